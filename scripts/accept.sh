@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The acceptance run of this node, from the checkout: scripts/accept.sh [PYTEST OPTIONS]
+#
+# Its exit status is pytest's, which tells REJECTED (1) from NOT JUDGED (6); that of make is 2 for both.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/env.sh
+# -W: our own tests take a warning for an error; one of the node's libraries is no verdict.
+set -- --accel-sku=auto --accel-level=quick -W default "$@"
+echo "+ pytest $*" >&2
+exec "${VENV:-.venv}/bin/pytest" "$@"
