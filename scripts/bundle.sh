@@ -53,6 +53,7 @@ esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/venv" || die "'$python' cannot make environments. On Debian and Ubuntu: apt-get install python3-venv"
+export "PIP_RETRIES=${PIP_RETRIES:-2}" # without a network, pip's own five take a minute
 pip() {
     "$work/venv/bin/python" -m pip --disable-pip-version-check "$@" 2>&1 | tee "$work/pip.log" >&2 && return
     if grep -qiE 'connection|resolution|timed out|unreachable|SSLError|ProxyError' "$work/pip.log"; then

@@ -34,7 +34,7 @@ if [ -z "$real" ]; then
     for name in python3.14 python3.13 python3.12 python3.11 python3.10; do
         if "$name" -c '' 2>/dev/null; then newer=$name && break; fi
     done
-    die "'$python' is $("$python" --version 2>&1 || true); Python 3.10 or newer is needed." \
+    die "'$python' is $("$python" --version 2>&1 | head -n 1); Python 3.10 or newer is needed." \
         "Name one: make ... PYTHON=${newer:-/path/to/python3.12}"
 fi
 python=$real
@@ -112,18 +112,20 @@ else
     fi
 fi
 
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 # some sites set the latter; in an environment it fails
+# PIP_USER: some sites set it, and in an environment it fails. PIP_RETRIES: without a network, pip's
+# own five take a minute.
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 "PIP_RETRIES=${PIP_RETRIES:-2}"
 log=$venv/pip.log
 install() { "$venv/bin/python" -m pip install --quiet "$@" 2>&1 | tee "$log" >&2; }
 
 if [ "$fresh" = yes ]; then "$python" -m venv ${torch:+--system-site-packages} "$venv"; fi
 
-wanted=${extras// /,}
+wanted=${extras// /,} # each with a comma before it
 if [ -n "$torch" ]; then
     # A vendor's image may pin every package that it has, an old pytest too. Nothing of it is replaced:
     # all that we need but torch is installed beside it, in the environment, with its commands.
     unset PIP_CONSTRAINT
-    set -- --ignore-installed -e ".[${wanted#,}]"
+    set -- --ignore-installed -e ".${wanted:+[${wanted#,}]}"
 else
     set -- -c constraints.txt -e ".[torch$wanted]"
 fi
@@ -140,7 +142,7 @@ if [ -n "$torch" ] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
 fi
 case $torch in
 *"(hip "*)
-    if ! "$venv/bin/python" -c 'import amdsmi' 2>/dev/null && ! install ".[amd]"; then
+    if ! "$venv/bin/python" -c 'import amdsmi' 2>/dev/null && ! install -e ".[amd]"; then
         say "no amdsmi: AMD devices cannot be examined. ROCm brings it: pip install /opt/rocm/share/amd_smi"
     fi
     ;;
