@@ -1,0 +1,31 @@
+"""Accept accelerator hardware on evidence: `pytest --accel-sku=h100-sxm`.
+
+Public names: the markers `accel_min_tflops`, `accel_min_gbps`, `accel_limit`, and the package `probes`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_accel import probes
+
+    accel_min_tflops: pytest.MarkDecorator
+    accel_min_gbps: pytest.MarkDecorator
+    accel_limit: pytest.MarkDecorator
+
+__all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the plugin is loaded by every pytest run, the processes of a run need no pytest."""
+    if name == "probes":
+        return importlib.import_module("pytest_accel.probes")
+    if name in __all__:
+        import pytest
+
+        return getattr(pytest.mark, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,77 @@
+"""What every child process of ours shares: the pipe to pytest, and dying with it.
+
+Messages are JSON, one a line, on what were standard input and output when the process began. Whatever a
+library prints afterwards goes to standard error, which is the child's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+
+
+class Pipe:
+    """The child's end: `send` from any thread, `receive` in the main one."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        self._in = os.fdopen(os.dup(0), "r", encoding="utf-8")
+        os.dup2(2, 1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdout = sys.stderr
+        self._lock = threading.Lock()
+        self._inbox: list[dict[str, Any]] = []
+        self._arrived = threading.Condition()
+        self._listeners: list[Callable[[dict[str, Any]], bool]] = []
+        threading.Thread(target=self._listen, daemon=True, name="pipe").start()
+
+    def send(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            print(json.dumps({"event": event, **fields}, default=str), file=self._out)
+
+    def intercept(self, listener: Callable[[dict[str, Any]], bool]) -> None:
+        """Let `listener` see messages as they arrive; one that it returns True for is not received."""
+        self._listeners.append(listener)
+
+    def receive(self) -> Iterator[dict[str, Any]]:
+        """Messages, for ever: the process ends with its parent."""
+        while True:
+            with self._arrived:
+                while not self._inbox:
+                    self._arrived.wait()
+                message = self._inbox.pop(0)
+            yield message
+
+    def _listen(self) -> None:
+        for line in self._in:
+            message = json.loads(line)
+            if any(listener(message) for listener in self._listeners):
+                continue
+            with self._arrived:
+                self._inbox.append(message)
+                self._arrived.notify()
+        os._exit(0)  # the parent closed the pipe, or is gone
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed by the kernel when `parent` ends, however it ends. Linux only; the pipe covers the rest."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def begin() -> Pipe:
+    """Set a child process up. Its first argument is the process id of pytest."""
+    die_with_parent(int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    return Pipe()

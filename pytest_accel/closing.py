@@ -1,0 +1,119 @@
+"""The closing line of a run and its exit status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytest_accel.verdict import WORST_FIRST, Status, Verdict
+
+NOT_JUDGED = 6
+REQUIRED_PROBES = ("inventory", "matmul", "stream", "host_copy", "soak")
+REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")
+"""A SKU file is fit to accept against only if it has a sourced limit for each of these."""
+
+
+@dataclass
+class Circumstances:
+    """What, besides the verdicts, decides how a run closes."""
+
+    required: Sequence[tuple[str, str]] = ()
+    """(metric, subject) of every limit that the level requires."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Subject to the name that a person reads."""
+    expected_devices: int = 0
+    no_acceptance: Sequence[str] = ()
+    """Why the run was no acceptance, whatever it found."""
+    filtered: Sequence[str] = ()
+    """What narrowed the run, so that missing verdicts are no surprise."""
+    overridden: int = 0
+    broken_tests: Sequence[str] = ()
+    failed_tests: Sequence[str] = ()
+    record_problem: str | None = None
+    interrupted: str | None = None
+
+
+@dataclass(frozen=True)
+class Closing:
+    """`word` is the first word of `line`."""
+
+    line: str
+    exit: int
+    word: str
+
+
+def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
+    """Say what a run found, worst thing first."""
+    judged = [each for each in verdicts if each.limit is not None or each.status is not Status.NOT_APPLICABLE]
+    limits = [each for each in judged if each.status is not Status.NOT_APPLICABLE]
+    failed = [each for each in limits if each.status is Status.FAIL]
+    holding = sum(each.status.holds for each in limits)
+    tally = f"{holding}/{len(limits)} limits"
+    if around.interrupted:
+        text = f"INTERRUPTED ({around.interrupted}) after {len(limits)} limits, {len(failed)} of them failed"
+        return Closing(f"{text}: nothing was accepted", 2, "INTERRUPTED")
+    if failed:
+        return Closing(_rejected(failed, around), 1, "REJECTED")
+    if around.broken_tests:
+        text = f"BROKEN {around.broken_tests[0]}: an error that is no verdict on the hardware; {tally} hold"
+        return Closing(text, 3, "BROKEN")
+    if around.failed_tests:
+        return Closing(f"REJECTED {around.failed_tests[0]}{_more(around.failed_tests)}", 1, "REJECTED")
+    open_ = [each for each in limits if not each.status.holds]
+    if open_:
+        first = _name(open_[0], around)
+        text = f"NOT JUDGED {holding}/{len(limits)} limits hold; {first} {open_[0].metric}"
+        return Closing(f"{text}: {open_[0].status.value}, {open_[0].sentence}{_more(open_)}", NOT_JUDGED, "NOT JUDGED")
+    missing = _missing(verdicts, around)
+    if missing and not around.filtered:
+        return Closing(f"NOT JUDGED {tally} hold; no verdict on {_listed(missing)}", NOT_JUDGED, "NOT JUDGED")
+    if around.record_problem:
+        text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED")
+    if not limits:
+        return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
+    reasons = [*around.filtered, *around.no_acceptance]
+    marginal = sum(each.status is Status.MARGINAL for each in limits)
+    extra = [f"{marginal} marginal"] if marginal else []
+    if around.overridden:
+        extra.append(f"{around.overridden} limits overridden")
+    notes = f" ({', '.join(extra)})" if extra else ""
+    if reasons:
+        return Closing(f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}", 0, "HELD")
+    count = around.expected_devices
+    return Closing(f"ACCEPTED {count}/{count} devices{notes}", 0, "ACCEPTED")
+
+
+def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
+    there = {(each.metric, each.subject) for each in verdicts}
+    return [
+        f"{around.names.get(subject, subject)} {metric}"
+        for metric, subject in around.required
+        if (metric, subject) not in there
+    ]
+
+
+def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
+    worst = sorted(failed, key=lambda each: (each.limit is None, each.margin if each.margin is not None else -9.0))
+    first = worst[0]
+    return f"REJECTED {_name(first, around)}: {first.metric} {first.sentence}{_more(worst)}"
+
+
+def _name(verdict: Verdict, around: Circumstances) -> str:
+    return around.names.get(verdict.subject, verdict.subject)
+
+
+def _more(things: Sequence[object]) -> str:
+    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
+
+
+def _listed(things: Sequence[str]) -> str:
+    return ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
+
+
+def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """By status, then by how little a limit is held."""
+    return sorted(
+        verdicts,
+        key=lambda each: (WORST_FIRST.index(each.status), each.margin if each.margin is not None else 9.0),
+    )

@@ -1,0 +1,174 @@
+"""A device as torch drives it: what a probe is handed. Lives in the worker process only."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_accel.measurement import Device
+from pytest_accel.timing import Clock, Gate, HostClock, time_blocks
+
+
+class Unmeasurable(Exception):
+    """Something that the measurement needs is lacking; the text names it."""
+
+
+class NotApplicable(Exception):
+    """The metric cannot exist on this device; the text says why."""
+
+
+class WrongResult(Exception):
+    """The device computed or delivered something wrong; the text says what."""
+
+
+@dataclass
+class Finding:
+    """One metric as a probe found it. `samples` are in `unit`, one a block; `seconds` the same as durations."""
+
+    metric: str
+    unit: str
+    value: float | None = None
+    samples: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    peak: dict[str, Any] | None = None
+    conditions: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    subject: str | None = None
+
+
+class CudaClock:
+    """Events on the current stream. Two blocks stay queued, so the device never waits for the host."""
+
+    depth = 2
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def mark(self) -> Any:
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: Any, end: Any) -> float:
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000
+
+
+class Compute:
+    """One device (or, for peer copies, all of them) in this process.
+
+    Probes allocate on `torch_device` and hand their work to `sample`.
+    """
+
+    def __init__(self, devices: list[Device], gate: Gate) -> None:
+        import torch
+
+        self.torch = torch
+        self.devices = devices
+        self.gate = gate
+        self.is_cpu = devices[0].driver == "cpu"
+        self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
+        self.torch_device = self.torch_devices[0]
+        self.seconds = 1.0
+        self.precision = 0.01
+        self.rank, self.world = 0, 1
+        self._rendezvous: str | None = None
+
+    def _open(self, place: int, device: Device) -> Any:
+        torch = self.torch
+        if device.driver == "cpu":
+            return torch.device("cpu")
+        if not torch.cuda.is_available():
+            built = torch.version.cuda or torch.version.hip
+            why = "it is built for CPUs only" if not built else "torch.cuda.is_available() is false"
+            raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {why}")
+        found = str(getattr(torch.cuda.get_device_properties(place), "uuid", ""))
+        if found and found.lower() not in device.uuid.lower():
+            raise Unmeasurable(f"torch opened the device {found}, not {device.uuid}")
+        torch.cuda.set_device(place)
+        return torch.device("cuda", place)
+
+    @property
+    def clock(self) -> Clock:
+        return HostClock() if self.is_cpu else CudaClock(self.torch)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache of a GPU; 0 for a CPU, whose virtual machine may say anything."""
+        if self.is_cpu:
+            return 0
+        return int(getattr(self.torch.cuda.get_device_properties(self.torch_device), "L2_cache_size", 0))
+
+    def synchronize(self) -> None:
+        if not self.is_cpu:
+            self.torch.cuda.synchronize()
+
+    def sample(
+        self,
+        work: Callable[[], object],
+        *,
+        amount: float,
+        unit: str,
+        metric: str = "",
+        beside: tuple[Callable[[], object], float, str] | None = None,
+        precision: float | None = None,
+        seconds: float | None = None,
+        collective: bool = False,
+        conditions: dict[str, Any] | None = None,
+        as_duration: bool = False,
+    ) -> Finding:
+        """Time `work` and return `amount` per second in `unit` (or, `as_duration`, milliseconds).
+
+        `amount` is what one call does, in units of `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
+        `beside` is (work, amount, what it is): a reference measured in alternation, the peak of the value.
+        """
+        timed = time_blocks(
+            work,
+            self.clock,
+            self.gate,
+            seconds=self.seconds if seconds is None else seconds,
+            precision=self.precision if precision is None else precision,
+            beside=beside[0] if beside else None,
+            collective=collective,
+        )
+        peak = None
+        if beside:
+            rates = [beside[1] / once for once in timed.beside]
+            peak = {
+                "value": math.fsum(rates) / len(rates),
+                "source": beside[2],
+                "samples": rates,
+                "provisional": True,
+            }
+        return Finding(
+            metric=metric,
+            unit=unit,
+            samples=[once * 1000 if as_duration else amount / once for once in timed.seconds],
+            seconds=timed.seconds,
+            peak=peak,
+            conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),
+            details={"ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
+        )
+
+    def join(self, rendezvous: str, rank: int, world: int) -> None:
+        """Become a rank of the process group that meets in the file `rendezvous` (nccl on GPUs, gloo on CPUs)."""
+        import torch.distributed as dist
+
+        if rendezvous == self._rendezvous:
+            return
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+        backend = "gloo" if self.is_cpu else "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+        self.rank, self.world, self._rendezvous = rank, world, rendezvous
+
+    def agree(self, value: float) -> float:
+        """The largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
+        import torch.distributed as dist
+
+        shared = self.torch.tensor([value], dtype=self.torch.float64)
+        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+        return float(shared.item())

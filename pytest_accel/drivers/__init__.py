@@ -1,0 +1,36 @@
+"""Adapters to the management libraries. They run in the sensor process only: any call may block for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_accel.measurement import Device
+
+Reading = Mapping[str, float]
+
+
+class DriverProblem(Exception):
+    """The library cannot be used; the text names what is missing and what to do."""
+
+
+class Driver(Protocol):
+    """One vendor's management library."""
+
+    def discover(self) -> list[Device]:
+        """Every device, whatever CUDA_VISIBLE_DEVICES says. Raises DriverProblem."""
+
+    def idle(self, device: Device) -> str | None:
+        """Why the device is not idle (it holds memory or computes), or None."""
+
+    def read(self, device: Device) -> Reading:
+        """Clocks, power, temperature, counters now; what this device cannot say is left out."""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """An accelerator that the machine shows without any library."""
+
+    driver: str
+    where: str

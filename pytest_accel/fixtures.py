@@ -1,0 +1,102 @@
+"""The fixtures. Without `--accel-sku` whatever asks for one is skipped with that reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_accel.measurement import Device
+    from pytest_accel.run import Run
+    from pytest_accel.sku import Limit, Sku
+    from pytest_accel.verdict import Verdict
+    from pytest_accel.views.benchmark import Replay
+
+RUN: pytest.StashKey[Run] = pytest.StashKey()
+VERDICTS: pytest.StashKey[list[Verdict]] = pytest.StashKey()
+LIMITS: pytest.StashKey[list[Limit]] = pytest.StashKey()
+REPLAY: pytest.StashKey[Replay] = pytest.StashKey()
+
+SUBJECT = "_accel_subject"
+"""The private fixture that is parametrized with the devices, behind the public ones."""
+
+
+@pytest.fixture
+def _accel_subject(request: pytest.FixtureRequest) -> str:
+    """The UUID of the device that the test is about, or "node"."""
+    _run(request)
+    return str(request.param)
+
+
+@pytest.fixture
+def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
+    """The device that this test is about; the test runs once for each."""
+    return next(device for device in _run(request).devices if device.uuid == _accel_subject)
+
+
+@pytest.fixture
+def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
+    """All devices; a test that asks for them runs once, for the node."""
+    return list(_run(request).devices)
+
+
+@pytest.fixture
+def accel_sku(request: pytest.FixtureRequest) -> Sku:
+    """The SKU that the node is judged as."""
+    sku = _run(request).sku
+    if sku is None:
+        pytest.skip("no SKU was recognised")
+    return sku
+
+
+@pytest.fixture
+def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable[..., list[Verdict]]:
+    """Measure, record and judge: `accel_check(probe, **conditions)`. Fails the test if a limit is broken."""
+    run, item = _run(request), request.node
+
+    def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Verdict]:
+        """Run `probe` under `conditions` (once, on every device at the same time) and judge this test's subject.
+
+        `metric` chooses one of several that a probe finds. Returns one verdict per limit.
+        """
+        markers = item.stash.get(LIMITS, [])
+        verdicts = run.check(probe, conditions, _accel_subject, markers, metric)
+        item.stash.setdefault(VERDICTS, []).extend(verdicts)
+        _publish(request, run, verdicts[0])
+        _conclude(run, verdicts)
+        return verdicts
+
+    return check
+
+
+def _run(request: pytest.FixtureRequest) -> Run:
+    run = request.config.stash.get(RUN, None)
+    if run is None:
+        pytest.skip("needs --accel-sku=NAME")
+    return run
+
+
+def _conclude(run: Run, verdicts: list[Verdict]) -> None:
+    """Pass, fail or skip the test, as its worst verdict says."""
+    from pytest_accel.closing import worst_first
+    from pytest_accel.verdict import Status
+
+    worst = worst_first(verdicts)[0]
+    text = f"{run.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"
+    if worst.status in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE):
+        prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
+        pytest.fail(prefix + text, pytrace=False)
+    if worst.status is Status.NOT_APPLICABLE and not worst.information:
+        pytest.skip(worst.sentence)
+
+
+def _publish(request: pytest.FixtureRequest, run: Run, verdict: Verdict) -> None:
+    """Give the samples to pytest-benchmark, under a key that stays the same everywhere: device and metric."""
+    from pytest_accel.views.benchmark import publish
+
+    replay = request.node.stash.get(REPLAY, None)
+    measurement = run.last_measurement(verdict)
+    if replay is not None and not replay.used and measurement is not None and measurement.seconds:
+        publish(request.getfixturevalue("benchmark"), replay, verdict, measurement)

@@ -1,0 +1,26 @@
+"""The levels: how long each probe may measure. The one place where time is budgeted."""
+
+from __future__ import annotations
+
+from pytest_accel.sku import Sku
+
+BUDGETS: dict[str, dict[str, float]] = {
+    #            nightly,        handover,          burn-in: seconds per metric, warm-up included
+    "matmul": {"quick": 4.0, "standard": 15.0, "long": 30.0},
+    "stream": {"quick": 1.0, "standard": 3.0, "long": 10.0},
+    "host_copy": {"quick": 0.5, "standard": 1.0, "long": 3.0},
+    "host_copy_all": {"quick": 1.0, "standard": 2.0, "long": 5.0},
+    "peer_copy": {"quick": 3.0, "standard": 10.0, "long": 30.0},
+    "all_reduce": {"quick": 3.0, "standard": 8.0, "long": 20.0},
+    "ddp_step": {"quick": 3.0, "standard": 10.0, "long": 30.0},
+    "soak": {"quick": 20.0, "standard": 300.0, "long": 3600.0},
+    "inventory": {"quick": 0.0, "standard": 0.0, "long": 0.0},
+}
+OWN_PROBE = {"quick": 2.0, "standard": 5.0, "long": 15.0}
+"""For a user's own probe."""
+
+
+def budget(probe: str, level: str, sku: Sku | None) -> float:
+    """Seconds that one metric of `probe` may be sampled for; the SKU's file may say otherwise."""
+    own = sku.budgets.get(level, {}).get(probe) if sku else None
+    return own if own is not None else BUDGETS.get(probe, OWN_PROBE)[level]

@@ -1,0 +1,233 @@
+"""YAML with the file and line of every value, so that an error can say where it is. No second reading."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class BadFile(Exception):
+    """A threshold file that cannot be used; the text lists every finding with file and line."""
+
+
+@dataclass
+class Located:
+    """One value of a file: `data` is a scalar, a list of Located, or a dict of key to Located."""
+
+    data: Any
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def plain(self) -> Any:
+        """The value without its places."""
+        if isinstance(self.data, dict):
+            return {key: value.plain() for key, value in self.data.items()}
+        if isinstance(self.data, list):
+            return [value.plain() for value in self.data]
+        return self.data
+
+
+@dataclass
+class Findings:
+    """Collects every error before any is raised."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, at: Located, text: str) -> None:
+        self.lines.append(f"{at.where}: {text}")
+
+    def raise_if_any(self) -> None:
+        if self.lines:
+            raise BadFile("\n".join(self.lines))
+
+
+def read(path: Path) -> tuple[Located, str]:
+    """Parse one YAML file; return its root mapping and the SHA-256 of its bytes. Raises BadFile."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
+    findings = Findings()
+    try:
+        node = yaml.compose(raw.decode(), Loader=yaml.SafeLoader)
+    except UnicodeDecodeError:
+        raise BadFile(f"{path}: is not UTF-8 text") from None
+    except yaml.MarkedYAMLError as error:
+        raise BadFile(_syntax(path, error)) from None
+    except yaml.YAMLError as error:
+        raise BadFile(f"{path}: {error}") from None
+    if node is None:
+        raise BadFile(f"{path}:1: the file is empty; a threshold file begins with 'sku: NAME'")
+    root = _convert(node, path.name, findings)
+    if not isinstance(root.data, dict):
+        findings.add(root, "a threshold file is a mapping that begins with 'sku: NAME'")
+    findings.raise_if_any()
+    return root, hashlib.sha256(raw).hexdigest()
+
+
+def _syntax(path: Path, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    text = error.problem or str(error)
+    if "'\\t'" in text:
+        text = "a tab is used for indentation; YAML wants spaces"
+    return f"{path.name}:{line}: {text}"
+
+
+def _convert(node: yaml.Node, file: str, findings: Findings) -> Located:
+    here = Located(None, file, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        here.data = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            value = _convert(value_node, file, findings)
+            value.line = key_node.start_mark.line + 1
+            if key in here.data:
+                findings.add(value, f"key '{key}' is given twice (first in line {here.data[key].line})")
+            here.data[key] = value
+    elif isinstance(node, yaml.SequenceNode):
+        here.data = [_convert(item, file, findings) for item in node.value]
+    else:
+        here.data = yaml.SafeLoader("").construct_object(node)
+    return here
+
+
+def merge(base: Located, over: Located) -> Located:
+    """`over` on top of `base`: mappings are merged key by key, anything else is replaced."""
+    if isinstance(base.data, dict) and isinstance(over.data, dict):
+        merged = dict(base.data)
+        for key, value in over.data.items():
+            merged[key] = merge(merged[key], value) if key in merged else value
+        return Located(merged, over.file, over.line)
+    return over
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """'; did you mean ...?' for the closest choices, and the whole list."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
+    return f"{hint}(known: {', '.join(known)})"
+
+
+Check = Callable[[Located, str, Findings], Any]
+"""Turns a located value into a plain one, or adds a finding and returns None."""
+
+
+def text(at: Located, key: str, findings: Findings) -> str | None:
+    if not isinstance(at.data, str) or not at.data.strip():
+        findings.add(at, f"{key}: expected text, found {at.plain()!r}")
+        return None
+    return at.data.strip()
+
+
+def number(at: Located, key: str, findings: Findings) -> float | None:
+    if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
+        hint = ""
+        if isinstance(at.data, str):
+            try:
+                hint = f"; YAML reads {at.data} as text, write {float(at.data):.12g}"
+            except ValueError:
+                hint = "; the unit has its own key" if at.data[:1].isdigit() else ""
+        findings.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
+        return None
+    return at.data
+
+
+def positive(at: Located, key: str, findings: Findings) -> float | None:
+    value = number(at, key, findings)
+    if value is not None and not 0 < value < float("inf"):
+        findings.add(at, f"{key}: expected a number above zero, found {value:g}")
+        return None
+    return value
+
+
+def count(at: Located, key: str, findings: Findings) -> int | None:
+    if isinstance(at.data, bool) or not isinstance(at.data, int) or at.data < 1:
+        findings.add(at, f"{key}: expected a whole number above zero, found {at.plain()!r}")
+        return None
+    return at.data
+
+
+def anything(at: Located, key: str, findings: Findings) -> Any:
+    return at.plain()
+
+
+def date(at: Located, key: str, findings: Findings) -> str | None:
+    shown = str(at.plain())
+    parts = shown.split("-")
+    if not (1 <= len(parts) <= 3 and all(part.isdigit() for part in parts) and len(parts[0]) == 4):
+        findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
+        return None
+    return shown
+
+
+def flag(at: Located, key: str, findings: Findings) -> bool | None:
+    if not isinstance(at.data, bool):
+        findings.add(at, f"{key}: expected true or false, found {at.plain()!r}")
+        return None
+    return at.data
+
+
+def one_of(*choices: str) -> Check:
+    def check(at: Located, key: str, findings: Findings) -> str | None:
+        if at.data not in choices:
+            findings.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
+            return None
+        return str(at.data)
+
+    return check
+
+
+def list_of(item: Check) -> Check:
+    def check(at: Located, key: str, findings: Findings) -> list[Any] | None:
+        if not isinstance(at.data, list):
+            findings.add(at, f"{key}: expected a list, found {at.plain()!r}")
+            return None
+        return [item(each, key, findings) for each in at.data]
+
+    return check
+
+
+def mapping_of(value: Check) -> Check:
+    """A mapping with free keys."""
+
+    def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
+        if not isinstance(at.data, dict):
+            findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+            return None
+        return {name: value(each, f"{key}.{name}", findings) for name, each in at.data.items()}
+
+    return check
+
+
+def record_of(fields: dict[str, Check], required: Iterable[str] = ()) -> Check:
+    """A mapping with known keys."""
+
+    def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
+        if not isinstance(at.data, dict):
+            findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+            return None
+        found: dict[str, Any] = {}
+        prefix = f"{key}." if key else ""
+        for name, each in at.data.items():
+            if name in fields:
+                found[name] = fields[name](each, prefix + name, findings)
+            else:
+                findings.add(each, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
+        for name in required:
+            if name not in at.data:
+                findings.add(at, f"{key or 'the file'}: '{name}' is missing")
+        return found
+
+    return check

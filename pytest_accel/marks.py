@@ -1,0 +1,101 @@
+"""The markers, declared as typed functions. Each returns the Limit that the decorated test judges by.
+
+Use them as `@pytest.mark.accel_min_tflops(0.8)`, or as `from pytest_accel import accel_min_tflops` and
+`@accel_min_tflops(0.8)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from pytest_accel.sku import UNITS, Limit
+
+
+class BadMarker(Exception):
+    """A marker that cannot be used; the text says what it was given and what it takes."""
+
+
+class Mark(Protocol):
+    """What is read of a pytest.Mark."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def args(self) -> tuple[object, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, object]: ...
+
+
+def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:
+    """fail below this fraction of the datasheet peak for the dtype measured (on a CPU, of the peak measured
+    for it), in (0, 1]; or below an absolute number of TFLOPS"""
+    return _minimum(of_peak, tflops, "tflops", "TFLOPS")
+
+
+def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -> Limit:
+    """fail below this fraction of the datasheet bandwidth (memory, host link or peer link, whichever is
+    measured), in (0, 1]; or below an absolute number of GB/s (10^9 bytes)"""
+    return _minimum(of_peak, gbps, "gbps", "GB/s")
+
+
+def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
+    """fail below `floor` or above `ceiling`, in the unit that the probe reports"""
+    if unit not in UNITS:
+        raise ValueError(f"unit={unit!r} is not known; choose one of {', '.join(UNITS)}")
+    if floor is None and ceiling is None:
+        raise ValueError("give floor=, ceiling=, or both")
+    bounds = [_number(name, value) for name, value in (("floor", floor), ("ceiling", ceiling)) if value is not None]
+    if len(bounds) == 2 and bounds[0] > bounds[1]:
+        raise ValueError(f"floor={floor} is above ceiling={ceiling}")
+    return Limit(metric="", unit=unit, floor=floor, ceiling=ceiling)
+
+
+MARKERS: dict[str, Callable[..., Limit]] = {
+    function.__name__: function for function in (accel_min_tflops, accel_min_gbps, accel_limit)
+}
+
+
+def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
+    if (of_peak is None) == (absolute is None):
+        raise ValueError(f"give either a fraction of the peak in (0, 1] or {keyword}=")
+    if of_peak is not None:
+        if not 0 < _number("the fraction", of_peak) <= 1:
+            raise ValueError(f"{of_peak} is not a fraction of the peak in (0, 1]; write {keyword}={of_peak} for {unit}")
+        return Limit(metric="", unit="of peak", floor=of_peak)
+    if _number(keyword, absolute) <= 0:
+        raise ValueError(f"{keyword}={absolute} is not above zero")
+    return Limit(metric="", unit=unit, floor=absolute)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return value
+
+
+def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
+    """The limits that the markers of a test declare. Raises BadMarker, naming the test, the value, the choices."""
+    found = []
+    for mark in marks:
+        declare = MARKERS.get(mark.name)
+        if declare is None:
+            if mark.name.startswith("accel_"):
+                raise BadMarker(f"{where}: there is no marker {mark.name}; there are {', '.join(MARKERS)}")
+            continue
+        try:
+            limit = declare(*mark.args, **mark.kwargs)
+        except (TypeError, ValueError) as error:
+            signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
+            raise BadMarker(f"{where}: {mark.name}: {error}\n  it is {signature.partition(' ->')[0]}") from None
+        found.append(replace(limit, origin=f"marker {mark.name} of {where}"))
+    return found
+
+
+def registration(name: str) -> str:
+    """The line that `pytest --markers` shows."""
+    declare = MARKERS[name]
+    signature = str(inspect.signature(declare)).partition(" ->")[0].replace("'", "")
+    return f"{name}{signature}: {' '.join((declare.__doc__ or '').split())}"

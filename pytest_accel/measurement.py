@@ -1,0 +1,102 @@
+"""What a probe found: the value, the samples behind it, the conditions, or the reason that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_accel.stats import Estimate, estimate
+
+NODE = "node"
+"""The subject of a measurement that concerns all devices at once."""
+
+Value = float | int | str | bool
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator as its management library sees it.
+
+    `uuid` is the identity; `index` (and `name`, "gpu0") is only its place in today's list.
+    """
+
+    uuid: str
+    index: int
+    driver: str
+    model: str
+    memory_bytes: int = 0
+    serial: str | None = None
+    pci_id: str | None = None
+    pci_address: str | None = None
+    numa_node: int | None = None
+    cpus: tuple[int, ...] = ()
+    """The logical CPUs to run on: those of the device itself (CPU), or those near it (GPU)."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Inventory for the record: firmware, limits, links, as the driver names them."""
+
+    @property
+    def name(self) -> str:
+        return f"{'cpu' if self.driver == 'cpu' else 'gpu'}{self.index}"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why there is no value, or why the value cannot be trusted.
+
+    `device`: the device itself was the reason. `need`: a library, permission or time was lacking.
+    `external`: something else disturbed the measurement. `not_applicable`: cannot exist here.
+    `bug`: the probe raised something that says nothing about the hardware.
+    """
+
+    kind: Literal["device", "need", "external", "not_applicable", "bug"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What the value is a fraction of: a datasheet figure, or one measured in alternation with the samples."""
+
+    value: float
+    source: str
+    samples: tuple[float, ...] = ()
+    provisional: bool = False
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One metric of one subject, once.
+
+    `value` is the mean of `samples` (one per block, in `unit`) unless the metric is a single fact.
+    `how` is "together" (all devices at once) or "alone". Times are seconds since the epoch.
+    """
+
+    metric: str
+    subject: str
+    unit: str
+    value: Value | None = None
+    samples: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
+    """Seconds that one operation took, block by block: the same samples as a duration."""
+    peak: Peak | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    trouble: Trouble | None = None
+    disturbance: str | None = None
+    """What disturbed the measurement from outside: an excuse for a shortfall, never more."""
+    how: str = "together"
+    started: float = 0.0
+    ended: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What explains the value: the telemetry summary, a peer matrix, the rank skew."""
+
+    @property
+    def estimate(self) -> Estimate | None:
+        return estimate(self.samples) if self.samples else None
+
+    @property
+    def of_peak(self) -> Estimate | None:
+        """The value as a fraction of its peak; pairwise when the peak was measured beside it."""
+        if self.peak is None or not self.samples:
+            return None
+        beside = self.peak.samples or (self.peak.value,) * len(self.samples)
+        return estimate([value / peak for value, peak in zip(self.samples, beside, strict=False)])

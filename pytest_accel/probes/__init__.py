@@ -1,0 +1,25 @@
+"""The things that are measured. Each probe is a plain function `probe(device, **conditions)`.
+
+Importing this package imports no torch: probes run in the worker processes.
+"""
+
+from pytest_accel.probes.all_reduce import all_reduce
+from pytest_accel.probes.ddp_step import ddp_step
+from pytest_accel.probes.host_copy import host_copy, host_copy_all
+from pytest_accel.probes.inventory import inventory
+from pytest_accel.probes.matmul import matmul
+from pytest_accel.probes.peer_copy import peer_copy
+from pytest_accel.probes.soak import soak
+from pytest_accel.probes.stream import stream
+
+__all__ = [
+    "all_reduce",
+    "ddp_step",
+    "host_copy",
+    "host_copy_all",
+    "inventory",
+    "matmul",
+    "peer_copy",
+    "soak",
+    "stream",
+]

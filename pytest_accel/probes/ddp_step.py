@@ -1,0 +1,67 @@
+"""A training step of torch's DistributedDataParallel: its time, and the communication that it does not hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_accel.compute import Compute, Finding, WrongResult
+from pytest_accel.probes.spec import probe
+
+
+@probe("ddp.step_ms", runs="ranks")
+def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[Finding]:
+    """Milliseconds of one step (forward, backward, SGD) of `layers` linear layers of `width` x `width`, fp32.
+
+    Also `ddp.exposed` = (step - step without synchronisation) / bare all-reduce of the same gradients: 0 when
+    communication is hidden behind the backward pass, 1 when none of it is (on a CPU both share the cores, so it
+    says little). Afterwards gradients and parameters must be equal, bit for bit, on all ranks.
+    """
+    import torch.distributed as dist
+
+    torch, budget = device.torch, device.seconds / 3
+    torch.manual_seed(0)
+    stack = [torch.nn.Linear(width, width, bias=False) for _ in range(layers)]
+    model = torch.nn.Sequential(*stack).to(device.torch_device)
+    ids = None if device.is_cpu else [device.torch_device]
+    ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=ids)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-6)
+    torch.manual_seed(device.rank + 1)
+    data = torch.randn(batch, width, device=device.torch_device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        ddp(data).square().mean().backward()
+        optimizer.step()
+
+    def step_unsynchronised() -> None:
+        with ddp.no_sync():
+            step()
+
+    conditions = {"layers": layers, "width": width, "batch": batch, "ranks": device.world, "dtype": "fp32"}
+    timed: dict[str, Any] = {"amount": 1.0, "unit": "ms", "as_duration": True, "collective": True, "seconds": budget}
+    synchronised = device.sample(step, metric="ddp.step_ms", conditions=conditions, **timed)
+    step()
+    _check_equal(device, ddp, dist)
+    gradients = torch.cat([each.grad.flatten() for each in ddp.parameters()])
+    bare = device.sample(lambda: dist.all_reduce(gradients), **timed)
+    local = device.sample(step_unsynchronised, **timed)
+    exposed = (_mean(synchronised) - _mean(local)) / _mean(bare)
+    synchronised.details["without_sync_ms"], synchronised.details["all_reduce_ms"] = _mean(local), _mean(bare)
+    share = Finding("ddp.exposed", "1", value=exposed, conditions=conditions)
+    return [synchronised, share]
+
+
+def _mean(finding: Finding) -> float:
+    return sum(finding.samples) / len(finding.samples)
+
+
+def _check_equal(device: Compute, ddp: Any, dist: Any) -> None:
+    """Every rank compares its gradients and parameters with those of rank 0, as integers."""
+    torch = device.torch
+    for what in ("gradient", "parameter"):
+        for place, parameter in enumerate(ddp.parameters()):
+            own = (parameter.grad if what == "gradient" else parameter).detach()
+            first = own.clone()
+            dist.broadcast(first, 0)
+            if not torch.equal(own.view(torch.int32), first.view(torch.int32)):
+                raise WrongResult(f"ddp: {what} {place} of rank {device.rank} differs from that of rank 0")

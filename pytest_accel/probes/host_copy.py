@@ -1,0 +1,78 @@
+"""Copies between pinned host memory and the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.spec import probe
+
+DIRECTIONS = ("h2d", "d2h", "both")
+
+
+@probe("host_copy.{direction}", runs="alone")
+def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Finding:
+    """Host link in GB/s, this device alone: H2D, D2H, or the sum of both at once. `mib` MiB a transfer."""
+    return _host_copy(device, f"host_copy.{direction}", direction, mib)
+
+
+@probe("host_copy_all.{direction}")
+def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Finding:
+    """The same with every device at once: what switches, host memory and the processor leave of it."""
+    return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
+
+
+def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> Finding:
+    if direction not in DIRECTIONS:
+        raise NotApplicable(f"no direction {direction!r} (known: {', '.join(DIRECTIONS)})")
+    torch, pinned = device.torch, not device.is_cpu
+    n = mib * 2**20 // 4
+    pattern = torch.arange(n, dtype=torch.int32)
+    ways = [way for way in ("h2d", "d2h") if direction in (way, "both")]
+    copies: list[Callable[[], Any]] = []
+    ends = []
+    for way in ways:
+        host = torch.empty(n, dtype=torch.int32, pin_memory=pinned)
+        far = torch.empty(n, dtype=torch.int32, device=device.torch_device)
+        source, target = (host, far) if way == "h2d" else (far, host)
+        source.copy_(pattern)
+        target.zero_()
+        copies.append(_copy(source, target))
+        ends.append((way, target))
+    device.synchronize()
+    finding = device.sample(
+        copies[0] if len(copies) == 1 else _both(device, copies),
+        amount=len(copies) * n * 4 / 1e9,
+        unit="GB/s",
+        metric=metric,
+        conditions={"direction": direction, "mib": mib, "pinned": pinned},
+    )
+    device.synchronize()
+    for way, target in ends:
+        if not torch.equal(target.cpu(), pattern):
+            raise WrongResult(f"{metric}: what arrived ({way}) is not what was sent")
+    return finding
+
+
+def _copy(source: Any, target: Any) -> Callable[[], Any]:
+    return lambda: target.copy_(source, non_blocking=True)
+
+
+def _both(device: Compute, copies: list[Callable[[], Any]]) -> Callable[[], Any]:
+    """Both directions at once, on two streams that begin and end with the current one."""
+    if device.is_cpu:
+        return lambda: [copy() for copy in copies]
+    cuda = device.torch.cuda
+    streams = [cuda.Stream() for _ in copies]
+
+    def call() -> None:
+        here = cuda.current_stream()
+        for stream, copy in zip(streams, copies, strict=True):
+            stream.wait_stream(here)
+            with cuda.stream(stream):
+                copy()
+        for stream in streams:
+            here.wait_stream(stream)
+
+    return call

@@ -1,0 +1,153 @@
+"""Dense matrix multiplication: 2 m n k operations a call, operands rotated beyond the last-level cache."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.spec import probe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Corner = Callable[[int, int], Any]
+
+DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 4e-3, "bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, "int8": 0.0}
+"""Largest error of a checked element, as a share of sqrt(k): rounding of inputs and result, with room."""
+
+MICRO_PEAK_SIDES = (256, 512, 768)
+PILOT_SIDE = 256
+FAST_PATH = 1.2
+"""A reduced dtype has a fast path on a CPU if it beats fp32 by this factor (method: fp16 may be 200 x slower)."""
+
+
+@probe("matmul.{dtype}")
+def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> Finding:
+    """Sustained dense matrix multiplication in TFLOPS (fp8 and int8 too: operations are counted alike).
+
+    C (m x n) = A (m x k) B (k x n) with normal data, mean 0, deviation 1 (int8: uniform -128 ... 127). A sample
+    of the result is compared with the product in fp64. On a CPU the peak is a cache-resident product of the same
+    dtype, measured in blocks that alternate with the samples.
+    """
+    if device.is_cpu:
+        _refuse_slow_path(device, dtype)
+    product = Product(device, dtype, m, n, k)
+    finding = device.sample(
+        product,
+        amount=product.operations / 1e12,
+        unit="TFLOPS",
+        metric=f"matmul.{dtype}",
+        beside=_micro_peak(device, dtype) if device.is_cpu else None,
+        conditions={"dtype": dtype, "m": m, "n": n, "k": k, "data": product.data, "operand_sets": product.sets},
+    )
+    product.check()
+    return finding
+
+
+class Product:
+    """C = A B, ready to be called again and again. `sets` operand sets are used in turn."""
+
+    def __init__(self, device: Compute, dtype: str, m: int, n: int, k: int) -> None:
+        if dtype not in DTYPES:
+            raise NotApplicable(f"torch has no {dtype} matmul that is known here (known: {', '.join(DTYPES)})")
+        self.device, self.dtype, self.shape = device, dtype, (m, n, k)
+        self.operations = 2 * m * n * k
+        self.data = "uniform -128..127" if dtype == "int8" else "normal(0, 1)"
+        item = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}[dtype]
+        one = item * (m * k + k * n) + 4 * m * n
+        self.sets = max(1, -(-4 * device.cache_bytes // one))
+        torch = device.torch
+        torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+        if not device.is_cpu:
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        self._calls = [self._one_set() for _ in range(self.sets)]
+        self._turn = itertools.cycle([call for call, _ in self._calls])
+
+    def __call__(self) -> object:
+        return next(self._turn)()
+
+    def _one_set(self) -> tuple[Callable[[], Any], Corner]:
+        torch, where = self.device.torch, self.device.torch_device
+        m, n, k = self.shape
+        if self.dtype == "int8":
+            a = torch.randint(-128, 128, (m, k), dtype=torch.int8, device=where)
+            b = torch.randint(-128, 128, (n, k), dtype=torch.int8, device=where).t()
+            return (lambda: torch._int_mm(a, b)), _corner(a, b)
+        if self.dtype == "fp8":
+            return self._fp8_set()
+        kind = {"fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}.get(self.dtype, torch.float32)
+        a = torch.randn(m, k, dtype=torch.float32, device=where).to(kind)
+        b = torch.randn(k, n, dtype=torch.float32, device=where).to(kind)
+        c = torch.empty(m, n, dtype=kind, device=where)
+        return (lambda: torch.mm(a, b, out=c)), _corner(a, b)
+
+    def _fp8_set(self) -> tuple[Callable[[], Any], Corner]:
+        """fp8 e4m3, scaled so that the largest operand is the largest number of the format."""
+        torch, where = self.device.torch, self.device.torch_device
+        m, n, k = self.shape
+        gfx94 = bool(torch.version.hip) and "gfx94" in torch.cuda.get_device_properties(where).gcnArchName
+        kind = torch.float8_e4m3fnuz if gfx94 else torch.float8_e4m3fn
+        a, b = torch.randn(m, k, device=where), torch.randn(n, k, device=where)
+        scale_a, scale_b = (x.abs().max() / torch.finfo(kind).max for x in (a, b))
+        a8, b8 = (a / scale_a).to(kind), (b / scale_b).to(kind).t()
+
+        def call() -> object:
+            return torch._scaled_mm(a8, b8, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16)
+
+        return call, _corner(a8, b8, (scale_a * scale_b).item())
+
+    def check(self) -> None:
+        """Compare a corner of every set's product with the same product in fp64. Raises WrongResult."""
+        rows, columns = min(8, self.shape[0]), min(64, self.shape[1])
+        for place, (call, corner) in enumerate(self._calls):
+            error = (call()[:rows, :columns].double() - corner(rows, columns)).abs().max().item()
+            if not error <= TOLERANCE[self.dtype] * self.shape[2] ** 0.5:
+                shape = "x".join(map(str, self.shape))
+                text = f"{self.dtype} {shape}: operand set {place} is off by {error:.4g} from the product in fp64"
+                raise WrongResult(text)
+
+
+def _corner(a: Tensor, b: Tensor, scale: float = 1.0) -> Corner:
+    """The first rows and columns of scale A B, in fp64."""
+    return lambda rows, columns: scale * (_double(a[:rows]) @ _double(b[:, :columns]))
+
+
+def _double(part: Tensor) -> Tensor:
+    return part if part.element_size() == 8 else part.float().double()
+
+
+def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], float, str]:
+    """The fastest of a few cache-resident products: the peak of a CPU, which has no datasheet here."""
+    products = [Product(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
+    best = max(products, key=_rate)
+    side = best.shape[0]
+    return best, best.operations / 1e12, f"{dtype} peak measured beside ({side}x{side}x{side}), provisional"
+
+
+def _rate(product: Product) -> float:
+    """Operations per second over about 10 ms. A pilot, never a result."""
+    product()
+    began, calls = time.perf_counter(), 0
+    while (spent := time.perf_counter() - began) < 0.01 or not calls:
+        product()
+        calls += 1
+    return calls * product.operations / spent
+
+
+def _refuse_slow_path(device: Compute, dtype: str) -> None:
+    """Refuse a dtype that the CPU only emulates, found on a small product before a large one takes minutes."""
+    if dtype in ("fp64", "fp32"):
+        return
+    try:
+        rate = _rate(Product(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
+    except (RuntimeError, NotImplementedError) as error:
+        raise NotApplicable(f"torch has no {dtype} matmul on this CPU: {str(error).splitlines()[0]}") from None
+    fp32 = _rate(Product(device, "fp32", PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
+    if rate < FAST_PATH * fp32:
+        text = f"{dtype} has no fast path on this CPU: {rate / fp32:.2f} of the speed of fp32 at {PILOT_SIDE}^3"
+        raise NotApplicable(text)

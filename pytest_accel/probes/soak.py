@@ -1,0 +1,40 @@
+"""The sustained matmul for as long as the level allows: drift, power, throttling."""
+
+from __future__ import annotations
+
+from pytest_accel.compute import Compute, Finding
+from pytest_accel.probes.matmul import Product
+from pytest_accel.probes.spec import probe
+
+
+@probe("soak.rate")
+def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[Finding]:
+    """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share of the rate that is lost once it is warm.
+
+    droop_slow = 1 - (mean of the last third) / (mean of seconds 5 to 15, or of the first third of a shorter
+    soak). Power, temperature and throttle counters are read beside it by the sensor.
+    """
+    product = Product(device, dtype, m, n, k)
+    finding = device.sample(
+        product,
+        amount=product.operations / 1e12,
+        unit="TFLOPS",
+        metric="soak.rate",
+        precision=0.0,
+        conditions={"dtype": dtype, "m": m, "n": n, "k": k, "data": product.data, "seconds": device.seconds},
+    )
+    product.check()
+    return [finding, droop(finding)]
+
+
+def droop(finding: Finding) -> Finding:
+    """`soak.droop_slow` of a soak."""
+    timed = list(zip(finding.details["ends"], finding.samples, strict=True))
+    begin, end = timed[0][0], timed[-1][0]
+    third = (end - begin) / 3
+    window = (5.0, 15.0) if end > 45 else (begin, begin + third)
+    early = [rate for at, rate in timed if window[0] <= at <= window[1]]
+    late = [rate for at, rate in timed if at >= end - third]
+    value = 1 - (sum(late) / len(late)) / (sum(early) / len(early))
+    conditions = dict(finding.conditions, early_seconds=list(window))
+    return Finding("soak.droop_slow", "1", value=value, conditions=conditions)

@@ -1,0 +1,72 @@
+"""Device memory bandwidth, bytes counted as read plus written."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.spec import probe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OPERATIONS = ("copy", "triad", "read")
+TRAFFIC = {"copy": 2, "triad": 3, "read": 1}
+"""Arrays read plus arrays written by one call (J. McCalpin's STREAM counting)."""
+
+
+@probe("stream.{op}")
+def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> Finding:
+    """Bandwidth in GB/s (10^9) of copy (b = a), triad (a = b + 3 c) or read (sum of a) over arrays of `mib` MiB.
+
+    fp32 arrays, allocated and touched before; the result is checked afterwards. On a CPU the peak is the C
+    library's copy of the same arrays, measured in alternation.
+    """
+    if op not in OPERATIONS:
+        raise NotApplicable(f"stream has no operation {op!r} (it has: {', '.join(OPERATIONS)})")
+    torch = device.torch
+    n = mib * 2**20 // 4
+    pattern = torch.arange(n, dtype=torch.float32, device=device.torch_device).remainder_(1021)
+    arrays = [pattern] + [torch.zeros_like(pattern) for _ in range(TRAFFIC[op] - 1)]
+    work, check = _work(torch, op, arrays)
+    beside = None
+    if device.is_cpu:
+        other = arrays[-1] if len(arrays) > 1 else torch.zeros_like(pattern)
+        beside = _memcpy(pattern, other, n * 4)
+    finding = device.sample(
+        work,
+        amount=TRAFFIC[op] * n * 4 / 1e9,
+        unit="GB/s",
+        metric=f"stream.{op}",
+        beside=beside,
+        conditions={"op": op, "mib": mib, "dtype": "fp32", "counted": "read + written"},
+    )
+    work()
+    if not check():
+        raise WrongResult(f"stream.{op}: the arrays do not hold the result")
+    return finding
+
+
+def _work(torch: Any, op: str, arrays: list[Tensor]) -> tuple[Callable[[], Any], Callable[[], bool]]:
+    if op == "copy":
+        a, b = arrays
+        return (lambda: b.copy_(a)), lambda: bool(torch.equal(a, b))
+    if op == "triad":
+        b, c, a = arrays
+        return (lambda: torch.add(b, c, alpha=3.0, out=a)), lambda: bool(torch.equal(a, b + 3.0 * c))
+    (a,) = arrays
+    exact = a.double().sum().item()
+    return (lambda: torch.sum(a)), lambda: bool(abs(torch.sum(a).item() - exact) <= 1e-3 * exact)
+
+
+def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], object], float, str]:
+    """The C library's copy, which may bypass the cache: what this core can move."""
+    call = ctypes.CDLL(None).memmove
+    call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return (
+        (lambda: call(target.data_ptr(), source.data_ptr(), size)),
+        2 * size / 1e9,
+        "memcpy rate measured beside, provisional",
+    )

@@ -1,0 +1,102 @@
+"""The record of a run: one JSON file, rewritten atomically as the run goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.measurement import Device, Measurement
+from pytest_accel.verdict import Verdict
+
+SCHEMA = 1
+FILE = "record.json"
+TELEMETRY = "telemetry.jsonl"
+
+
+@dataclasses.dataclass
+class Record:
+    """Everything of one run. `state` is running, interrupted or finished."""
+
+    run: dict[str, Any]
+    sku: dict[str, Any] = dataclasses.field(default_factory=dict)
+    devices: list[Device] = dataclasses.field(default_factory=list)
+    software: dict[str, Any] = dataclasses.field(default_factory=dict)
+    measurements: list[Measurement] = dataclasses.field(default_factory=list)
+    verdicts: list[Verdict] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    earlier_attempts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    telemetry: dict[str, Any] = dataclasses.field(default_factory=dict)
+    state: str = "running"
+    closing: dict[str, Any] = dataclasses.field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+def write(record: Record, folder: Path) -> None:
+    """Replace the record in `folder` in one step. Raises OSError and leaves the old one as it was."""
+    text = json.dumps(_plain(record), indent=1, sort_keys=False) + "\n"
+    temporary = folder / f".{FILE}.{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / FILE)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def hash_file(path: Path) -> str | None:
+    """SHA-256 of a file, None if it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
+    """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
+    wanted = set(uuids)
+    found = []
+    for path in sorted(folder.parent.glob(f"*/{FILE}")):
+        if path.parent == folder:
+            continue
+        try:
+            old = json.loads(path.read_text(encoding="utf-8"))
+            seen = {device["uuid"] for device in old["devices"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if seen & wanted:
+            closing = old.get("closing") or {}
+            found.append(
+                {
+                    "record": str(path),
+                    "started": old.get("run", {}).get("started"),
+                    "state": old.get("state"),
+                    "line": closing.get("line"),
+                    "devices": sorted(seen & wanted),
+                }
+            )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON types; NaN and infinities as text, which JSON has no number for."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, str | int | bool) else str(value)

@@ -1,0 +1,265 @@
+"""Threshold files: finding one by name, reading it, and naming every mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_accel import located
+from pytest_accel.located import BadFile, Findings, Located
+from pytest_accel.measurement import Device
+from pytest_accel.sku import DERIVED_FLOOR, LEVELS, UNITS, Limit, Platform, Sku, Source
+
+_HERE = Path(__file__).parent
+SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
+"""The shipped threshold files: inside the wheel, or beside the package in a checkout."""
+
+SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
+BOUNDS = ("floor", "ceiling", "equals", "same_on_all")
+
+_source = located.record_of(
+    {
+        "kind": located.one_of(*SOURCE_KINDS),
+        "by": located.text,
+        "date": located.date,
+        "software": located.text,
+        "conditions": located.text,
+        "url": located.text,
+        "devices": located.count,
+        "nodes": located.count,
+    },
+    required=("kind", "by", "date"),
+)
+
+
+def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
+    return "derived" if at.data == "derived" else located.number(at, key, findings)
+
+
+_limit = located.record_of(
+    {
+        "floor": _floor,
+        "ceiling": located.number,
+        "equals": located.anything,
+        "same_on_all": located.flag,
+        "reference": located.positive,
+        "unit": located.one_of(*UNITS),
+        "levels": located.list_of(located.one_of(*LEVELS)),
+        "source": _source,
+        "ranks": located.count,
+        "algorithm": located.text,
+        "software": located.text,
+    },
+    required=("unit", "source"),
+)
+
+_platform = located.record_of(
+    {
+        "title": located.text,
+        "devices": located.count,
+        "pcie": located.mapping_of(located.positive),
+        "link": located.record_of(
+            {"type": located.text, "count": located.count, "gb_per_s": located.positive}, required=("type",)
+        ),
+        "limits": located.mapping_of(_limit),
+        "source": _source,
+    }
+)
+
+_sku = located.record_of(
+    {
+        "sku": located.text,
+        "title": located.text,
+        "vendor": located.text,
+        "extends": located.text,
+        "match": located.mapping_of(located.list_of(located.text)),
+        "datasheet": located.record_of(
+            {
+                "tflops": located.mapping_of(located.positive),
+                "memory": located.record_of({"gb": located.positive, "gb_per_s": located.positive}),
+                "power_watts": located.positive,
+                "source": _source,
+            }
+        ),
+        "precision": located.positive,
+        "probes": located.mapping_of(located.mapping_of(located.anything)),
+        "budgets": located.mapping_of(located.mapping_of(located.positive)),
+        "not_applicable": located.mapping_of(located.text),
+        "limits": located.mapping_of(_limit),
+        "platforms": located.mapping_of(_platform),
+    },
+    required=("sku", "vendor", "platforms"),
+)
+
+
+def names() -> list[str]:
+    """The names of the shipped SKUs, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def load(name: str) -> Sku:
+    """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
+    path = _find(name)
+    findings = Findings()
+    root, files = _read(path, (), findings)
+    found = _sku(root, "", findings) or {}
+    findings.raise_if_any()
+    _check_limits(root, findings)
+    findings.raise_if_any()
+    return _build(found, root, files, user_file=path.parent != SHIPPED)
+
+
+def load_shipped() -> list[Sku]:
+    """All shipped SKUs."""
+    return [load(name) for name in names()]
+
+
+def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
+    """The SKUs that every one of `devices` is; none if there is no device or they differ."""
+    return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
+
+
+def _find(name: str) -> Path:
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        path = Path(name)
+        if not path.is_file():
+            raise BadFile(f"{name}: there is no such threshold file")
+        return path
+    if name not in names():
+        raise BadFile(f"no SKU named '{name}'; {located.nearest(name, [*names(), 'auto'])}")
+    return SHIPPED / f"{name}.yaml"
+
+
+def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> tuple[Located, dict[str, str]]:
+    """One file on top of what it extends, and the hashes of all of them."""
+    root, digest = located.read(path)
+    files = {str(path) if path.parent != SHIPPED else path.name: digest}
+    base_name = root.data.get("extends")
+    if base_name is None:
+        return root, files
+    base = Path(str(base_name.data))
+    beside = path.parent / base
+    base_path = beside if base.suffix in (".yaml", ".yml") else _find(str(base_name.data))
+    if base_path.resolve() in {*seen, path.resolve()}:
+        raise BadFile(f"{base_name.where}: extends: {base_name.data} extends this file again")
+    under, more = _read(base_path, (*seen, path.resolve()), findings)
+    for key, limit in _limits(root):
+        _needs_source(key, limit, _limit_at(under, key), findings)
+    return located.merge(under, root), {**more, **files}
+
+
+def _limits(root: Located) -> list[tuple[str, Located]]:
+    """Every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
+    found = []
+    if "limits" in root.data:
+        found += [(f"limits.{metric}", at) for metric, at in _items(root.data["limits"])]
+    for platform, at in _items(root.data.get("platforms")):
+        for metric, limit in _items(at.data.get("limits") if isinstance(at.data, dict) else None):
+            found.append((f"platforms.{platform}.limits.{metric}", limit))
+    return found
+
+
+def _items(at: Located | None) -> list[tuple[str, Located]]:
+    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []
+
+
+def _limit_at(root: Located, key: str) -> Located | None:
+    return dict(_limits(root)).get(key)
+
+
+def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:
+    """A changed figure does not inherit the source of the one that it replaces."""
+    if under is None or not isinstance(over.data, dict):
+        return
+    changed = [name for name in ("floor", "ceiling", "equals", "reference") if name in over.data]
+    if changed and "source" not in over.data:
+        findings.add(over, f"{key}: overrides {changed[0]}, so it needs a source of its own")
+
+
+def _check_limits(root: Located, findings: Findings) -> None:
+    for key, at in _limits(root):
+        limit = at.plain()
+        if not any(bound in limit for bound in BOUNDS):
+            findings.add(at, f"{key}: needs one of {', '.join(BOUNDS)}")
+        floor, ceiling = limit.get("floor"), limit.get("ceiling")
+        probe = key.rpartition("limits.")[2].partition(".")[0]
+        if floor == "derived" and "reference" not in limit:
+            findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
+        elif floor == "derived" and probe not in DERIVED_FLOOR:
+            known = ", ".join(DERIVED_FLOOR)
+            findings.add(at.data["floor"], f"{key}: no rule derives a floor for {probe} (only for {known})")
+        if isinstance(floor, float | int) and ceiling is not None and floor > ceiling:
+            findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
+        expected = _unit_of(key.rpartition("limits.")[2])
+        if expected and limit["unit"] not in (expected, "of peak"):
+            findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}")
+
+
+def _unit_of(metric: str) -> str | None:
+    """The unit that the metrics of a probe have, where the name settles it."""
+    probe = metric.partition(".")[0]
+    if probe in ("matmul", "matmul_burst", "matmul_best"):
+        return "TFLOPS"
+    if probe in ("stream", "host_copy", "host_copy_all", "peer_copy") or metric.startswith("all_reduce.busbw"):
+        return "GB/s"
+    return None
+
+
+def _build(found: dict[str, Any], root: Located, files: dict[str, str], user_file: bool) -> Sku:
+    sheet = found.get("datasheet", {})
+    own = root.file if user_file and "extends" in found else None
+
+    def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
+        return {metric: _build_limit(metric, one, dict(_items(at))[metric], own) for metric, one in raw.items()}
+
+    platforms = {}
+    for name, at in _items(root.data["platforms"]):
+        raw = found["platforms"][name]
+        platforms[name] = Platform(
+            name=name,
+            devices=raw.get("devices"),
+            limits=limits(raw.get("limits", {}), at.data.get("limits")),
+            pcie=raw.get("pcie", {}),
+            link=raw.get("link", {}),
+        )
+    return Sku(
+        name=found["sku"],
+        title=found.get("title", found["sku"]),
+        vendor=found["vendor"],
+        match=found.get("match", {}),
+        tflops=sheet.get("tflops", {}),
+        memory=sheet.get("memory", {}),
+        power_watts=sheet.get("power_watts"),
+        limits=limits(found.get("limits", {}), root.data.get("limits")),
+        platforms=platforms,
+        probes=found.get("probes", {}),
+        budgets=found.get("budgets", {}),
+        not_applicable=found.get("not_applicable", {}),
+        precision=found.get("precision", Sku.precision),
+        files=files,
+    )
+
+
+def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str | None) -> Limit:
+    floor, reference = raw.get("floor"), raw.get("reference")
+    of_reference = None
+    if floor == "derived":
+        of_reference = DERIVED_FLOOR[metric.partition(".")[0]]
+        floor = round(of_reference * reference, 4)
+    return Limit(
+        metric=metric,
+        unit=raw["unit"],
+        floor=floor,
+        ceiling=raw.get("ceiling"),
+        equals=raw.get("equals"),
+        same_on_all=raw.get("same_on_all", False),
+        reference=reference,
+        of_reference=of_reference,
+        levels=tuple(raw.get("levels", LEVELS)),
+        source=Source(**raw["source"]),
+        conditions={key: raw[key] for key in ("ranks", "algorithm", "software") if key in raw},
+        origin=at.where,
+        overridden=user_file is not None and at.file == user_file,
+    )
+
+

@@ -1,0 +1,13 @@
+"""The packaged acceptance suite: ordinary tests, written with the public names only."""
+
+ORDER = (
+    "test_inventory",
+    "test_host_copy",
+    "test_stream",
+    "test_matmul",
+    "test_peer_copy",
+    "test_all_reduce",
+    "test_ddp_step",
+    "test_soak",
+)
+"""Links before collectives, so that a link's fault explains theirs; the soak last, hot."""

@@ -1,0 +1,99 @@
+"""What the sensor read beside a measurement: kept in a side file, summed up for the window of a probe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.measurement import Device, Measurement, Trouble
+
+Reading = Mapping[str, Any]
+
+GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c")
+COUNTERS = ("energy_j", "busy_s", "steal_s", "sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+LINK = ("pcie_gen", "pcie_width")
+
+STEAL_SHARE = 0.05
+"""Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
+
+SOAK_METRICS = {
+    "soak.power": ("power_w", "W"),
+    "soak.throttle.hw_thermal": ("hw_thermal_s", "s"),
+    "soak.throttle.sw_thermal": ("sw_thermal_s", "s"),
+    "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
+}
+"""Metrics of a soak that the sensor measures: the mean of a gauge, or how far a counter went."""
+
+
+class Telemetry:
+    """Every reading of the run, by device."""
+
+    def __init__(self, side_file: Path | None = None) -> None:
+        self._readings: dict[str, list[dict[str, Any]]] = {}
+        self._file = open(side_file, "a", encoding="utf-8") if side_file else None
+
+    def hear(self, reading: dict[str, Any]) -> None:
+        """Keep one reading; a full disk ends the side file, not the run."""
+        self._readings.setdefault(reading["uuid"], []).append(reading)
+        if self._file:
+            try:
+                self._file.write(json.dumps(reading) + "\n")
+                self._file.flush()
+            except OSError:
+                self._file = None
+
+    def window(self, uuid: str, start: float, end: float) -> list[dict[str, Any]]:
+        """The readings of one device between two times, in seconds since the epoch."""
+        return [each for each in self._readings.get(uuid, ()) if start <= each["at"] <= end]
+
+
+def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Mean, least and most of each gauge; how far each counter went; every throttle reason seen, as one mask."""
+    found: dict[str, Any] = {"readings": len(readings)}
+    for name in GAUGES:
+        values = [each[name] for each in readings if name in each]
+        if values:
+            found[name] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
+    for name in COUNTERS:
+        values = [each[name] for each in readings if name in each]
+        if len(values) > 1:
+            found[name] = values[-1] - values[0]
+    for name in LINK:
+        values = [each[name] for each in readings if name in each]
+        if values:
+            found[name] = max(values)
+    masks = [int(each["reasons"]) for each in readings if "reasons" in each]
+    if masks:
+        found["reasons"] = 0
+        for mask in masks:
+            found["reasons"] |= mask
+    if len(readings) > 1:
+        found["seconds"] = readings[-1]["at"] - readings[0]["at"]
+    lost = next((each["lost"] for each in readings if "lost" in each), None)
+    return {**found, **({"lost": lost} if lost else {})}
+
+
+def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
+    """What disturbed the device from outside while it was measured, or None."""
+    seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
+    share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
+    if share > STEAL_SHARE:
+        return f"the hypervisor took {share:.0%} of the processor"
+    return None
+
+
+def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
+    """The metrics of a soak that only the sensor can know."""
+    found = []
+    for metric, (name, unit) in SOAK_METRICS.items():
+        value = summary.get(name)
+        value = value["mean"] if isinstance(value, dict) else value
+        trouble = soak.trouble
+        if value is None and trouble is None:
+            trouble = Trouble("need", f"no driver here reads {name} of {device.name}")
+        bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
+        found.append(replace(bare, trouble=trouble))
+    return found

@@ -1,0 +1,177 @@
+"""The one loop that times anything: blocks of back-to-back work, until the mean is known well enough."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pytest_accel.stats import LOOKS, estimate
+
+BLOCK_SECONDS = 0.05
+WARMUP_SHARE = 0.25
+"""Share of a probe's budget that warms the device up and is not sampled."""
+
+
+class Clock(Protocol):
+    """The device's own clock."""
+
+    depth: int
+    """Blocks to keep queued, so that the device never waits for the host (0 if work is synchronous)."""
+
+    def mark(self) -> Any:
+        """A point in the device's queue."""
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """Seconds between two marks; waits until the device has reached `end`."""
+
+
+class HostClock:
+    """For work that is done when the call returns."""
+
+    depth = 0
+
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def seconds(self, start: float, end: float) -> float:
+        return end - start
+
+
+class Gate(Protocol):
+    """How a probe keeps in step with the same probe on the other devices, and reports as it goes."""
+
+    def ready(self) -> None:
+        """Block until every device is ready to begin."""
+
+    def block(self, seconds: float, warm: bool) -> None:
+        """Report one block as soon as it is known."""
+
+    def settled(self) -> None:
+        """Say that this device has seen enough."""
+
+    def released(self) -> bool:
+        """True when every device has seen enough, so that the load may end."""
+
+    def agree(self, value: float) -> float:
+        """The largest `value` over all ranks of a collective probe; `value` itself elsewhere."""
+
+
+@dataclass
+class Timed:
+    """Seconds per operation, one entry a block, and the end of each block in seconds since the first."""
+
+    seconds: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    warmup: list[float] = field(default_factory=list)
+    operations_per_block: int = 0
+    why_ended: str = ""
+
+
+def time_blocks(
+    work: Callable[[], object],
+    clock: Clock,
+    gate: Gate,
+    *,
+    seconds: float,
+    precision: float,
+    beside: Callable[[], object] | None = None,
+    collective: bool = False,
+) -> Timed:
+    """Time `work` in blocks of about 50 ms until its mean is known within `precision`, or for `seconds`.
+
+    Known within means: the 99.9 % interval, autocorrelation counted, has a half-width under `precision` of the
+    mean; looked at only at a fixed sequence of sizes (`stats.LOOKS`). The loop never sees a limit. With
+    `beside`, its blocks alternate with those of `work`. After it has seen enough the load goes on until the
+    gate releases it, so that no device finishes in the quiet of the others.
+    """
+    timed = Timed()
+    per_block = _operations(work, clock, gate)
+    per_beside = _operations(beside, clock, gate) if beside else 0
+    timed.operations_per_block = per_block
+    gate.ready()
+    pairs = _blocks(work, per_block, beside, per_beside, clock)
+    began = time.perf_counter()
+    for once, other in pairs:
+        once = gate.agree(once)
+        elapsed = gate.agree(time.perf_counter() - began)
+        warm = elapsed < WARMUP_SHARE * seconds
+        gate.block(once, warm)
+        if warm:
+            timed.warmup.append(once)
+            continue
+        timed.seconds.append(once)
+        timed.ends.append(elapsed)
+        if other is not None:
+            timed.beside.append(other)
+        timed.why_ended = _enough(timed, elapsed, seconds, precision)
+        if timed.why_ended:
+            break
+    if not collective:
+        gate.settled()
+        while not gate.released():
+            next(pairs)
+    return timed
+
+
+def _operations(work: Callable[[], object], clock: Clock, gate: Gate) -> int:
+    """How many operations fill a block. The first call pays for everything lazy and is not counted."""
+    work()
+    spent, count = 0.0, 1
+    while spent < BLOCK_SECONDS / 10:
+        start = clock.mark()
+        for _ in range(count):
+            work()
+        spent = gate.agree(clock.seconds(start, clock.mark()))
+        if spent < BLOCK_SECONDS / 10:
+            count *= 4
+    return max(1, round(BLOCK_SECONDS * count / spent))
+
+
+def _blocks(
+    work: Callable[[], object],
+    per_block: int,
+    beside: Callable[[], object] | None,
+    per_beside: int,
+    clock: Clock,
+) -> Iterator[tuple[float, float | None]]:
+    """Endless blocks: seconds per operation of `work`, and of `beside` in the block that followed it."""
+    queued: deque[tuple[Any, Any, Any]] = deque()
+    for _ in itertools.count():
+        start = clock.mark()
+        for _ in range(per_block):
+            work()
+        middle = clock.mark()
+        for _ in range(per_beside):
+            if beside:
+                beside()
+        queued.append((start, middle, clock.mark() if beside else middle))
+        if len(queued) > clock.depth:
+            start, middle, end = queued.popleft()
+            other = clock.seconds(middle, end) / per_beside if per_beside else None
+            yield clock.seconds(start, middle) / per_block, other
+
+
+def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> str:
+    """Why sampling may end now, or an empty string."""
+    n = len(timed.seconds)
+    if n in LOOKS and precision > 0 and _half_width(timed) < precision:
+        return "precise"
+    if elapsed >= seconds:
+        return "budget"
+    return ""
+
+
+def _half_width(timed: Timed) -> float:
+    """Relative half-width of the rate; of the ratio where it was measured beside a reference."""
+    if timed.beside:
+        ratios = [other / once for once, other in zip(timed.seconds, timed.beside, strict=True)]
+        return estimate(ratios).relative_half_width
+    if len(timed.seconds) < 3:
+        return math.inf
+    return estimate([1 / once for once in timed.seconds]).relative_half_width

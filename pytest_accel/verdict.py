@@ -1,0 +1,235 @@
+"""Measurement + Limit -> Verdict. Pure: no clock, no file, no device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from pytest_accel.measurement import Measurement, Trouble, Value
+from pytest_accel.sku import Limit
+
+MARGINAL_WITHIN = 0.02
+"""A value that holds by less than this share of the limit is marginal."""
+
+
+class Status(str, Enum):
+    """What a verdict says. The order is worst first."""
+
+    FAIL = "FAIL"
+    UNMEASURED = "UNMEASURED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    MARGINAL = "MARGINAL"
+    PASS = "PASS"
+    NOT_APPLICABLE = "NOT APPLICABLE"
+
+    @property
+    def holds(self) -> bool:
+        return self in (Status.PASS, Status.MARGINAL)
+
+
+WORST_FIRST = tuple(Status)
+
+_OF_TROUBLE = {
+    "device": Status.FAIL,
+    "need": Status.UNMEASURED,
+    "external": Status.INCONCLUSIVE,
+    "not_applicable": Status.NOT_APPLICABLE,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of one metric of one subject.
+
+    `floor` and `ceiling` are in the unit of the value, also where the limit is a fraction of a peak.
+    `margin` is signed: +0.05 holds by 5 % of the limit. `sentence` says it to a person.
+    """
+
+    metric: str
+    subject: str
+    status: Status
+    sentence: str
+    unit: str = ""
+    value: Value | None = None
+    floor: float | None = None
+    ceiling: float | None = None
+    expected: Value | None = None
+    margin: float | None = None
+    limit: Limit | None = None
+    attempts: int = 1
+
+    @property
+    def information(self) -> bool:
+        """True if something was measured and no limit judges it."""
+        return self.limit is None and self.value is not None
+
+
+def judge(attempts: Sequence[Measurement], limit: Limit | None) -> Verdict:
+    """Judge the attempts at one metric of one subject, oldest first, against one limit.
+
+    The last attempt made together decides; one made alone explains and never clears. A metric that holds only
+    on the repeat is marginal. A trouble of the device in any attempt stays a failure.
+    """
+    together = [each for each in attempts if each.how == "together"] or list(attempts)
+    for each in together:
+        if each.trouble and each.trouble.kind == "device":
+            return _troubled(each, each.trouble, limit, len(together))
+    last = together[-1]
+    if last.trouble:
+        return _troubled(last, last.trouble, limit, len(together))
+    if limit is None:
+        return _information(last)
+    verdict = _disturbed(_compare(last, limit, len(together)), last.disturbance)
+    alone = [each for each in attempts if each.how == "alone" and not each.trouble]
+    if verdict.status is Status.FAIL and alone:
+        return _with(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
+    if verdict.status is Status.PASS and len(together) > 1 and not _holds(together[0], limit):
+        first = show(together[0].value, last.unit)
+        return _with(verdict, f"{verdict.sentence}; only on the repeat, {first} before", Status.MARGINAL)
+    return verdict
+
+
+def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
+    """A disturbance from outside excuses a shortfall from judgement, and a value that holds from full marks."""
+    if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
+        return verdict
+    status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
+    return _with(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
+
+
+def _with(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
+    return replace(verdict, sentence=sentence, status=status or verdict.status)
+
+
+def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
+    if trouble.kind == "bug":
+        raise ValueError(f"{measurement.metric}: a bug is no verdict: {trouble.reason}")
+    return Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=_OF_TROUBLE[trouble.kind],
+        sentence=trouble.reason,
+        unit=measurement.unit,
+        value=measurement.value,
+        limit=limit,
+        attempts=attempts,
+        **({} if limit is None or limit.relative else {"floor": limit.floor, "ceiling": limit.ceiling}),
+    )
+
+
+def _information(measurement: Measurement) -> Verdict:
+    return Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=Status.NOT_APPLICABLE,
+        sentence=f"{show(measurement.value, measurement.unit)}; no limit, for information",
+        unit=measurement.unit,
+        value=measurement.value,
+    )
+
+
+def _compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
+    base = Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=Status.FAIL,
+        sentence="",
+        unit=measurement.unit,
+        value=measurement.value,
+        limit=limit,
+        attempts=attempts,
+    )
+    if limit.equals is not None:
+        return _compare_fact(base, limit)
+    value = measurement.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return _with(base, f"{value!r} is no number to hold against a limit")
+    if limit.relative and measurement.peak is None:
+        return _with(base, f"no peak is known for {base.metric}: give the limit in {base.unit}", Status.UNMEASURED)
+    if not limit.relative and limit.unit != measurement.unit:
+        text = f"the limit is in {limit.unit}, the measurement in {measurement.unit}"
+        return _with(base, text, Status.UNMEASURED)
+    return _compare_number(base, measurement, limit)
+
+
+def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
+    same = base.value == limit.equals
+    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {limit.equals}"
+    return replace(base, expected=limit.equals, status=Status.PASS if same else Status.FAIL, sentence=text)
+
+
+def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    scale = _scale(measurement, limit)
+    floor = None if limit.floor is None else limit.floor * scale
+    ceiling = None if limit.ceiling is None else limit.ceiling * scale
+    value = float(measurement.value)  # type: ignore[arg-type]
+    margins = []
+    if floor is not None:
+        margins.append((_share(value - floor, floor), "floor", floor))
+    if ceiling is not None:
+        margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
+    margin, word, bound = min(margins)
+    status = Status.FAIL if margin < 0 else Status.PASS
+    note = ""
+    low, high = _interval(measurement, limit, scale)
+    if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
+        status = Status.MARGINAL
+    elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
+        status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
+    signed = f" ({margin:+.1%})" if bound else ""
+    text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
+    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
+
+
+def _scale(measurement: Measurement, limit: Limit) -> float:
+    """Turns a limit into the unit of the value: the peak that the fraction is of, or 1."""
+    fraction = measurement.of_peak
+    if not limit.relative or fraction is None:
+        return 1.0
+    return float(measurement.value) / fraction.mean  # type: ignore[arg-type]
+
+
+def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[float, float]:
+    """The interval to hold against the limit, in the unit of the value; a fact is known exactly.
+
+    Too few samples bound nothing, and then the value alone decides.
+    """
+    found = measurement.of_peak if limit.relative else measurement.estimate
+    if found is None or not math.isfinite(found.low):
+        return math.inf, -math.inf
+    return found.low * scale, found.high * scale
+
+
+def _share(difference: float, bound: float) -> float:
+    return difference / abs(bound) if bound else math.copysign(math.inf, difference) if difference else 0.0
+
+
+def _holds(measurement: Measurement, limit: Limit) -> bool:
+    return not measurement.trouble and _compare(measurement, limit, 1).status is not Status.FAIL
+
+
+def _attribute(alone: Measurement, limit: Limit) -> str:
+    figure = f"{show(alone.value, alone.unit)} when measured alone"
+    if _holds(alone, limit):
+        return f"{figure}: this node cannot feed and cool all devices at once"
+    return f"{figure}: the device itself is short"
+
+
+def _of(measurement: Measurement, limit: Limit) -> str:
+    if limit.relative and limit.floor is not None and measurement.peak is not None:
+        return f" = {limit.floor:g} of {measurement.peak.source}"
+    if limit.of_reference is not None:
+        return f" = {limit.of_reference:g} of reference {limit.reference:g}"
+    return ""
+
+
+def show(value: Value | None, unit: str) -> str:
+    """A value with its unit, to four significant digits; "1" and "text" are units that are not printed."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    shown = f"{value:.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
+    return shown if unit in ("1", "text", "count", "") else f"{shown} {unit}"

@@ -1,0 +1,42 @@
+"""pytest-benchmark as a ledger: it is given the samples that were taken on the device, it times nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_accel.measurement import Measurement
+from pytest_accel.verdict import Verdict
+
+
+class Replay:
+    """A timer that reads back durations already taken: two calls, one duration apart, for each of them."""
+
+    __name__ = "device_clock"
+
+    def __init__(self) -> None:
+        self._ticks: list[float] = []
+        self.used = False
+
+    def load(self, seconds: Sequence[float]) -> None:
+        self._ticks = [tick for each in reversed(seconds) for tick in (each, 0.0)]
+        self.used = True
+
+    def __call__(self) -> float:
+        return self._ticks.pop()
+
+
+def publish(ledger: Any, replay: Replay, verdict: Verdict, measurement: Measurement) -> None:
+    """Enter the durations of one measurement into a `benchmark` fixture whose timer is `replay`."""
+    replay.load(measurement.seconds)
+    ledger.fullname = ledger.name = f"{verdict.subject}/{verdict.metric}"
+    ledger.group = verdict.metric
+    ledger.extra_info.update(
+        value=verdict.value,
+        unit=verdict.unit,
+        status=verdict.status.value,
+        floor=verdict.floor,
+        ceiling=verdict.ceiling,
+        limit_from=verdict.limit.origin if verdict.limit else None,
+    )
+    ledger.pedantic(lambda: None, rounds=len(measurement.seconds), iterations=1)

@@ -1,0 +1,34 @@
+"""What a run would measure, and how long it would take: --collect-only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_accel.views.terminal import Line
+
+if TYPE_CHECKING:
+    from pytest_accel.run import Run
+
+STARTING = 5.0
+"""Seconds for the processes to start and import torch, as a rule."""
+
+
+def lines(run: Run, items: Sequence[Any]) -> list[Line]:
+    """One line per measurement, with its budget; a test's name says which probe it runs (test_PROBE)."""
+    seen: dict[tuple[str, str], float] = {}
+    for item in items:
+        if "accel_check" not in getattr(item, "fixturenames", ()):
+            continue
+        probe = item.originalname.removeprefix("test_")
+        call = getattr(item, "callspec", None)
+        chosen = {key: value for key, value in call.params.items() if key != "_accel_subject"} if call else {}
+        variant = ", ".join(str(value) for key, value in chosen.items() if key != "metric")
+        seconds = run.budget(probe)
+        if probe.startswith("inventory"):
+            seconds = 0.0
+        seen[probe, variant] = seconds * (len(run.devices) if probe == "host_copy" else 1)
+    found = [(f"{probe:16} {variant:12} up to {seconds:g} s", "") for (probe, variant), seconds in seen.items()]
+    total = sum(seen.values()) + STARTING
+    text = f"at most about {total:.0f} s on {len(run.devices)} devices; a value that is known well ends its probe early"
+    return [*found, (text, "bold")]

@@ -1,0 +1,109 @@
+"""The table and the closing line, as plain lines with a colour each. Text only: pytest does the writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_accel.closing import Closing, worst_first
+from pytest_accel.verdict import Status, Verdict, show
+
+COLOURS = {
+    Status.FAIL: "red",
+    Status.UNMEASURED: "red",
+    Status.INCONCLUSIVE: "yellow",
+    Status.MARGINAL: "yellow",
+    Status.PASS: "green",
+}
+WIDTH = 100
+Line = tuple[str, str]
+"""Text and colour; the colour may be empty."""
+
+
+def table(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> list[Line]:
+    """One row per verdict, worst first; the slowest device of each metric is marked with "<"."""
+    shown = [each for each in verdicts if each.limit or each.information or each.status is not Status.NOT_APPLICABLE]
+    if not shown:
+        return []
+    slowest = _slowest(shown)
+    rows = [("device", "metric", "value", "limit", "margin", "status")]
+    rows += [_row(each, names, each in slowest) for each in worst_first(shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [("  ".join(cell.ljust(width) for cell, width in zip(rows[0], widths, strict=True)).rstrip(), "bold")]
+    for row, verdict in zip(rows[1:], worst_first(shown), strict=True):
+        cells = [
+            cell.rjust(width) if column in (2, 3, 4) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  ".join(cells).rstrip(), COLOURS.get(verdict.status, "")))
+    left_out = [each for each in verdicts if each not in shown]
+    return lines + not_applicable(left_out)
+
+
+def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
+    """What was not measured because it cannot exist here, one line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for each in verdicts:
+        metrics = reasons.setdefault(each.sentence, [])
+        if each.metric not in metrics:
+            metrics.append(each.metric)
+    return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
+
+
+def _row(verdict: Verdict, names: Mapping[str, str], slowest: bool) -> tuple[str, str, str, str, str, str]:
+    status = "info" if verdict.information else verdict.status.value
+    margin = "" if verdict.margin is None or abs(verdict.margin) == float("inf") else f"{verdict.margin:+.1%}"
+    return (
+        names.get(verdict.subject, verdict.subject) + (" <" if slowest else ""),
+        verdict.metric,
+        show(verdict.value, verdict.unit) if verdict.value is not None else "",
+        _limit(verdict),
+        margin,
+        status,
+    )
+
+
+def _limit(verdict: Verdict) -> str:
+    if verdict.expected is not None:
+        return f"= {verdict.expected}"
+    bounds = [("floor", verdict.floor), ("ceiling", verdict.ceiling)]
+    return ", ".join(f"{word} {show(bound, verdict.unit)}" for word, bound in bounds if bound is not None)
+
+
+def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Of each metric that several devices share, the one with the least margin."""
+    groups: dict[str, list[Verdict]] = {}
+    for each in verdicts:
+        if each.margin is not None:
+            groups.setdefault(each.metric, []).append(each)
+    return [
+        min(group, key=lambda each: each.margin if each.margin is not None else 0.0)
+        for group in groups.values()
+        if len({each.subject for each in group}) > 1
+    ]
+
+
+def closing_lines(
+    closing: Closing, verdicts: Sequence[Verdict], names: Mapping[str, str], command: str, record: str | None
+) -> list[Line]:
+    """The closing line, the command that runs the failures again, and where the record is."""
+    colour = {"REJECTED": "red", "NOT JUDGED": "red", "BROKEN": "red", "INTERRUPTED": "red"}.get(closing.word, "green")
+    marginal = any(each.status is Status.MARGINAL for each in verdicts)
+    lines = [(closing.line, "yellow" if marginal and colour == "green" else colour)]
+    bad = [each for each in worst_first(verdicts) if not each.status.holds and each.limit is not None]
+    bad = [each for each in bad if each.status is not Status.NOT_APPLICABLE]
+    if bad:
+        lines.append((f"again: {command} -k '{_expression(bad[0], names)}'", ""))
+    if record:
+        lines.append((f"record: {record}", ""))
+    return lines
+
+
+def _expression(verdict: Verdict, names: Mapping[str, str]) -> str:
+    """A -k expression that picks the test of a verdict."""
+    probe, _, variant = verdict.metric.partition("@")[0].partition(".")
+    words = [{"ddp": "ddp_step"}.get(probe, probe)]
+    if verdict.subject in names and verdict.subject != "node":
+        words.insert(0, names[verdict.subject])
+    if probe in ("matmul", "stream", "host_copy", "host_copy_all", "peer_copy", "inventory"):
+        words.append(variant)
+    return " and ".join(words)

@@ -1,0 +1,168 @@
+"""The worker process: `python -m pytest_accel.worker PARENT_PID`. Holds one device and runs probes on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from pytest_accel.child import Pipe, begin
+from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.measurement import Device
+
+
+class PipeGate:
+    """Keeps in step with the other workers through the parent."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._go = threading.Event()
+        self._release = threading.Event()
+        self.compute: Compute | None = None
+        self.collective = False
+        pipe.intercept(self._hear)
+
+    def _hear(self, message: dict[str, Any]) -> bool:
+        if message["event"] == "go":
+            self._go.set()
+        elif message["event"] == "release":
+            self._release.set()
+        else:
+            return False
+        return True
+
+    def ready(self) -> None:
+        self._go.clear()
+        self._release.clear()
+        self._pipe.send("ready")
+        self._go.wait()
+
+    def block(self, seconds: float, warm: bool) -> None:
+        self._pipe.send("block", seconds=seconds, warm=warm, at=time.time())
+
+    def settled(self) -> None:
+        self._pipe.send("settled")
+
+    def released(self) -> bool:
+        return self._release.is_set()
+
+    def agree(self, value: float) -> float:
+        return self.compute.agree(value) if self.collective and self.compute else value
+
+
+def main() -> None:
+    pipe = begin()
+    gate = PipeGate(pipe)
+    compute: Compute | None = None
+    for message in pipe.receive():
+        try:
+            if message["event"] == "open":
+                compute = _open(message, gate)
+                pipe.send("opened", software=_software(compute))
+            elif compute is not None:
+                _call(message, compute, gate, pipe)
+        except Exception as error:
+            pipe.send("error", kind=_kind(error), reason=_reason(error), traceback=traceback.format_exc())
+
+
+def _open(message: dict[str, Any], gate: PipeGate) -> Compute:
+    devices = [Device(**fields) for fields in message["devices"]]
+    cpus = sorted({cpu for device in devices for cpu in device.cpus})
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    compute = Compute(devices, gate)
+    compute.torch.set_num_threads(max(1, int(message["threads"])))
+    gate.compute = compute
+    return compute
+
+
+def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe) -> None:
+    compute.seconds, compute.precision = message["seconds"], message["precision"]
+    ranks = message.get("ranks")
+    gate.collective = ranks is not None
+    if ranks:
+        compute.join(**ranks)
+    probe = _import(**message["probe"])
+    began = time.time()
+    found = probe(compute, **message["conditions"])
+    for finding in _findings(found, message["metric"]):
+        pipe.send("finding", **dataclasses.asdict(finding), started=began)
+    pipe.send("done")
+    del found
+    if not compute.is_cpu:
+        compute.torch.cuda.empty_cache()
+
+
+def _findings(found: Any, metric: str) -> list[Finding]:
+    """What a probe may return: a Finding, several, or plain samples."""
+    found = list(found) if isinstance(found, (list, tuple)) else [found]
+    if found and all(isinstance(each, (int, float)) for each in found):
+        return [Finding(metric, "1", samples=[float(each) for each in found])]
+    for each in found:
+        if not isinstance(each, Finding):
+            raise TypeError(f"a probe returns samples or what device.sample() returned, not {type(each).__name__}")
+        each.metric = each.metric or metric
+    return found
+
+
+def _import(module: str, file: str, name: str) -> Callable[..., Any]:
+    """A probe by its module, or by the file that it stands in (a test file of the user's)."""
+    try:
+        found = importlib.import_module(module)
+        if os.path.realpath(str(found.__file__)) == os.path.realpath(file):
+            return getattr(found, name)  # type: ignore[no-any-return]
+    except ImportError:
+        pass
+    sys.path.insert(0, os.path.dirname(file))
+    spec = importlib.util.spec_from_file_location(module, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be imported")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    return getattr(loaded, name)  # type: ignore[no-any-return]
+
+
+def _software(compute: Compute) -> dict[str, Any]:
+    torch = compute.torch
+    found = {"python": sys.version.split()[0], "torch": torch.__version__}
+    if compute.is_cpu:
+        found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+        return found
+    found.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
+    if torch.distributed.is_nccl_available():
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def _kind(error: Exception) -> str:
+    """What an exception says: something about the device, something about what is lacking, or a bug."""
+    if isinstance(error, (Unmeasurable, ImportError)):
+        return "need"
+    if isinstance(error, NotApplicable):
+        return "not_applicable"
+    if isinstance(error, WrongResult):
+        return "device"
+    name, text = type(error).__name__, str(error)
+    device = ("AcceleratorError", "OutOfMemoryError", "DistBackendError")
+    if name in device or any(word in text for word in ("CUDA error", "HIP error", "NCCL error", "CUBLAS_STATUS")):
+        return "device"
+    return "bug"
+
+
+def _reason(error: Exception) -> str:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
+        return first
+    return f"{type(error).__name__}: {first}"
+
+
+if __name__ == "__main__":
+    main()
