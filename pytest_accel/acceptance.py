@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 CLOSING: pytest.StashKey[Closing] = pytest.StashKey()
 OWN_PATHS: pytest.StashKey[bool] = pytest.StashKey()
 STOPPED_BY: pytest.StashKey[str] = pytest.StashKey()
-COLLECTED: pytest.StashKey[list[pytest.Item]] = pytest.StashKey()
+COLLECTED: pytest.StashKey[Sequence[pytest.Item]] = pytest.StashKey()
+PLACE: pytest.StashKey[int] = pytest.StashKey()
+COUNT: pytest.StashKey[int] = pytest.StashKey()
 HANDLERS: pytest.StashKey[dict[int, Any]] = pytest.StashKey()
 
 FILTERS = {
@@ -129,11 +131,14 @@ def begin(config: pytest.Config) -> None:
 def _handle_signals(config: pytest.Config) -> None:
     """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record."""
 
-    def stop(number: int, frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
         config.stash[STOPPED_BY] = signal.Signals(number).name
         raise KeyboardInterrupt
 
-    config.stash[HANDLERS] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before: dict[int, Any] = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        before[number] = signal.signal(number, stop)
+    config.stash[HANDLERS] = before
 
 
 def end(config: pytest.Config) -> None:
@@ -169,20 +174,25 @@ def is_ours(item: pytest.Item) -> bool:
     return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))
 
 
+def number(item: pytest.Item) -> None:
+    """Remember the place at which an item was collected."""
+    item.stash[PLACE] = item.config.stash.setdefault(COUNT, 0)
+    item.config.stash[COUNT] += 1
+
+
 def keep_order(items: list[pytest.Item], suite: str) -> None:
     """The packaged suite keeps its order whatever shuffles tests: links before collectives, the soak last."""
     from pytest_accel.suite import ORDER
 
-    def place(item: pytest.Item) -> tuple[int, int]:
-        module = getattr(getattr(item, "module", None), "__name__", "")
-        parent, _, name = module.rpartition(".")
-        inside = parent == suite and name in ORDER
-        return (ORDER.index(name) if inside else len(ORDER), 0)
+    places = {f"{suite}.{name}": place for place, name in enumerate(ORDER)}
 
-    ours = [item for item in items if place(item)[0] < len(ORDER)]
-    ours.sort(key=lambda item: (place(item), getattr(item, "originalname", "")))
-    order = iter(ours)
-    items[:] = [next(order) if place(item)[0] < len(ORDER) else item for item in items]
+    def place(item: pytest.Item) -> int | None:
+        return places.get(getattr(getattr(item, "module", None), "__name__", ""))
+
+    ours = [item for item in items if place(item) is not None]
+    ours.sort(key=lambda item: (place(item), item.stash[PLACE]))
+    ordered = iter(ours)
+    items[:] = [item if place(item) is None else next(ordered) for item in items]
 
 
 def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -257,7 +267,7 @@ def write_summary(reporter: pytest.TerminalReporter, config: pytest.Config) -> N
 
     run = config.stash[RUN]
     if config.option.collectonly:
-        lines = plan.lines(run, reporter._session.items if reporter._session else [])
+        lines = plan.lines(run, config.stash[COLLECTED])
     else:
         lines = terminal.table(run.verdicts, run.names)
     if lines:

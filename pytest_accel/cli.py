@@ -37,7 +37,7 @@ def discover() -> int:
     for device in run.devices:
         memory = f"{device.memory_bytes / 1e9:.0f} GB"
         print(f"{device.name}: {device.model}, {memory}, {device.uuid}, {device.pci_address or 'no PCI address'}")
-    problem = run.unreachable()
+    problem = run.found.unreachable(run.sku.vendor if run.sku else None)
     if problem:
         print(f"not reachable: {problem}", file=sys.stderr)
     return 1 if problem else 0

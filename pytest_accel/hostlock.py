@@ -22,7 +22,7 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
 
     Raises Held with what the holder said `about` itself.
     """
-    files = []
+    files: list[IO[str]] = []
     for uuid, name in sorted(names):
         file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
         try:

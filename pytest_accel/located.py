@@ -88,13 +88,18 @@ def _convert(node: yaml.Node, file: str, findings: Findings) -> Located:
     here = Located(None, file, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         here.data = {}
+        inherited: dict[str, Located] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
             value = _convert(value_node, file, findings)
+            if key == "<<" and isinstance(value.data, dict):
+                inherited.update(value.data)
+                continue
             value.line = key_node.start_mark.line + 1
             if key in here.data:
                 findings.add(value, f"key '{key}' is given twice (first in line {here.data[key].line})")
             here.data[key] = value
+        here.data = {**inherited, **here.data}
     elif isinstance(node, yaml.SequenceNode):
         here.data = [_convert(item, file, findings) for item in node.value]
     else:
@@ -159,7 +164,7 @@ def count(at: Located, key: str, findings: Findings) -> int | None:
     return at.data
 
 
-def anything(at: Located, key: str, findings: Findings) -> Any:
+def anything(at: Located, key: str, findings: Findings) -> Any:  # noqa: ARG001  a Check's signature
     return at.plain()
 
 

@@ -72,7 +72,7 @@ def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, not {value!r}")
     return value
 
 

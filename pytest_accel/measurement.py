@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,17 +22,17 @@ class Device:
     """
 
     uuid: str
-    index: int
-    driver: str
-    model: str
-    memory_bytes: int = 0
-    serial: str | None = None
-    pci_id: str | None = None
-    pci_address: str | None = None
-    numa_node: int | None = None
-    cpus: tuple[int, ...] = ()
+    index: int = field(compare=False)
+    driver: str = field(compare=False)
+    model: str = field(compare=False)
+    memory_bytes: int = field(default=0, compare=False)
+    serial: str | None = field(default=None, compare=False)
+    pci_id: str | None = field(default=None, compare=False)
+    pci_address: str | None = field(default=None, compare=False)
+    numa_node: int | None = field(default=None, compare=False)
+    cpus: Sequence[int] = field(default=(), compare=False)
     """The logical CPUs to run on: those of the device itself (CPU), or those near it (GPU)."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Inventory for the record: firmware, limits, links, as the driver names them."""
 
     @property

@@ -58,6 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     item.stash[LIMITS] = _limits(item)
+    acceptance.number(item)
     if RUN not in item.config.stash:
         if item.stash[LIMITS]:
             item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
@@ -80,6 +81,7 @@ def _limits(item: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if RUN in config.stash:
         acceptance.keep_order(items, SUITE)
+        config.stash[acceptance.COLLECTED] = items
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -109,5 +111,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if RUN in config.stash:
+    if RUN in config.stash and acceptance.COLLECTED in config.stash:
         acceptance.write_summary(terminalreporter, config)

@@ -47,7 +47,7 @@ def write(record: Record, folder: Path) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, folder / FILE)
+        temporary.replace(folder / FILE)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise

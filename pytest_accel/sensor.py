@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from typing import Any
 
@@ -27,6 +28,7 @@ class Sensor:
         self._drivers: dict[str, Driver] = {}
         self._devices: dict[str, Device] = {}
         self._rested = 0
+        self._wake = threading.Event()
 
     def discover(self, want: str | None) -> None:
         """Announce the devices of every vendor that the machine hints at; the CPU if it hints at none.
@@ -82,12 +84,14 @@ class Sensor:
                 except DriverProblem as problem:
                     reading = {"lost": str(problem)}
                 self._pipe.send("reading", uuid=uuid, at=time.time(), **reading)
-            time.sleep(max(0.0, began + 1 / hz - time.time()))
+            self._wake.wait(max(0.0, began + 1 / hz - time.time()))
+        self._wake.clear()
         self._pipe.send("resting", turn=turn)
 
     def hear(self, message: dict[str, Any]) -> bool:
         if message["event"] == "rest":
             self._rested = message["turn"]
+            self._wake.set()
             return True
         return False
 
@@ -104,7 +108,7 @@ def main() -> None:
                 sensor.idle()
             elif message["event"] == "watch":
                 sensor.watch(message["turn"], message["hz"])
-        except Exception as error:  # a driver may raise anything; the parent has to hear of it
+        except Exception as error:  # noqa: BLE001  a driver may raise anything; the parent has to hear of it
             pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
 
 

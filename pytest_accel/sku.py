@@ -56,6 +56,8 @@ class Limit:
     ceiling: float | None = None
     equals: Value | None = None
     same_on_all: bool = False
+    if_supported: bool = False
+    """The limit holds where the device turns out to have the path, and asks for nothing where it has not."""
     reference: float | None = None
     of_reference: float | None = None
     levels: tuple[str, ...] = LEVELS
@@ -107,8 +109,8 @@ class Sku:
         if self.vendor != device.driver:
             return False
         names, ids = self.match.get("names", ()), self.match.get("pci_ids", ())
-        if self.vendor == "cpu":
-            return True
+        if not names and not ids:
+            return True  # a file without `match` is for whatever its owner names it for
         return device.model in names if device.model else device.pci_id in ids
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:

@@ -42,6 +42,7 @@ _limit = located.record_of(
         "ceiling": located.number,
         "equals": located.anything,
         "same_on_all": located.flag,
+        "if_supported": located.flag,
         "reference": located.positive,
         "unit": located.one_of(*UNITS),
         "levels": located.list_of(located.one_of(*LEVELS)),
@@ -116,6 +117,7 @@ def load_shipped() -> list[Sku]:
 
 def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
     """The SKUs that every one of `devices` is; none if there is no device or they differ."""
+    skus = [sku for sku in skus if sku.match or sku.vendor == "cpu"]
     return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
 
 
@@ -243,7 +245,7 @@ def _build(found: dict[str, Any], root: Located, files: dict[str, str], user_fil
 def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str | None) -> Limit:
     floor, reference = raw.get("floor"), raw.get("reference")
     of_reference = None
-    if floor == "derived":
+    if floor == "derived" and reference is not None:
         of_reference = DERIVED_FLOOR[metric.partition(".")[0]]
         floor = round(of_reference * reference, 4)
     return Limit(
@@ -253,6 +255,7 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str |
         ceiling=raw.get("ceiling"),
         equals=raw.get("equals"),
         same_on_all=raw.get("same_on_all", False),
+        if_supported=raw.get("if_supported", False),
         reference=reference,
         of_reference=of_reference,
         levels=tuple(raw.get("levels", LEVELS)),
@@ -261,5 +264,3 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str |
         origin=at.where,
         overridden=user_file is not None and at.file == user_file,
     )
-
-

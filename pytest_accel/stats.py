@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,8 +45,8 @@ def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estima
     if n < 3:
         return Estimate(mean, -math.inf, math.inf, n, 0.0)
     r = autocorrelation(samples)
-    effective = max(2.0, n * (1 - r) / (1 + r))
-    half = student_t(confidence, effective - 1) * stdev(samples) / math.sqrt(effective)
+    effective = max(1.0, n * (1 - r) / (1 + r))
+    half = student_t(confidence, n - 1) * stdev(samples) / math.sqrt(effective)
     return Estimate(mean, mean - half, mean + half, n, r)
 
 
@@ -57,7 +58,7 @@ def autocorrelation(samples: Sequence[float]) -> float:
     total = math.fsum(d * d for d in deviations)
     if total == 0:
         return 0.0
-    r = math.fsum(a * b for a, b in zip(deviations, deviations[1:], strict=False)) / total
+    r = math.fsum(a * b for a, b in itertools.pairwise(deviations)) / total
     return min(0.95, max(0.0, r + (1 + 4 * r) / n))
 
 
@@ -69,7 +70,7 @@ def student_t(confidence: float, freedom: float) -> float:
     tail = 1 - confidence
     if freedom < 2:  # Hill's expansion is poor here: widen between the two exact cases
         one = math.tan(math.pi / 2 * confidence)
-        return one ** (2 - freedom) * _student_t2(tail) ** (freedom - 1)
+        return float(one ** (2 - freedom) * _student_t2(tail) ** (freedom - 1))
     if freedom == 2:
         return _student_t2(tail)
     a = 1 / (freedom - 0.5)

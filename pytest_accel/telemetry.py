@@ -13,7 +13,15 @@ from pytest_accel.measurement import Device, Measurement, Trouble
 Reading = Mapping[str, Any]
 
 GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c")
-COUNTERS = ("energy_j", "busy_s", "steal_s", "sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+COUNTERS = (
+    "energy_j",
+    "busy_s",
+    "steal_s",
+    "sw_power_cap_s",
+    "sw_thermal_s",
+    "hw_thermal_s",
+    "hw_power_brake_s",
+)
 LINK = ("pcie_gen", "pcie_width")
 
 STEAL_SHARE = 0.05

@@ -97,8 +97,8 @@ def time_blocks(
     gate.ready()
     pairs = _blocks(work, per_block, beside, per_beside, clock)
     began = time.perf_counter()
-    for once, other in pairs:
-        once = gate.agree(once)
+    for own, other in pairs:
+        once = gate.agree(own)
         elapsed = gate.agree(time.perf_counter() - began)
         warm = elapsed < WARMUP_SHARE * seconds
         gate.block(once, warm)

@@ -21,7 +21,7 @@ class Status(str, Enum):
     UNMEASURED = "UNMEASURED"
     INCONCLUSIVE = "INCONCLUSIVE"
     MARGINAL = "MARGINAL"
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105
     NOT_APPLICABLE = "NOT APPLICABLE"
 
     @property
@@ -77,6 +77,9 @@ def judge(attempts: Sequence[Measurement], limit: Limit | None) -> Verdict:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(together))
     last = together[-1]
+    if last.trouble and last.trouble.kind == "not_applicable" and limit and not limit.if_supported:
+        trouble = Trouble("need", f"{last.trouble.reason}, and a limit requires it")
+        return _troubled(last, trouble, limit, len(together))
     if last.trouble:
         return _troubled(last, last.trouble, limit, len(together))
     if limit is None:
@@ -141,6 +144,9 @@ def _compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         limit=limit,
         attempts=attempts,
     )
+    if limit.conditions.get("ranks", ranks := measurement.conditions.get("ranks")) != ranks:
+        text = f"measured with {ranks} ranks, the limit is for {limit.conditions['ranks']}"
+        return _with(base, text, Status.UNMEASURED)
     if limit.equals is not None:
         return _compare_fact(base, limit)
     value = measurement.value

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pytest_accel.child import Pipe, begin
@@ -68,7 +69,7 @@ def main() -> None:
                 pipe.send("opened", software=_software(compute))
             elif compute is not None:
                 _call(message, compute, gate, pipe)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
             pipe.send("error", kind=_kind(error), reason=_reason(error), traceback=traceback.format_exc())
 
 
@@ -109,7 +110,7 @@ def _findings(found: Any, metric: str) -> list[Finding]:
         if not isinstance(each, Finding):
             raise TypeError(f"a probe returns samples or what device.sample() returned, not {type(each).__name__}")
         each.metric = each.metric or metric
-    return found
+    return list(found)
 
 
 def _import(module: str, file: str, name: str) -> Callable[..., Any]:
@@ -120,7 +121,7 @@ def _import(module: str, file: str, name: str) -> Callable[..., Any]:
             return getattr(found, name)  # type: ignore[no-any-return]
     except ImportError:
         pass
-    sys.path.insert(0, os.path.dirname(file))
+    sys.path.insert(0, str(Path(file).parent))
     spec = importlib.util.spec_from_file_location(module, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported")

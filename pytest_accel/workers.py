@@ -136,12 +136,11 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
     with selectors.DefaultSelector() as selector:
         for child in children:
             if child.ended is None:
-                selector.register(child, selectors.EVENT_READ)
+                selector.register(child, selectors.EVENT_READ, child)
         if not selector.get_map():
             return
         for key, _ in selector.select(max(0.0, timeout)):
-            child = key.fileobj
-            assert isinstance(child, Child)
+            child = key.data
             for message in child.take():
                 yield child, message
 

@@ -61,9 +61,7 @@ def test_wheel_has_only_the_package(dist: Path) -> None:
 
 def test_wheel_is_what_is_imported(installed: Path, tmp_path: Path) -> None:
     """The environment of these tests has the wheel's copy, so the tests after it speak of the wheel."""
-    found = run(
-        [installed / "python", "-c", "import pytest_accel; print(pytest_accel.__file__)"], cwd=tmp_path
-    )
+    found = run([installed / "python", "-c", "import pytest_accel; print(pytest_accel.__file__)"], cwd=tmp_path)
 
     assert Path(found.strip()).is_relative_to(installed.parent)
 
@@ -80,9 +78,7 @@ def test_wheel_adds_the_command(installed: Path, tmp_path: Path) -> None:
 
 def test_wheel_has_the_suite(installed: Path, tmp_path: Path) -> None:
     """From an empty directory, naming a SKU is enough to collect the packaged suite."""
-    out = run(
-        [installed / "python", "-m", "pytest", "--accel-sku=auto", "--collect-only", "-q"], cwd=tmp_path
-    )
+    out = run([installed / "python", "-m", "pytest", "--accel-sku=auto", "--collect-only", "-q"], cwd=tmp_path)
 
     assert "test_" in out
     assert "::" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -36,7 +37,7 @@ class CpuDriver:
             for index, (node, cpus) in enumerate(groups)
         ]
 
-    def idle(self, device: Device) -> str | None:
+    def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
         return None  # a processor that runs pytest is never idle; steal and load are in the readings
 
     def read(self, device: Device) -> Reading:
@@ -65,7 +66,7 @@ def _groups() -> list[tuple[int | None, list[int]]]:
     if len(cores) < 2:
         return [(node, cpus)]
     half = len(cores) // 2
-    return [(node, sorted(sum(part, []))) for part in (cores[:half], cores[half : 2 * half])]
+    return [(node, sorted(chain.from_iterable(part))) for part in (cores[:half], cores[half : 2 * half])]
 
 
 def _cores(cpus: list[int]) -> list[list[int]]:
@@ -83,7 +84,7 @@ def _physical(cpus: list[int]) -> int:
 
 def parse_cpus(text: str) -> list[int]:
     """The kernel's list format: "0-3,8"."""
-    found = []
+    found: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)

@@ -136,7 +136,10 @@ class NvidiaDriver:
             "sw_power_cap_s": (nvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
             "sw_thermal_s": (getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN", 269), 1e-9),
             "hw_thermal_s": (getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", 270), 1e-9),
-            "hw_power_brake_s": (getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", 271), 1e-9),
+            "hw_power_brake_s": (
+                getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", 271),
+                1e-9,
+            ),
         }
         answers = self._ask(nvml.nvmlDeviceGetFieldValues, handle, [field for field, _ in wanted.values()])
         found = {}

@@ -38,7 +38,13 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
             step()
 
     conditions = {"layers": layers, "width": width, "batch": batch, "ranks": device.world, "dtype": "fp32"}
-    timed: dict[str, Any] = {"amount": 1.0, "unit": "ms", "as_duration": True, "collective": True, "seconds": budget}
+    timed: dict[str, Any] = {
+        "amount": 1.0,
+        "unit": "ms",
+        "as_duration": True,
+        "collective": True,
+        "seconds": budget,
+    }
     synchronised = device.sample(step, metric="ddp.step_ms", conditions=conditions, **timed)
     step()
     _check_equal(device, ddp, dist)

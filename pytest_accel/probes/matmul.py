@@ -42,7 +42,14 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
         unit="TFLOPS",
         metric=f"matmul.{dtype}",
         beside=_micro_peak(device, dtype) if device.is_cpu else None,
-        conditions={"dtype": dtype, "m": m, "n": n, "k": k, "data": product.data, "operand_sets": product.sets},
+        conditions={
+            "dtype": dtype,
+            "m": m,
+            "n": n,
+            "k": k,
+            "data": product.data,
+            "operand_sets": product.sets,
+        },
     )
     product.check()
     return finding
@@ -77,7 +84,7 @@ class Product:
         if self.dtype == "int8":
             a = torch.randint(-128, 128, (m, k), dtype=torch.int8, device=where)
             b = torch.randint(-128, 128, (n, k), dtype=torch.int8, device=where).t()
-            return (lambda: torch._int_mm(a, b)), _corner(a, b)
+            return (lambda: torch._int_mm(a, b)), _corner(a, b)  # noqa: SLF001  the only int8 matmul that torch has
         if self.dtype == "fp8":
             return self._fp8_set()
         kind = {"fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}.get(self.dtype, torch.float32)
@@ -97,7 +104,9 @@ class Product:
         a8, b8 = (a / scale_a).to(kind), (b / scale_b).to(kind).t()
 
         def call() -> object:
-            return torch._scaled_mm(a8, b8, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16)
+            return torch._scaled_mm(  # noqa: SLF001  the public name is newer than torch 2.6
+                a8, b8, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16
+            )
 
         return call, _corner(a8, b8, (scale_a * scale_b).item())
 

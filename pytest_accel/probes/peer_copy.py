@@ -28,7 +28,9 @@ def _row(device: Compute, sender: int, direction: str, mib: int, budget: float) 
     cells = {}
     for receiver in range(len(device.devices)):
         if receiver != sender:
-            cells[device.devices[receiver].name] = _cell(device, sender, receiver, direction, mib, budget)
+            cells[device.devices[receiver].name] = _cell(
+                device, sender, receiver, direction=direction, mib=mib, budget=budget
+            )
     worst = min(cells, key=lambda name: sum(cells[name].samples) / len(cells[name].samples))
     finding = cells[worst]
     finding.subject = device.devices[sender].uuid
@@ -37,7 +39,7 @@ def _row(device: Compute, sender: int, direction: str, mib: int, budget: float) 
     return finding
 
 
-def _cell(device: Compute, sender: int, receiver: int, direction: str, mib: int, budget: float) -> Finding:
+def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> Finding:
     torch = device.torch
     here, there = device.torch_devices[sender], device.torch_devices[receiver]
     n = mib * 2**20 // 4

@@ -9,7 +9,7 @@ from pytest_accel.probes.spec import probe
 
 @probe("soak.rate")
 def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[Finding]:
-    """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share of the rate that is lost once it is warm.
+    """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share that is lost once it is warm.
 
     droop_slow = 1 - (mean of the last third) / (mean of seconds 5 to 15, or of the first third of a shorter
     soak). Power, temperature and throttle counters are read beside it by the sensor.

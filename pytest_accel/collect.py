@@ -1,0 +1,117 @@
+"""What workers sent, as measurements. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_accel.crew import Outcome, Request
+from pytest_accel.measurement import NODE, Measurement, Peak, Trouble
+from pytest_accel.workers import Message
+
+PeakOf = Callable[[str], "tuple[float, str] | None"]
+"""The datasheet figure that a metric is a fraction of."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every measurement of one go at a probe shares. Times are seconds since the epoch."""
+
+    request: Request
+    peak_of: PeakOf
+    started: float
+    ended: float
+    how: str = "together"
+
+
+def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
+    """The measurements of one worker's devices, what is left of a call that broke included."""
+    found = []
+    for device in outcome.group:
+        own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
+        measured = [_measurement(each, device.uuid, context) for each in own]
+        if outcome.trouble and not any(each.metric == context.request.metric for each in measured):
+            measured.append(_troubled(outcome, device.uuid, context))
+        found += measured
+    return found
+
+
+def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]:
+    """A collective is judged by its slowest rank; whoever failed in it is named."""
+    guilty = [each for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
+    if guilty:
+        broken = _troubled(guilty[0], NODE, context)
+        assert broken.trouble
+        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}"
+        return [replace(broken, trouble=replace(broken.trouble, reason=reason))]
+    if not outcomes:
+        trouble = Trouble("need", "there is no device to measure")
+        return [replace(_bare(context.request.metric, NODE, context), trouble=trouble)]
+    return [
+        _slowest([_measurement(each, NODE, context) for each in ranks])
+        for ranks in zip(*(outcome.findings for outcome in outcomes), strict=True)
+    ]
+
+
+def _slowest(ranks: list[Measurement]) -> Measurement:
+    worst = min if ranks[0].unit.endswith("/s") else max
+    slowest = worst(ranks, key=lambda each: float(each.value or 0.0))
+    return replace(slowest, details={**slowest.details, "ranks": [each.value for each in ranks]})
+
+
+def _bare(metric: str, subject: str, context: Context) -> Measurement:
+    return Measurement(
+        metric=metric,
+        subject=subject,
+        unit="",
+        conditions=context.request.conditions,
+        how=context.how,
+        started=context.started,
+        ended=context.ended,
+    )
+
+
+def _measurement(finding: Message, subject: str, context: Context) -> Measurement:
+    samples = tuple(finding["samples"])
+    value = finding["value"]
+    if value is None and samples:
+        value = sum(samples) / len(samples)
+    return replace(
+        _bare(_named(finding, context.request), subject, context),
+        unit=finding["unit"],
+        value=value,
+        samples=samples,
+        seconds=tuple(finding["seconds"]),
+        peak=_peak(finding["peak"], context.peak_of(finding["metric"])),
+        conditions=finding["conditions"],
+        details=finding["details"],
+    )
+
+
+def _named(finding: Message, request: Request) -> str:
+    """The metric of a finding; under conditions of one's own it is another metric than the packaged one."""
+    name = str(finding["metric"])
+    return name if name.endswith(request.suffix) else name + request.suffix
+
+
+def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None) -> Peak | None:
+    if beside:
+        return Peak(beside["value"], beside["source"], tuple(beside["samples"]), beside["provisional"])
+    return Peak(*datasheet) if datasheet else None
+
+
+def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
+    """What is left: the blocks that were sent, as seconds per operation, and the reason."""
+    message = outcome.trouble or {}
+    reason = message.get("reason", "it failed")
+    if message.get("event") == "died" and "kind" not in message:
+        reason = f"its worker process died: {reason}"
+    if outcome.blocks:
+        reason += f", after {len(outcome.blocks)} blocks"
+    return replace(
+        _bare(context.request.metric, subject, context),
+        seconds=tuple(each["seconds"] for each in outcome.blocks),
+        trouble=Trouble(message.get("kind", "device"), reason),
+        details={"traceback": message["traceback"]} if "traceback" in message else {},
+    )

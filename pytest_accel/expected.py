@@ -1,0 +1,56 @@
+"""What should be here and must hold: the limits of a SKU on a platform, and for whom. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pytest_accel.closing import REQUIRED_OF_SEVERAL, REQUIRED_PROBES
+from pytest_accel.measurement import NODE, Device
+from pytest_accel.sku import Limit, Platform, Sku
+
+NODE_PROBES = ("all_reduce", "ddp")
+NODE_FACTS = ("inventory.driver", "inventory.count")
+
+
+def of_node(metric: str) -> bool:
+    """True if the metric's subject is the node."""
+    return metric in NODE_FACTS or metric.partition(".")[0] in NODE_PROBES
+
+
+def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit]:
+    """Every limit by metric, those on the inventory included, which need no file."""
+    if sku is None:
+        return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
+    where = f"platform {platform.name} of {sku.name}"
+    facts = {
+        "inventory.driver": _fact("inventory.driver", "ok", where),
+        "inventory.count": _fact("inventory.count", devices, where),
+        "inventory.sku": _fact("inventory.sku", sku.name, where),
+    }
+    return {**facts, **sku.limits_on(platform)}
+
+
+def _fact(metric: str, expected: str | int, origin: str) -> Limit:
+    return Limit(metric, "count" if isinstance(expected, int) else "text", equals=expected, origin=origin)
+
+
+def required(limits: Mapping[str, Limit], level: str, found: Iterable[Device], devices: int) -> list[tuple[str, str]]:
+    """(metric, subject) of every limit that the level requires, for every device that should be there."""
+    subjects = [device.uuid for device in found]
+    subjects += [f"missing device {index}" for index in range(len(subjects), devices)]
+    return [
+        (metric, subject)
+        for metric, limit in limits.items()
+        if level in limit.levels
+        for subject in ([NODE] if of_node(metric) else subjects)
+    ]
+
+
+def unfit(sku: Sku | None, platform: Platform) -> str | None:
+    """Why nobody may accept against this file: a part of what must be judged has no sourced limit."""
+    if sku is None or sku.vendor == "cpu":
+        return None  # which is no acceptance anyway
+    wanted = [*REQUIRED_PROBES, *(REQUIRED_OF_SEVERAL if (platform.devices or 1) > 1 else ())]
+    there = {metric.partition(".")[0] for metric in sku.limits_on(platform)} | {"inventory"}
+    lacking = [probe for probe in wanted if probe not in there]
+    return f"{sku.name} has no sourced limit for {', '.join(lacking)}" if lacking else None

@@ -1,0 +1,59 @@
+"""The inventory as measurements: what the sensor found, against what the machine shows. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_accel.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.sku import Sku
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What the sensor answered: devices, drivers that failed, accelerators that the machine shows by itself."""
+
+    devices: tuple[Device, ...] = ()
+    problems: Sequence[dict[str, Any]] = field(default=())
+    shown: Sequence[dict[str, Any]] = field(default=())
+
+    def unreachable(self, vendor: str | None) -> str | None:
+        """What the machine shows and no driver can use, with the missing piece; None if there is nothing."""
+        if self.problems:
+            return "; ".join(_problem(each) for each in self.problems)
+        for driver in sorted({each["driver"] for each in self.shown if vendor in (None, each["driver"])}):
+            on_bus = [each for each in self.shown if each["driver"] == driver and each["where"].startswith("PCI")]
+            found = sum(device.driver == driver for device in self.devices)
+            if len(on_bus) > found:
+                return f"the PCI bus shows {len(on_bus)} {driver} devices, the driver {found}: look at dmesg"
+        return None
+
+
+def _problem(problem: dict[str, Any]) -> str:
+    shown = problem.get("shown") or []
+    place = f" ({', '.join(shown[:2])}{' ...' if len(shown) > 2 else ''})" if shown else ""
+    return f"{problem['driver']}{place}: {problem['reason']}"
+
+
+def facts(metric: str, discovery: Discovery, sku: Sku | None) -> list[Measurement]:
+    """The measurements of one inventory metric."""
+    now = time.time()
+    if metric == "inventory.driver":
+        problem = discovery.unreachable(sku.vendor if sku else None)
+        trouble = Trouble("device", problem) if problem else None
+        return [Measurement(metric, NODE, "text", "ok", trouble=trouble, started=now, ended=now)]
+    if metric == "inventory.count":
+        return [Measurement(metric, NODE, "count", len(discovery.devices), started=now, ended=now)]
+    return [
+        Measurement(metric, device.uuid, "text", _product(device, sku), started=now, ended=now)
+        for device in discovery.devices
+    ]
+
+
+def _product(device: Device, sku: Sku | None) -> str:
+    """The SKU's name if the device is one, else what it says it is."""
+    if sku and sku.recognises(device):
+        return sku.name
+    return f"{device.model or 'no name'} ({device.pci_id or 'no PCI id'})"
