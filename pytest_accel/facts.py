@@ -43,7 +43,7 @@ def facts(metric: str, discovery: Discovery, sku: Sku | None) -> list[Measuremen
     if metric == "inventory.driver":
         problem = discovery.unreachable(sku.vendor if sku else None)
         trouble = Trouble("device", problem) if problem else None
-        return [Measurement(metric, NODE, "text", "ok", trouble=trouble, started=now, ended=now)]
+        return [Measurement(metric, NODE, "text", None if problem else "ok", trouble=trouble, started=now, ended=now)]
     if metric == "inventory.count":
         return [Measurement(metric, NODE, "count", len(discovery.devices), started=now, ended=now)]
     return [

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -65,26 +65,43 @@ def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
     """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
     wanted = set(uuids)
     found = []
-    for path in sorted(folder.parent.glob(f"*/{FILE}")):
-        if path.parent == folder:
-            continue
-        try:
-            old = json.loads(path.read_text(encoding="utf-8"))
-            seen = {device["uuid"] for device in old["devices"]}
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if seen & wanted:
-            closing = old.get("closing") or {}
+    for path, old in _records(folder):
+        shared = {device["uuid"] for device in old["devices"]} & wanted
+        if shared:
             found.append(
                 {
                     "record": str(path),
                     "started": old.get("run", {}).get("started"),
                     "state": old.get("state"),
-                    "line": closing.get("line"),
-                    "devices": sorted(seen & wanted),
+                    "line": (old.get("closing") or {}).get("line"),
+                    "devices": sorted(shared),
                 }
             )
     return found
+
+
+def last_accelerators(folder: Path, host: str) -> str | None:
+    """What the newest record of this host beside `folder` shows, if it is accelerators: they do not vanish."""
+    newest: tuple[str, str] | None = None
+    for path, old in _records(folder):
+        run, models = old.get("run", {}), [each["model"] for each in old["devices"] if each["driver"] != "cpu"]
+        if run.get("host") == host and run.get("started", "") >= (newest or ("",))[0]:
+            shown = f"{path} shows {len(models)} x {', '.join(sorted(set(models)))}; now there is none"
+            newest = (run.get("started", ""), shown if models else "")
+    return newest[1] or None if newest else None
+
+
+def _records(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The readable records beside `folder`, oldest name first."""
+    for path in sorted(folder.parent.glob(f"*/{FILE}")):
+        if path.parent == folder:
+            continue
+        try:
+            old = json.loads(path.read_text(encoding="utf-8"))
+            [(each["uuid"], each["model"], each["driver"]) for each in old["devices"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        yield path, old
 
 
 def _plain(value: Any) -> Any:

@@ -56,6 +56,15 @@ class Result:
     def add(self, measurement: Measurement) -> None:
         self.attempts.setdefault((measurement.metric, measurement.subject), []).append(measurement)
 
+    def broken(self, metric: str, subject: str) -> list[Measurement]:
+        """What broke before it found `metric`, as attempts at it."""
+        return [
+            replace(each, metric=metric)
+            for (_, name), attempts in self.attempts.items()
+            for each in attempts
+            if name == subject and each.trouble
+        ]
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -147,6 +156,11 @@ class Run:
 
     def _recognise(self) -> Sku | None:
         """The SKU that the devices are, or the CPU's; None when there is an accelerator that nobody can use."""
+        if self.output and all(device.driver == "cpu" for device in self.found.devices):
+            missing = record.last_accelerators(self.output, socket.gethostname())
+            if missing:
+                self.found = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
+                self.devices = []
         if not self.found.devices:
             return None
         known = skufile.recognise(list(self.found.devices), skufile.load_shipped())
@@ -322,7 +336,7 @@ class Run:
         return None
 
     def _judge(self, result: Result, metric: str, subject: str, limit: Limit | None) -> Verdict:
-        attempts = result.attempts.get((metric, subject))
+        attempts = result.attempts.get((metric, subject)) or result.broken(metric, subject)
         if not attempts:
             return Verdict(
                 metric,

@@ -31,22 +31,16 @@ class Sensor:
         self._wake = threading.Event()
 
     def discover(self, want: str | None) -> None:
-        """Announce the devices of every vendor that the machine hints at; the CPU if it hints at none.
-
-        `want` is the vendor of the SKU that was named, which is looked for whatever the machine hints at.
-        """
+        """Announce the devices of vendor `want`; without one, of all that the machine hints at, else the CPU."""
         shown = hints()
-        vendors = {hint.driver for hint in shown} | ({want} if want else set())
         problems = []
         devices: list[Device] = []
-        for vendor in sorted(vendors) or ["cpu"]:
+        for vendor in [want] if want else sorted({hint.driver for hint in shown}) or ["cpu"]:
             try:
                 devices += self._open(vendor).discover()
             except DriverProblem as problem:
                 places = [hint.where for hint in shown if hint.driver == vendor]
                 problems.append({"driver": vendor, "reason": str(problem), "shown": places})
-        if want == "cpu":
-            devices = [device for device in devices if device.driver == "cpu"]
         self._devices = {device.uuid: device for device in devices}
         self._pipe.send(
             "devices",

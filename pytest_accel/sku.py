@@ -20,6 +20,7 @@ DERIVED_FLOOR = {
     "host_copy_all": 0.95,
     "peer_copy": 0.965,
     "all_reduce": 0.94,
+    "soak": 0.92,
 }
 """`floor: derived` in a threshold file is this fraction of the limit's healthy reference, by probe.
 
@@ -54,6 +55,8 @@ class Limit:
     unit: str
     floor: float | None = None
     ceiling: float | None = None
+    warn: float | None = None
+    """A value past this one, on the way to the bound, holds but is marginal."""
     equals: Value | None = None
     same_on_all: bool = False
     if_supported: bool = False

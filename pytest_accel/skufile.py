@@ -40,6 +40,7 @@ _limit = located.record_of(
     {
         "floor": _floor,
         "ceiling": located.number,
+        "warn": located.number,
         "equals": located.anything,
         "same_on_all": located.flag,
         "if_supported": located.flag,
@@ -253,6 +254,7 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str |
         unit=raw["unit"],
         floor=floor,
         ceiling=raw.get("ceiling"),
+        warn=raw.get("warn"),
         equals=raw.get("equals"),
         same_on_all=raw.get("same_on_all", False),
         if_supported=raw.get("if_supported", False),

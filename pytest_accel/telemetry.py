@@ -30,10 +30,10 @@ STEAL_SHARE = 0.05
 SOAK_METRICS = {
     "soak.power": ("power_w", "W"),
     "soak.throttle.hw_thermal": ("hw_thermal_s", "s"),
-    "soak.throttle.sw_thermal": ("sw_thermal_s", "s"),
+    "soak.throttle.sw_thermal": ("sw_thermal_s", "1"),
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
 }
-"""Metrics of a soak that the sensor measures: the mean of a gauge, or how far a counter went."""
+"""Metrics of a soak that the sensor measures: the mean of a gauge, how far a counter went (s), or its share (1)."""
 
 
 class Telemetry:
@@ -100,6 +100,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
         value = summary.get(name)
         value = value["mean"] if isinstance(value, dict) else value
         trouble = soak.trouble
+        if value is not None and unit == "1":
+            value = value / summary["seconds"]
         if value is None and trouble is None:
             trouble = Trouble("need", f"no driver here reads {name} of {device.name}")
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)

@@ -182,11 +182,19 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     low, high = _interval(measurement, limit, scale)
     if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
         status = Status.MARGINAL
+    elif status is Status.PASS and limit.warn is not None and _past(value, limit):
+        status, note = Status.MARGINAL, f"; past {show(limit.warn, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
         status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
     signed = f" ({margin:+.1%})" if bound else ""
     text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
+
+
+def _past(value: float, limit: Limit) -> bool:
+    """True for a value beyond the warning, towards the ceiling or else the floor."""
+    assert limit.warn is not None
+    return value > limit.warn if limit.ceiling is not None else value < limit.warn
 
 
 def _scale(measurement: Measurement, limit: Limit) -> float:
