@@ -110,6 +110,7 @@ def begin(config: pytest.Config) -> None:
         Progress(bool(reporter and reporter.isatty), reporter.write_line if reporter else None),
     )
     config.stash[RUN] = run
+    config.pluginmanager.register(Interrupts(config))
     if measuring:
         _handle_signals(config)
     try:
@@ -126,6 +127,17 @@ def begin(config: pytest.Config) -> None:
         run.narrow("tests were named on the command line")
     if not any(str(arg).startswith(TABLE_OPTIONS) for arg in config.invocation_params.args):
         option.benchmark_quiet = True
+
+
+class Interrupts:
+    """A plugin object, since this hook is not told the config: remembers why pytest stopped."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """A signal has said so already; errors while collecting come as an interrupt too, with a text."""
+        self._config.stash.setdefault(STOPPED_BY, str(excinfo.value) or "Ctrl-C")
 
 
 def _handle_signals(config: pytest.Config) -> None:
@@ -200,6 +212,7 @@ def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     verdicts = item.stash.get(VERDICTS, [])
     if call.when == "call":
         for verdict in verdicts:
+            run.tests[verdict.key] = item.name
             _properties(report, verdict)
         bad = [each for each in verdicts if each.status.value in ("FAIL", "UNMEASURED", "INCONCLUSIVE")]
         if bad and report.outcome != "failed":
@@ -253,8 +266,7 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
     run = config.stash[RUN]
     interrupted = None
     if exitstatus == pytest.ExitCode.INTERRUPTED:
-        stopped = getattr(session, "shouldstop", False)
-        interrupted = config.stash.get(STOPPED_BY, None) or (stopped if isinstance(stopped, str) else "Ctrl-C")
+        interrupted = config.stash.get(STOPPED_BY, "Ctrl-C")
     closing = run.finish(interrupted, usable=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
     config.stash[CLOSING] = closing
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and (closing.exit or exitstatus == 0):
@@ -277,13 +289,29 @@ def write_summary(reporter: pytest.TerminalReporter, config: pytest.Config) -> N
 
 
 def write_closing(config: pytest.Config) -> None:
-    from pytest_accel.views.terminal import closing_lines
+    from pytest_accel.views.terminal import closing_lines, first_to_repeat
 
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:
         return
     run = config.stash[RUN]
-    kept = [arg for arg in run.options.command if not arg.startswith(("--accel-output", "-k"))]
-    record = str(run.output / "record.json") if run.output else None
-    for text, colour in closing_lines(config.stash[CLOSING], run.verdicts, run.names, shlex.join(kept), record):
+    lines = closing_lines(config.stash[CLOSING], run.verdicts)
+    worst = first_to_repeat(run.verdicts)
+    test = run.tests.get(worst.key) if worst else None
+    if test:
+        lines.append((f"again: {shlex.join([*_without_filters(run.options.command), '-k', test])}", ""))
+    if run.output:
+        lines.append((f"record: {run.output / 'record.json'}", ""))
+    for text, colour in lines:
         reporter.write_line(text, **({colour: True, "bold": True} if colour else {}))
+
+
+def _without_filters(command: Sequence[str]) -> list[str]:
+    """The command line without an output that is taken and without the -k that another one replaces."""
+    kept: list[str] = []
+    skip = False
+    for word in command:
+        if not skip and word not in ("-k", "--accel-output") and not word.startswith(("--accel-output=", "-k")):
+            kept.append(word)
+        skip = word in ("-k", "--accel-output")
+    return kept

@@ -50,8 +50,8 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     holding = sum(each.status.holds for each in limits)
     tally = f"{holding}/{len(limits)} limits"
     if around.interrupted:
-        text = f"INTERRUPTED ({around.interrupted}) after {len(limits)} limits, {len(failed)} of them failed"
-        return Closing(f"{text}: nothing was accepted", 2, "INTERRUPTED")
+        text = f"INTERRUPTED ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
+        return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), 2, "INTERRUPTED")
     if failed:
         return Closing(_rejected(failed, around), 1, "REJECTED")
     if around.broken_tests:

@@ -90,6 +90,8 @@ class Run:
         self.record = record.Record(run={})
         self.broken_tests: list[str] = []
         self.failed_tests: list[str] = []
+        self.tests: dict[tuple[str, str, str], str] = {}
+        """Key of a verdict to the name of the test that asked for it."""
         self._crew = Crew(options.patience, progress or (lambda what, spent, expected: None))
         self.found = Discovery()
         self._filtered: list[str] = []
@@ -289,7 +291,7 @@ class Run:
         ours = function.__module__.startswith("pytest_accel.probes.")
         packaged = dict(self.sku.probes.get(function.__name__, {})) if self.sku and ours else {}
         conditions, standard = conditions_of(function, packaged, given)
-        extra = [f"{key}={value}" for key, value in sorted(given.items()) if f"{{{key}}}" not in spec.metric]
+        extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
         suffix = "" if standard else "@" + ",".join(extra)
         name = (metric or spec.metric.format(**conditions)) + suffix
         return Asked(function, spec, conditions, name, suffix, packaged=ours and standard)
@@ -313,10 +315,9 @@ class Run:
 
     def _keep(self, verdict: Verdict) -> Verdict:
         """Remember the worst verdict that was ever given for a limit."""
-        key = (verdict.metric, verdict.subject, verdict.limit.origin if verdict.limit else "")
-        old = self._verdicts.get(key)
+        old = self._verdicts.get(verdict.key)
         if old is None or WORST_FIRST.index(verdict.status) <= WORST_FIRST.index(old.status):
-            self._verdicts[key] = verdict
+            self._verdicts[verdict.key] = verdict
         self.record.verdicts = list(self._verdicts.values())
         return verdict
 

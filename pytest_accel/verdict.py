@@ -61,6 +61,11 @@ class Verdict:
     attempts: int = 1
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it the verdict that it is: metric, subject, and where the limit was declared."""
+        return self.metric, self.subject, self.limit.origin if self.limit else ""
+
+    @property
     def information(self) -> bool:
         """True if something was measured and no limit judges it."""
         return self.limit is None and self.value is not None

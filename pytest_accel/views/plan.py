@@ -24,10 +24,9 @@ def lines(run: Run, items: Sequence[Any]) -> list[Line]:
         call = getattr(item, "callspec", None)
         chosen = {key: value for key, value in call.params.items() if key != "_accel_subject"} if call else {}
         variant = ", ".join(str(value) for key, value in chosen.items() if key != "metric")
-        seconds = run.budget(probe)
-        if probe.startswith("inventory"):
-            seconds = 0.0
-        seen[probe, variant] = seconds * (len(run.devices) if probe == "host_copy" else 1)
+        excluded = run.sku and run.sku.why_not_applicable(f"{probe}.{variant}", run.platform)
+        if not probe.startswith("inventory") and not excluded:
+            seen[probe, variant] = run.budget(probe) * (len(run.devices) if probe == "host_copy" else 1)
     found = [(f"{probe:16} {variant:12} up to {seconds:g} s", "") for (probe, variant), seconds in seen.items()]
     total = sum(seen.values()) + STARTING
     text = f"at most about {total:.0f} s on {len(run.devices)} devices; a value that is known well ends its probe early"

@@ -21,7 +21,7 @@ Line = tuple[str, str]
 
 def table(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> list[Line]:
     """One row per verdict, worst first; the slowest device of each metric is marked with "<"."""
-    shown = [each for each in verdicts if each.limit or each.information or each.status is not Status.NOT_APPLICABLE]
+    shown = [each for each in verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
     if not shown:
         return []
     slowest = _slowest(shown)
@@ -35,8 +35,9 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> list[Line]:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(("  ".join(cells).rstrip(), COLOURS.get(verdict.status, "")))
-    left_out = [each for each in verdicts if each not in shown]
-    return lines + not_applicable(left_out)
+    notes = [each for each in worst_first(shown) if each.status is Status.MARGINAL]
+    lines += [(f"{names.get(each.subject, each.subject)} {each.metric}: {each.sentence}", "yellow") for each in notes]
+    return lines + not_applicable([each for each in verdicts if each not in shown])
 
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
@@ -82,28 +83,14 @@ def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
     ]
 
 
-def closing_lines(
-    closing: Closing, verdicts: Sequence[Verdict], names: Mapping[str, str], command: str, record: str | None
-) -> list[Line]:
-    """The closing line, the command that runs the failures again, and where the record is."""
-    colour = {"REJECTED": "red", "NOT JUDGED": "red", "BROKEN": "red", "INTERRUPTED": "red"}.get(closing.word, "green")
+def closing_lines(closing: Closing, verdicts: Sequence[Verdict]) -> list[Line]:
+    """The closing line in its colour."""
+    colour = "green" if closing.exit == 0 else "red"
     marginal = any(each.status is Status.MARGINAL for each in verdicts)
-    lines = [(closing.line, "yellow" if marginal and colour == "green" else colour)]
-    bad = [each for each in worst_first(verdicts) if not each.status.holds and each.limit is not None]
-    bad = [each for each in bad if each.status is not Status.NOT_APPLICABLE]
-    if bad:
-        lines.append((f"again: {command} -k '{_expression(bad[0], names)}'", ""))
-    if record:
-        lines.append((f"record: {record}", ""))
-    return lines
+    return [(closing.line, "yellow" if marginal and closing.exit == 0 else colour)]
 
 
-def _expression(verdict: Verdict, names: Mapping[str, str]) -> str:
-    """A -k expression that picks the test of a verdict."""
-    probe, _, variant = verdict.metric.partition("@")[0].partition(".")
-    words = [{"ddp": "ddp_step"}.get(probe, probe)]
-    if verdict.subject in names and verdict.subject != "node":
-        words.insert(0, names[verdict.subject])
-    if probe in ("matmul", "stream", "host_copy", "host_copy_all", "peer_copy", "inventory"):
-        words.append(variant)
-    return " and ".join(words)
+def first_to_repeat(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The verdict that one would want to see again first."""
+    bad = [each for each in verdicts if not each.status.holds and each.status is not Status.NOT_APPLICABLE]
+    return worst_first(bad)[0] if bad else None
