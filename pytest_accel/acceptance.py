@@ -214,7 +214,7 @@ def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pyte
         for verdict in verdicts:
             run.tests[verdict.key] = item.name
             _properties(report, verdict)
-        bad = [each for each in verdicts if each.status.value in ("FAIL", "UNMEASURED", "INCONCLUSIVE")]
+        bad = [each for each in verdicts if each.status.fails]
         if bad and report.outcome != "failed":
             _fail(report, f"{run.names.get(bad[0].subject, bad[0].subject)}: {bad[0].metric} {bad[0].sentence}")
         elif not verdicts and report.outcome == "passed":
@@ -267,9 +267,13 @@ def finish(session: pytest.Session, exitstatus: int) -> None:
     interrupted = None
     if exitstatus == pytest.ExitCode.INTERRUPTED:
         interrupted = config.stash.get(STOPPED_BY, "Ctrl-C")
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and not (
+        run.failed_tests or run.broken_tests or any(each.status.fails for each in run.verdicts)
+    ):
+        run.failed_tests.append(f"{session.testsfailed} tests failed that measure nothing")
     closing = run.finish(interrupted, usable=exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
     config.stash[CLOSING] = closing
-    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and (closing.exit or exitstatus == 0):
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         session.exitstatus = closing.exit
 
 

@@ -17,8 +17,8 @@ REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")
 class Circumstances:
     """What, besides the verdicts, decides how a run closes."""
 
-    required: Sequence[tuple[str, str]] = ()
-    """(metric, subject) of every limit that the level requires."""
+    required: Sequence[tuple[str, str, str]] = ()
+    """The key that the verdict on every required limit must have: metric, subject, origin of the limit."""
     names: dict[str, str] = field(default_factory=dict)
     """Subject to the name that a person reads."""
     expected_devices: int = 0
@@ -27,6 +27,8 @@ class Circumstances:
     filtered: Sequence[str] = ()
     """What narrowed the run, so that missing verdicts are no surprise."""
     overridden: int = 0
+    own_file: str | None = None
+    """The threshold file of the user's own that was judged by."""
     broken_tests: Sequence[str] = ()
     failed_tests: Sequence[str] = ()
     record_problem: str | None = None
@@ -77,6 +79,8 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     extra = [f"{marginal} marginal"] if marginal else []
     if around.overridden:
         extra.append(f"{around.overridden} limits overridden")
+    if around.own_file:
+        extra.append(f"by {around.own_file}")
     notes = f" ({', '.join(extra)})" if extra else ""
     if reasons:
         return Closing(f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}", 0, "HELD")
@@ -85,11 +89,11 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 
 def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
-    there = {(each.metric, each.subject) for each in verdicts}
+    there = {each.key for each in verdicts}
     return [
         f"{around.names.get(subject, subject)} {metric}"
-        for metric, subject in around.required
-        if (metric, subject) not in there
+        for metric, subject, origin in around.required
+        if (metric, subject, origin) not in there
     ]
 
 

@@ -34,23 +34,28 @@ def _fact(metric: str, expected: str | int, origin: str) -> Limit:
     return Limit(metric, "count" if isinstance(expected, int) else "text", equals=expected, origin=origin)
 
 
-def required(limits: Mapping[str, Limit], level: str, found: Iterable[Device], devices: int) -> list[tuple[str, str]]:
-    """(metric, subject) of every limit that the level requires, for every device that should be there."""
+def required(
+    limits: Mapping[str, Limit], level: str, found: Iterable[Device], devices: int
+) -> list[tuple[str, str, str]]:
+    """The keys of the verdicts that the level requires: every limit of it, for every device that should be there."""
     subjects = [device.uuid for device in found]
     subjects += [f"missing device {index}" for index in range(len(subjects), devices)]
     return [
-        (metric, subject)
+        (metric, subject, limit.origin)
         for metric, limit in limits.items()
         if level in limit.levels
         for subject in ([NODE] if of_node(metric) else subjects)
     ]
 
 
-def unfit(sku: Sku | None, platform: Platform) -> str | None:
+def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Why nobody may accept against this file: a part of what must be judged has no sourced limit."""
     if sku is None or sku.vendor == "cpu":
         return None  # which is no acceptance anyway
+    if platform.devices is None:
+        return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     wanted = [*REQUIRED_PROBES, *(REQUIRED_OF_SEVERAL if (platform.devices or 1) > 1 else ())]
-    there = {metric.partition(".")[0] for metric in sku.limits_on(platform)} | {"inventory"}
+    limits = sku.limits_on(platform)
+    there = {metric.partition(".")[0] for metric, limit in limits.items() if level in limit.levels} | {"inventory"}
     lacking = [probe for probe in wanted if probe not in there]
-    return f"{sku.name} has no sourced limit for {', '.join(lacking)}" if lacking else None
+    return f"{sku.name} has no sourced limit at level {level} for {', '.join(lacking)}" if lacking else None

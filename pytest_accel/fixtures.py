@@ -85,7 +85,7 @@ def _conclude(run: Run, verdicts: list[Verdict]) -> None:
 
     worst = worst_first(verdicts)[0]
     text = f"{run.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"
-    if worst.status in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE):
+    if worst.status.fails:
         prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
         pytest.fail(prefix + text, pytrace=False)
     if worst.status is Status.NOT_APPLICABLE and not worst.information:

@@ -108,6 +108,14 @@ class Run:
     def open(self, *, measuring: bool = True) -> None:
         """Find SKU, devices and platform; with `measuring` also the output and the locks. Raises Refused."""
         try:
+            self._open(measuring)
+        except Refused as refused:
+            self.record.state, self.record.closing = "refused", {"line": str(refused), "exit": 4}
+            self.save()
+            raise
+
+    def _open(self, measuring: bool) -> None:
+        try:
             named = None if self.options.sku == "auto" else skufile.load(self.options.sku)
         except BadFile as bad:
             raise Refused(f"--accel-sku: {bad}") from None
@@ -244,7 +252,7 @@ class Run:
 
     @property
     def expected_devices(self) -> int:
-        return self.platform.devices or len(self.found.devices)
+        return self.platform.devices or max(1, len(self.found.devices))
 
     @property
     def names(self) -> dict[str, str]:
@@ -490,7 +498,7 @@ class Run:
 
     def _close(self, interrupted: str | None) -> Closing:
         limits = self.limits()
-        unfit = expected.unfit(self.sku, self.platform)
+        unfit = expected.unfit(self.sku, self.platform, self.options.level)
         return close(
             self.verdicts,
             Circumstances(
@@ -499,6 +507,7 @@ class Run:
                 expected_devices=self.expected_devices,
                 no_acceptance=[*self._no_acceptance, *([unfit] if unfit else [])],
                 filtered=self._filtered,
+                own_file=self.sku.own_file if self.sku else None,
                 overridden=sum(limit.overridden for limit in limits.values()),
                 broken_tests=self.broken_tests,
                 failed_tests=self.failed_tests,

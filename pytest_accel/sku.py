@@ -104,6 +104,8 @@ class Sku:
     power_watts: float | None = None
     precision: float = 0.01
     """Half-width of an interval, as a share of the value, at which a probe stops sampling."""
+    own_file: str | None = None
+    """The path of a file of the user's own; None for a shipped one."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Every file that a value came from, with its SHA-256."""
 

@@ -108,7 +108,7 @@ def load(name: str) -> Sku:
     findings.raise_if_any()
     _check_limits(root, findings)
     findings.raise_if_any()
-    return _build(found, root, files, user_file=path.parent != SHIPPED)
+    return _build(found, root, files, own_file=None if _shipped(path) else str(path))
 
 
 def load_shipped() -> list[Sku]:
@@ -133,10 +133,14 @@ def _find(name: str) -> Path:
     return SHIPPED / f"{name}.yaml"
 
 
+def _shipped(path: Path) -> bool:
+    return path.resolve().parent == SHIPPED.resolve()
+
+
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> tuple[Located, dict[str, str]]:
     """One file on top of what it extends, and the hashes of all of them."""
     root, digest = located.read(path)
-    files = {str(path) if path.parent != SHIPPED else path.name: digest}
+    files = {path.name if _shipped(path) else str(path): digest}
     base_name = root.data.get("extends")
     if base_name is None:
         return root, files
@@ -208,9 +212,9 @@ def _unit_of(metric: str) -> str | None:
     return None
 
 
-def _build(found: dict[str, Any], root: Located, files: dict[str, str], user_file: bool) -> Sku:
+def _build(found: dict[str, Any], root: Located, files: dict[str, str], own_file: str | None) -> Sku:
     sheet = found.get("datasheet", {})
-    own = root.file if user_file and "extends" in found else None
+    own = root.file if own_file and "extends" in found else None
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         return {metric: _build_limit(metric, one, dict(_items(at))[metric], own) for metric, one in raw.items()}
@@ -239,6 +243,7 @@ def _build(found: dict[str, Any], root: Located, files: dict[str, str], user_fil
         budgets=found.get("budgets", {}),
         not_applicable=found.get("not_applicable", {}),
         precision=found.get("precision", Sku.precision),
+        own_file=own_file,
         files=files,
     )
 

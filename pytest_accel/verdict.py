@@ -25,6 +25,11 @@ class Status(str, Enum):
     NOT_APPLICABLE = "NOT APPLICABLE"
 
     @property
+    def fails(self) -> bool:
+        """True for what fails its test."""
+        return self in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE)
+
+    @property
     def holds(self) -> bool:
         return self in (Status.PASS, Status.MARGINAL)
 

@@ -92,5 +92,5 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict]) -> list[Line]:
 
 def first_to_repeat(verdicts: Sequence[Verdict]) -> Verdict | None:
     """The verdict that one would want to see again first."""
-    bad = [each for each in verdicts if not each.status.holds and each.status is not Status.NOT_APPLICABLE]
+    bad = [each for each in verdicts if each.status.fails]
     return worst_first(bad)[0] if bad else None
