@@ -95,7 +95,6 @@ def begin(config: pytest.Config) -> None:
     option = config.option
     if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out")
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
     measuring = not option.collectonly
     run = Run(
         Options(
@@ -107,7 +106,7 @@ def begin(config: pytest.Config) -> None:
             patience=option.accel_patience,
             command=("pytest", *config.invocation_params.args),
         ),
-        Progress(bool(reporter and reporter.isatty), reporter.write_line if reporter else None),
+        Progress(lambda: config.pluginmanager.get_plugin("terminalreporter")),
     )
     config.stash[RUN] = run
     config.pluginmanager.register(Interrupts(config))
@@ -184,6 +183,12 @@ def subjects(run: Run, fixturenames: Collection[str]) -> dict[str, str]:
 def is_ours(item: pytest.Item) -> bool:
     """True for a test that measures: it asks for a device, or carries a marker of ours."""
     return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))
+
+
+def deselected(run: Run, count: int) -> None:
+    """Tests were taken out; by an option that has been named, or by something else."""
+    if not run.narrowed:
+        run.narrow(f"{count} tests were deselected")
 
 
 def number(item: pytest.Item) -> None:

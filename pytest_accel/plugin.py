@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     if items and RUN in items[0].config.stash:
-        items[0].config.stash[RUN].narrow(f"{len(items)} tests were deselected")
+        acceptance.deselected(items[0].config.stash[RUN], len(items))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -333,6 +333,10 @@ class Run:
     def verdicts(self) -> list[Verdict]:
         return list(self._verdicts.values())
 
+    @property
+    def narrowed(self) -> bool:
+        return bool(self._filtered)
+
     def narrow(self, why: str) -> None:
         """Remember what narrowed the run."""
         self._filtered.append(why)

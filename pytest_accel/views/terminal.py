@@ -36,7 +36,10 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> list[Line]:
         ]
         lines.append(("  ".join(cells).rstrip(), COLOURS.get(verdict.status, "")))
     notes = [each for each in worst_first(shown) if each.status is Status.MARGINAL]
-    lines += [(f"{names.get(each.subject, each.subject)} {each.metric}: {each.sentence}", "yellow") for each in notes]
+    lines += [
+        (f"marginal: {names.get(each.subject, each.subject)} {each.metric}: {each.sentence}", "yellow")
+        for each in notes
+    ]
     return lines + not_applicable([each for each in verdicts if each not in shown])
 
 
