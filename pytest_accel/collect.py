@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,8 +56,14 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
 
 
 def _slowest(ranks: list[Measurement]) -> Measurement:
-    worst = min if ranks[0].unit.endswith("/s") else max
-    slowest = worst(ranks, key=lambda each: float(each.value or 0.0))
+    """The rank with the lowest rate or the longest time; before all, one that found no number."""
+    sign = 1.0 if ranks[0].unit.endswith(("/s", "OPS")) else -1.0
+
+    def speed(rank: Measurement) -> float:
+        value = math.nan if rank.value is None else float(rank.value)
+        return -math.inf if math.isnan(value) else sign * value
+
+    slowest = min(ranks, key=speed)
     return replace(slowest, details={**slowest.details, "ranks": [each.value for each in ranks]})
 
 

@@ -36,11 +36,13 @@ class Estimate:
 def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Estimate the mean of `samples`, counting their lag-1 autocorrelation r as n (1 - r) / (1 + r) samples.
 
-    Raises ValueError if there is no sample.
+    A sample that is no number leaves nothing known. Raises ValueError if there is no sample.
     """
     n = len(samples)
     if n == 0:
         raise ValueError("no samples to estimate from")
+    if not all(map(math.isfinite, samples)):
+        return Estimate(sum(samples) / n, -math.inf, math.inf, n, 0.0)
     mean = fmean(samples)
     if n < 3:
         return Estimate(mean, -math.inf, math.inf, n, 0.0)

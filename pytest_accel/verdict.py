@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pytest_accel.measurement import Measurement, Trouble, Value
+from pytest_accel.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.sku import Limit
 
 MARGINAL_WITHIN = 0.02
@@ -80,13 +80,16 @@ def judge(attempts: Sequence[Measurement], limit: Limit | None) -> Verdict:
     """Judge the attempts at one metric of one subject, oldest first, against one limit.
 
     The last attempt made together decides; one made alone explains and never clears. A metric that holds only
-    on the repeat is marginal. A trouble of the device in any attempt stays a failure.
+    on the repeat is marginal. A trouble of the device in any attempt stays a failure, and so does a shortfall
+    that could not be measured again.
     """
     together = [each for each in attempts if each.how == "together"] or list(attempts)
     for each in together:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(together))
     last = together[-1]
+    if limit and (unrepeated := _unrepeated(together, limit)):
+        return unrepeated
     if last.trouble and last.trouble.kind == "not_applicable" and limit and not limit.if_supported:
         trouble = Trouble("need", f"{last.trouble.reason}, and a limit requires it")
         return _troubled(last, trouble, limit, len(together))
@@ -102,6 +105,17 @@ def judge(attempts: Sequence[Measurement], limit: Limit | None) -> Verdict:
         first = show(together[0].value, last.unit)
         return _with(verdict, f"{verdict.sentence}; only on the repeat, {first} before", Status.MARGINAL)
     return verdict
+
+
+def _unrepeated(together: Sequence[Measurement], limit: Limit) -> Verdict | None:
+    """The shortfall that stands because nothing could be measured after it, or None."""
+    trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
+    if trouble is None or not measured:
+        return None
+    verdict = _disturbed(_compare(measured[-1], limit, len(together)), measured[-1].disturbance)
+    if verdict.status is not Status.FAIL:
+        return None
+    return _with(verdict, f"{verdict.sentence}; not measured again: {trouble.reason}")
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
@@ -154,20 +168,41 @@ def _compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         limit=limit,
         attempts=attempts,
     )
-    if limit.conditions.get("ranks", ranks := measurement.conditions.get("ranks")) != ranks:
-        text = f"measured with {ranks} ranks, the limit is for {limit.conditions['ranks']}"
-        return _with(base, text, Status.UNMEASURED)
+    why = _incomparable(measurement, limit)
+    if why:
+        return _with(base, why, Status.UNMEASURED)
     if limit.equals is not None:
         return _compare_fact(base, limit)
-    value = measurement.value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return _with(base, f"{value!r} is no number to hold against a limit")
-    if limit.relative and measurement.peak is None:
-        return _with(base, f"no peak is known for {base.metric}: give the limit in {base.unit}", Status.UNMEASURED)
-    if not limit.relative and limit.unit != measurement.unit:
-        text = f"the limit is in {limit.unit}, the measurement in {measurement.unit}"
-        return _with(base, text, Status.UNMEASURED)
+    if not _finite(measurement.value):
+        return _with(base, f"{measurement.value!r} is no number to hold against a limit")
     return _compare_number(base, measurement, limit)
+
+
+def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
+    """Why the limit says nothing about the measurement, or None."""
+    ranks = measurement.conditions.get("ranks")
+    bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
+    if measurement.value is None:
+        return "the probe found no value"
+    if limit.conditions.get("ranks", ranks) != ranks:
+        return f"measured with {ranks} ranks, the limit is for {limit.conditions['ranks']}"
+    if limit.equals is not None:
+        return None
+    if not bounds or not all(map(_finite, bounds)):
+        return "the limit has no bound to hold a value against"
+    if limit.relative and not _usable(measurement.peak):
+        return f"no peak is known for {measurement.metric}: give the limit in {measurement.unit}"
+    if not limit.relative and limit.unit != measurement.unit:
+        return f"the limit is in {limit.unit}, the measurement in {measurement.unit}"
+    return None
+
+
+def _finite(value: Value | None) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _usable(peak: Peak | None) -> bool:
+    return peak is not None and all(_finite(each) and each > 0 for each in (peak.value, *peak.samples))
 
 
 def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
@@ -187,13 +222,13 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     if ceiling is not None:
         margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
     margin, word, bound = min(margins)
-    status = Status.FAIL if margin < 0 else Status.PASS
+    status = Status.PASS if margin >= 0 else Status.FAIL
     note = ""
     low, high = _interval(measurement, limit, scale)
     if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
         status = Status.MARGINAL
-    elif status is Status.PASS and limit.warn is not None and _past(value, limit):
-        status, note = Status.MARGINAL, f"; past {show(limit.warn, base.unit)}"
+    elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
+        status, note = Status.MARGINAL, f"; past {show(limit.warn * scale, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
         status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
     signed = f" ({margin:+.1%})" if bound else ""
@@ -201,17 +236,18 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
 
 
-def _past(value: float, limit: Limit) -> bool:
+def _past(value: float, warn: float, limit: Limit) -> bool:
     """True for a value beyond the warning, towards the ceiling or else the floor."""
-    assert limit.warn is not None
-    return value > limit.warn if limit.ceiling is not None else value < limit.warn
+    return value > warn if limit.ceiling is not None else value < warn
 
 
 def _scale(measurement: Measurement, limit: Limit) -> float:
     """Turns a limit into the unit of the value: the peak that the fraction is of, or 1."""
-    fraction = measurement.of_peak
-    if not limit.relative or fraction is None:
+    if not limit.relative or measurement.peak is None:
         return 1.0
+    fraction = measurement.of_peak
+    if fraction is None or not fraction.mean:
+        return measurement.peak.value
     return float(measurement.value) / fraction.mean  # type: ignore[arg-type]
 
 
