@@ -72,13 +72,13 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if around.record_problem:
         text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
-    if not limits:
+    if not limits or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
     reasons = [*around.filtered, *around.no_acceptance]
     marginal = sum(each.status is Status.MARGINAL for each in limits)
     extra = [f"{marginal} marginal"] if marginal else []
     if around.overridden:
-        extra.append(f"{around.overridden} limits overridden")
+        extra.append(f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden")
     if around.own_file:
         extra.append(f"by {around.own_file}")
     notes = f" ({', '.join(extra)})" if extra else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pytest_accel.closing import REQUIRED_OF_SEVERAL, REQUIRED_PROBES
 from pytest_accel.measurement import NODE, Device
@@ -24,7 +25,7 @@ def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit
     where = f"platform {platform.name} of {sku.name}"
     facts = {
         "inventory.driver": _fact("inventory.driver", "ok", where),
-        "inventory.count": _fact("inventory.count", devices, where),
+        "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
         "inventory.sku": _fact("inventory.sku", sku.name, where),
     }
     return {**facts, **sku.limits_on(platform)}
@@ -56,6 +57,8 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     wanted = [*REQUIRED_PROBES, *(REQUIRED_OF_SEVERAL if (platform.devices or 1) > 1 else ())]
     limits = sku.limits_on(platform)
-    there = {metric.partition(".")[0] for metric, limit in limits.items() if level in limit.levels} | {"inventory"}
-    lacking = [probe for probe in wanted if probe not in there]
+    there = {
+        metric.partition(".")[0] for metric, limit in limits.items() if level in limit.levels and not limit.if_supported
+    }
+    lacking = [probe for probe in wanted if probe not in there | {"inventory"}]
     return f"{sku.name} has no sourced limit at level {level} for {', '.join(lacking)}" if lacking else None

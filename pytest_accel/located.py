@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Callable, Iterable
+import math
+import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,37 +53,40 @@ class Findings:
             raise BadFile("\n".join(self.lines))
 
 
-def read(path: Path) -> tuple[Located, str]:
-    """Parse one YAML file; return its root mapping and the SHA-256 of its bytes. Raises BadFile."""
+def read(path: Path, shown: str) -> tuple[Located, str]:
+    """Parse one YAML file, called `shown` in every message; return its root mapping and the SHA-256 of its bytes.
+
+    Raises BadFile.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
+        raise BadFile(f"{shown}: cannot be read: {error.strerror}") from None
     findings = Findings()
     try:
         node = yaml.compose(raw.decode(), Loader=yaml.SafeLoader)
     except UnicodeDecodeError:
-        raise BadFile(f"{path}: is not UTF-8 text") from None
+        raise BadFile(f"{shown}: is not UTF-8 text") from None
     except yaml.MarkedYAMLError as error:
-        raise BadFile(_syntax(path, error)) from None
+        raise BadFile(_syntax(shown, error)) from None
     except yaml.YAMLError as error:
-        raise BadFile(f"{path}: {error}") from None
+        raise BadFile(f"{shown}: {error}") from None
     if node is None:
-        raise BadFile(f"{path}:1: the file is empty; a threshold file begins with 'sku: NAME'")
-    root = _convert(node, path.name, findings)
+        raise BadFile(f"{shown}:1: the file is empty; a threshold file begins with 'sku: NAME'")
+    root = _convert(node, shown, findings)
     if not isinstance(root.data, dict):
         findings.add(root, "a threshold file is a mapping that begins with 'sku: NAME'")
     findings.raise_if_any()
     return root, hashlib.sha256(raw).hexdigest()
 
 
-def _syntax(path: Path, error: yaml.MarkedYAMLError) -> str:
+def _syntax(shown: str, error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     text = error.problem or str(error)
     if "'\\t'" in text:
         text = "a tab is used for indentation; YAML wants spaces"
-    return f"{path.name}:{line}: {text}"
+    return f"{shown}:{line}: {text}"
 
 
 def _convert(node: yaml.Node, file: str, findings: Findings) -> Located:
@@ -103,16 +108,24 @@ def _convert(node: yaml.Node, file: str, findings: Findings) -> Located:
     elif isinstance(node, yaml.SequenceNode):
         here.data = [_convert(item, file, findings) for item in node.value]
     else:
-        here.data = yaml.SafeLoader("").construct_object(node)
+        here.data = _scalar(node, here, findings)
     return here
 
 
-def merge(base: Located, over: Located) -> Located:
-    """`over` on top of `base`: mappings are merged key by key, anything else is replaced."""
+def _scalar(node: yaml.Node, here: Located, findings: Findings) -> Any:
+    try:
+        return yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError):  # an unknown !tag; a date such as 2026-13-01
+        findings.add(here, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}")
+        return None
+
+
+def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
+    """`over` on top of `base`: mappings are merged key by key; anything else, and the keys `whole`, is replaced."""
     if isinstance(base.data, dict) and isinstance(over.data, dict):
         merged = dict(base.data)
         for key, value in over.data.items():
-            merged[key] = merge(merged[key], value) if key in merged else value
+            merged[key] = merge(merged[key], value, whole) if key in merged and key not in whole else value
         return Located(merged, over.file, over.line)
     return over
 
@@ -146,12 +159,15 @@ def number(at: Located, key: str, findings: Findings) -> float | None:
                 hint = "; the unit has its own key" if at.data[:1].isdigit() else ""
         findings.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
         return None
+    if not math.isfinite(at.data):
+        findings.add(at, f"{key}: {at.data} bounds nothing; expected a finite number")
+        return None
     return at.data
 
 
 def positive(at: Located, key: str, findings: Findings) -> float | None:
     value = number(at, key, findings)
-    if value is not None and not 0 < value < float("inf"):
+    if value is not None and value <= 0:
         findings.add(at, f"{key}: expected a number above zero, found {value:g}")
         return None
     return value
@@ -170,8 +186,7 @@ def anything(at: Located, key: str, findings: Findings) -> Any:  # noqa: ARG001 
 
 def date(at: Located, key: str, findings: Findings) -> str | None:
     shown = str(at.plain())
-    parts = shown.split("-")
-    if not (1 <= len(parts) <= 3 and all(part.isdigit() for part in parts) and len(parts[0]) == 4):
+    if not re.fullmatch(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?", shown):
         findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
         return None
     return shown

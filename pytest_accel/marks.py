@@ -7,6 +7,7 @@ Use them as `@pytest.mark.accel_min_tflops(0.8)`, or as `from pytest_accel impor
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
@@ -73,6 +74,8 @@ def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, not {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
     return value
 
 

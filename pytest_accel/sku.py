@@ -84,6 +84,8 @@ class Platform:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     pcie: Mapping[str, float] = field(default_factory=dict)
     link: Mapping[str, Any] = field(default_factory=dict)
+    overridden: bool = False
+    """True if a user's own file changed the number of devices."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "threshol
 """The shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
+VENDORS = ("nvidia", "amd", "intel", "habana", "neuron", "ascend", "cpu")
 BOUNDS = ("floor", "ceiling", "equals", "same_on_all")
 
 _source = located.record_of(
@@ -59,7 +60,7 @@ _platform = located.record_of(
     {
         "title": located.text,
         "devices": located.count,
-        "pcie": located.mapping_of(located.positive),
+        "pcie": located.record_of({"gen": located.count, "lanes": located.count, "gb_per_s": located.positive}),
         "link": located.record_of(
             {"type": located.text, "count": located.count, "gb_per_s": located.positive}, required=("type",)
         ),
@@ -72,9 +73,9 @@ _sku = located.record_of(
     {
         "sku": located.text,
         "title": located.text,
-        "vendor": located.text,
+        "vendor": located.one_of(*VENDORS),
         "extends": located.text,
-        "match": located.mapping_of(located.list_of(located.text)),
+        "match": located.record_of(dict.fromkeys(("names", "pci_ids"), located.list_of(located.text))),
         "datasheet": located.record_of(
             {
                 "tflops": located.mapping_of(located.positive),
@@ -85,7 +86,7 @@ _sku = located.record_of(
         ),
         "precision": located.positive,
         "probes": located.mapping_of(located.mapping_of(located.anything)),
-        "budgets": located.mapping_of(located.mapping_of(located.positive)),
+        "budgets": located.record_of(dict.fromkeys(LEVELS, located.mapping_of(located.positive))),
         "not_applicable": located.mapping_of(located.text),
         "limits": located.mapping_of(_limit),
         "platforms": located.mapping_of(_platform),
@@ -107,8 +108,12 @@ def load(name: str) -> Sku:
     found = _sku(root, "", findings) or {}
     findings.raise_if_any()
     _check_limits(root, findings)
+    _check_whole(root, findings)
     findings.raise_if_any()
-    return _build(found, root, files, own_file=None if _shipped(path) else str(path))
+    sku = _build(found, root, files, own_file=None if _shipped(path) else _shown(path))
+    _check_applicable(sku, root, findings)
+    findings.raise_if_any()
+    return sku
 
 
 def load_shipped() -> list[Sku]:
@@ -137,22 +142,35 @@ def _shipped(path: Path) -> bool:
     return path.resolve().parent == SHIPPED.resolve()
 
 
+def _shown(path: Path) -> str:
+    """What messages and the record call a file. A user's own is never taken for the shipped one of its name."""
+    return path.name if _shipped(path) else str(path) if len(path.parts) > 1 else f"./{path}"
+
+
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> tuple[Located, dict[str, str]]:
     """One file on top of what it extends, and the hashes of all of them."""
-    root, digest = located.read(path)
-    files = {path.name if _shipped(path) else str(path): digest}
-    base_name = root.data.get("extends")
-    if base_name is None:
+    root, digest = located.read(path, _shown(path))
+    files = {_shown(path): digest}
+    if "extends" not in root.data:
         return root, files
-    base = Path(str(base_name.data))
-    beside = path.parent / base
-    base_path = beside if base.suffix in (".yaml", ".yml") else _find(str(base_name.data))
+    base_path = _base(path, root.data["extends"], findings)
     if base_path.resolve() in {*seen, path.resolve()}:
-        raise BadFile(f"{base_name.where}: extends: {base_name.data} extends this file again")
+        raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} extends this file again")
     under, more = _read(base_path, (*seen, path.resolve()), findings)
     for key, limit in _limits(root):
         _needs_source(key, limit, _limit_at(under, key), findings)
-    return located.merge(under, root), {**more, **files}
+    return located.merge(under, root, whole=("source",)), {**more, **files}
+
+
+def _base(path: Path, extends: Located, findings: Findings) -> Path:
+    """The file that `path` extends: beside it, or a shipped one. Raises BadFile."""
+    name = located.text(extends, "extends", findings)
+    findings.raise_if_any()
+    beside = path.parent / str(name)
+    try:
+        return _find(str(beside) if beside.suffix in (".yaml", ".yml") else str(name))
+    except BadFile as bad:
+        raise BadFile(f"{extends.where}: extends: {bad}") from None
 
 
 def _limits(root: Located) -> list[tuple[str, Located]]:
@@ -186,20 +204,58 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
 def _check_limits(root: Located, findings: Findings) -> None:
     for key, at in _limits(root):
         limit = at.plain()
-        if not any(bound in limit for bound in BOUNDS):
+        metric = key.rpartition("limits.")[2]
+        if all(limit.get(bound) is None for bound in BOUNDS):
             findings.add(at, f"{key}: needs one of {', '.join(BOUNDS)}")
-        floor, ceiling = limit.get("floor"), limit.get("ceiling")
-        probe = key.rpartition("limits.")[2].partition(".")[0]
-        if floor == "derived" and "reference" not in limit:
-            findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
-        elif floor == "derived" and probe not in DERIVED_FLOOR:
-            known = ", ".join(DERIVED_FLOOR)
-            findings.add(at.data["floor"], f"{key}: no rule derives a floor for {probe} (only for {known})")
-        if isinstance(floor, float | int) and ceiling is not None and floor > ceiling:
-            findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
-        expected = _unit_of(key.rpartition("limits.")[2])
+        if limit.get("floor") == "derived":
+            _check_derived(key, metric, at, findings)
+        _check_bounds(key, at, findings)
+        expected = _unit_of(metric)
         if expected and limit["unit"] not in (expected, "of peak"):
             findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}")
+
+
+def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> None:
+    probe = metric.partition(".")[0]
+    if "reference" not in at.data:
+        findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
+    elif probe not in DERIVED_FLOOR:
+        known = ", ".join(DERIVED_FLOOR)
+        findings.add(at.data["floor"], f"{key}: no rule derives a floor for {probe} (only for {known})")
+
+
+def _check_bounds(key: str, at: Located, findings: Findings) -> None:
+    """Bounds that no value could break, or that every value would."""
+    limit = at.plain()
+    numbers = {name: limit[name] for name in ("floor", "ceiling", "warn") if isinstance(limit.get(name), float | int)}
+    floor, ceiling, warn = (numbers.get(name) for name in ("floor", "ceiling", "warn"))
+    if floor is not None and floor <= 0:
+        findings.add(at.data["floor"], f"{key}: floor {floor:g} is not above zero, so nothing could break it")
+    if floor is not None and ceiling is not None and floor > ceiling:
+        findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
+    if warn is not None and ((ceiling is not None and warn > ceiling) or (floor is not None and warn < floor)):
+        findings.add(at.data["warn"], f"{key}: warn {warn:g} is beyond the limit, so it would never be seen")
+    for name, bound in numbers.items():
+        if limit["unit"] == "of peak" and not 0 < bound <= 1:
+            findings.add(at.data[name], f"{key}: {name} {bound:g} is no fraction of a peak in (0, 1]")
+
+
+def _check_whole(root: Located, findings: Findings) -> None:
+    """What is more than one value's own mistake."""
+    if not root.data["platforms"].data:
+        findings.add(root.data["platforms"], "platforms: needs at least one")
+    match = root.data.get("match")
+    if match is not None and not any(each.data for each in match.data.values()):
+        findings.add(match, "match: needs names or pci_ids; without them every device of the vendor would do")
+
+
+def _check_applicable(sku: Sku, root: Located, findings: Findings) -> None:
+    """A limit on what the same file says cannot exist would never be judged: leaving one out takes a waiver."""
+    anywhere = Platform("any", None)
+    for key, at in _limits(root):
+        why = sku.why_not_applicable(key.rpartition("limits.")[2], anywhere)
+        if why:
+            findings.add(at, f"{key}: has a limit, but is not applicable: {why}")
 
 
 def _unit_of(metric: str) -> str | None:
@@ -214,10 +270,11 @@ def _unit_of(metric: str) -> str | None:
 
 def _build(found: dict[str, Any], root: Located, files: dict[str, str], own_file: str | None) -> Sku:
     sheet = found.get("datasheet", {})
-    own = root.file if own_file and "extends" in found else None
+    own = [name for name in list(files)[1:] if "/" in name]  # what extends the first, and is not shipped
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
-        return {metric: _build_limit(metric, one, dict(_items(at))[metric], own) for metric, one in raw.items()}
+        places = dict(_items(at))
+        return {metric: _build_limit(metric, one, places[metric], root, own) for metric, one in raw.items()}
 
     platforms = {}
     for name, at in _items(root.data["platforms"]):
@@ -228,6 +285,7 @@ def _build(found: dict[str, Any], root: Located, files: dict[str, str], own_file
             limits=limits(raw.get("limits", {}), at.data.get("limits")),
             pcie=raw.get("pcie", {}),
             link=raw.get("link", {}),
+            overridden=_from(at.data.get("devices"), own),
         )
     return Sku(
         name=found["sku"],
@@ -248,7 +306,20 @@ def _build(found: dict[str, Any], root: Located, files: dict[str, str], own_file
     )
 
 
-def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str | None) -> Limit:
+def _from(at: Located | None, own: list[str]) -> bool:
+    return at is not None and at.file in own
+
+
+def _changed(metric: str, root: Located, own: list[str]) -> bool:
+    """True if one of the files `own` says how the metric is measured: shape, time or precision."""
+    name = metric.partition(".")[0]
+    probe = {"ddp": "ddp_step"}.get(name, name)
+    tables = [root.data.get("probes"), *(at for _, at in _items(root.data.get("budgets")))]
+    places = [at for table in tables for key, at in _items(table) if key == probe]
+    return any(_from(at, own) for at in [*places, root.data.get("precision")])
+
+
+def _build_limit(metric: str, raw: dict[str, Any], at: Located, root: Located, own: list[str]) -> Limit:
     floor, reference = raw.get("floor"), raw.get("reference")
     of_reference = None
     if floor == "derived" and reference is not None:
@@ -269,5 +340,5 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, user_file: str |
         source=Source(**raw["source"]),
         conditions={key: raw[key] for key in ("ranks", "algorithm", "software") if key in raw},
         origin=at.where,
-        overridden=user_file is not None and at.file == user_file,
+        overridden=_from(at, own) or _changed(metric, root, own),
     )
