@@ -26,6 +26,9 @@ class Discovery:
         for driver in sorted({each["driver"] for each in self.shown if vendor in (None, each["driver"])}):
             on_bus = [each for each in self.shown if each["driver"] == driver and each["where"].startswith("PCI")]
             found = sum(device.driver == driver for device in self.devices)
+            if not found:
+                places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
+                return f"the machine shows {places}, the {driver} driver finds no device: look at dmesg"
             if len(on_bus) > found:
                 return f"the PCI bus shows {len(on_bus)} {driver} devices, the driver {found}: look at dmesg"
         return None
@@ -33,8 +36,12 @@ class Discovery:
 
 def _problem(problem: dict[str, Any]) -> str:
     shown = problem.get("shown") or []
-    place = f" ({', '.join(shown[:2])}{' ...' if len(shown) > 2 else ''})" if shown else ""
+    place = f" ({_listed(shown)})" if shown else ""
     return f"{problem['driver']}{place}: {problem['reason']}"
+
+
+def _listed(places: Sequence[str]) -> str:
+    return ", ".join(places[:2]) + (" ..." if len(places) > 2 else "")
 
 
 def facts(metric: str, discovery: Discovery, sku: Sku | None) -> list[Measurement]:

@@ -71,7 +71,7 @@ def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
             found.append(
                 {
                     "record": str(path),
-                    "started": old.get("run", {}).get("started"),
+                    "started": old["run"].get("started"),
                     "state": old.get("state"),
                     "line": (old.get("closing") or {}).get("line"),
                     "devices": sorted(shared),
@@ -81,13 +81,17 @@ def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def last_accelerators(folder: Path, host: str) -> str | None:
-    """What the newest record of this host beside `folder` shows, if it is accelerators: they do not vanish."""
+    """What the newest record of this host beside `folder` shows, if it is accelerators: they do not vanish.
+
+    A record without any device is one of a run that found them gone: it says nothing new.
+    """
     newest: tuple[str, str] | None = None
     for path, old in _records(folder):
-        run, models = old.get("run", {}), [each["model"] for each in old["devices"] if each["driver"] != "cpu"]
-        if run.get("host") == host and run.get("started", "") >= (newest or ("",))[0]:
+        models = [str(each["model"]) for each in old["devices"] if each["driver"] != "cpu"]
+        started = str(old["run"].get("started", ""))
+        if old["devices"] and old["run"].get("host") == host and started >= (newest or ("",))[0]:
             shown = f"{path} shows {len(models)} x {', '.join(sorted(set(models)))}; now there is none"
-            newest = (run.get("started", ""), shown if models else "")
+            newest = (started, shown if models else "")
     return newest[1] or None if newest else None
 
 
@@ -99,7 +103,8 @@ def _records(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         try:
             old = json.loads(path.read_text(encoding="utf-8"))
             [(each["uuid"], each["model"], each["driver"]) for each in old["devices"]]
-        except (OSError, ValueError, KeyError, TypeError):
+            _ = old["run"].get("started"), (old.get("closing") or {}).get("line")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         yield path, old
 

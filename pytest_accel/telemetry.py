@@ -24,6 +24,9 @@ COUNTERS = (
 )
 LINK = ("pcie_gen", "pcie_width")
 
+UNWATCHED_SECONDS = 5.0
+"""How much of a soak may go unseen by the sensor before its counters say nothing about the whole."""
+
 STEAL_SHARE = 0.05
 """Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
 
@@ -67,7 +70,7 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
             found[name] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
     for name in COUNTERS:
         values = [each[name] for each in readings if name in each]
-        if len(values) > 1:
+        if len(values) > 1 and values == sorted(values):  # one that went back was reset, and says nothing
             found[name] = values[-1] - values[0]
     for name in LINK:
         values = [each[name] for each in readings if name in each]
@@ -96,14 +99,23 @@ def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
 def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
     """The metrics of a soak that only the sensor can know."""
     found = []
+    if "lost" in summary and soak.trouble is None:
+        soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
+    if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
+        soak = replace(soak, trouble=Trouble("need", f"the sensor saw nothing of {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
         value = summary.get(name)
         value = value["mean"] if isinstance(value, dict) else value
         trouble = soak.trouble
         if value is not None and unit == "1":
-            value = value / summary["seconds"]
+            value = value / summary["seconds"] if summary.get("seconds") else None
         if value is None and trouble is None:
             trouble = Trouble("need", f"no driver here reads {name} of {device.name}")
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
         found.append(replace(bare, trouble=trouble))
     return found
+
+
+def _unwatched(soak: Measurement, summary: Mapping[str, Any]) -> float:
+    """Seconds of a soak before the first and after the last reading."""
+    return soak.ended - soak.started - float(summary.get("seconds", 0.0))
