@@ -24,14 +24,16 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
     """
     files: list[IO[str]] = []
     for uuid, name in sorted(names):
-        file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
+        try:
+            file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
+        except OSError as error:
+            _close(files)
+            raise Held(f"{name} ({uuid}) cannot be locked: {error.filename}: {error.strerror}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = file.read().strip() or "an unknown process"
-            file.close()
-            for other in files:
-                other.close()
+            _close([*files, file])
             raise Held(f"{name} ({uuid}) is being measured by {holder}") from None
         file.truncate(0)
         file.write(f"pid {os.getpid()}, {about}")
@@ -40,12 +42,20 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
     return files
 
 
+def _close(files: Iterable[IO[str]]) -> None:
+    for file in files:
+        file.close()
+
+
 def _open(path: Path) -> IO[str]:
-    """Open or create, readable and writable for every user (a sticky folder forbids O_CREAT on others' files)."""
+    """Open or create, readable and writable for every user (a sticky folder forbids O_CREAT on others' files).
+
+    A symbolic link is refused: another user may have put it there, and what it points to would be overwritten.
+    """
     try:
-        return open(path, "r+", encoding="utf-8")
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with contextlib.suppress(OSError):
             os.fchmod(handle, 0o666)
-        return os.fdopen(handle, "r+", encoding="utf-8")
+    return os.fdopen(handle, "r+", encoding="utf-8")
