@@ -89,7 +89,8 @@ def _seconds(text: str) -> float:
 
 def begin(config: pytest.Config) -> None:
     """Open the run; whatever is wrong with it is one sentence and exit status 4."""
-    from pytest_accel.run import Options, Refused, Run
+    from pytest_accel.options import Options, Refused
+    from pytest_accel.run import Run
     from pytest_accel.views.progress import Progress
 
     option = config.option

@@ -8,7 +8,8 @@ from importlib.metadata import version
 
 from pytest_accel import skufile
 from pytest_accel.located import BadFile
-from pytest_accel.run import Options, Refused, Run
+from pytest_accel.options import Options, Refused
+from pytest_accel.run import Run
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,38 +12,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, expected, hostlock, record, skufile
+from pytest_accel import collect, expected, hostlock, recognise, record
 from pytest_accel.closing import Circumstances, Closing, close
 from pytest_accel.crew import Crew, Outcome, Request
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.levels import budget
-from pytest_accel.located import BadFile
 from pytest_accel.measurement import NODE, Device, Measurement
+from pytest_accel.options import Options, Refused
 from pytest_accel.probes.spec import Spec, conditions_of, spec_of
-from pytest_accel.sku import Limit, Platform, Sku, expected_platform
+from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.telemetry import Telemetry, disturbance, soak_measurements, summarise
 from pytest_accel.verdict import WORST_FIRST, Status, Verdict, judge
 
 
-class Refused(Exception):
-    """The run cannot begin: a wrong option or file, a device in use, an output that cannot be written."""
-
-
 class ProbeError(Exception):
     """A probe raised something that says nothing about the hardware."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The command line, typed. `devices` are indices or UUIDs, empty for all."""
-
-    sku: str
-    platform: str = "auto"
-    level: str = "standard"
-    devices: tuple[str, ...] = ()
-    output: Path | None = None
-    patience: float = 60.0
-    command: tuple[str, ...] = ()
 
 
 @dataclass
@@ -115,17 +98,11 @@ class Run:
             raise
 
     def _open(self, measuring: bool) -> None:
-        try:
-            named = None if self.options.sku == "auto" else skufile.load(self.options.sku)
-        except BadFile as bad:
-            raise Refused(f"--accel-sku: {bad}") from None
+        named = recognise.named(self.options.sku)
         if measuring:
             self._make_output()
         self._discover(named.vendor if named else None)
-        try:
-            self.sku = named or self._recognise()
-        except BadFile as bad:
-            raise Refused(f"a shipped threshold file is broken: {bad}") from None
+        self.sku = named or self._recognise()
         self._settle_platform()
         self._narrow()
         if not measuring:
@@ -171,61 +148,27 @@ class Run:
             if missing:
                 self.found = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
                 self.devices = []
-        if not self.found.devices:
-            return None
-        known = skufile.recognise(list(self.found.devices), skufile.load_shipped())
-        if len(known) == 1:
-            return known[0]
-        models = ", ".join(sorted({f"{device.model} ({device.pci_id})" for device in self.found.devices}))
-        if known:
-            names = ", ".join(sku.name for sku in known)
-            raise Refused(f"--accel-sku=auto: {models} may be {names}; name one")
-        raise Refused(f"--accel-sku=auto: no shipped SKU is {models}; give a threshold file of your own")
+        return recognise.sku_of(self.found.devices)
 
     def _settle_platform(self) -> None:
         if self.sku is None:
             self._no_acceptance.append("no SKU was recognised")
             return
-        wanted = self.options.platform
-        if wanted != "auto":
-            if wanted not in self.sku.platforms:
-                names = ", ".join(self.sku.platforms)
-                raise Refused(f"--accel-platform: {self.sku.name} has no platform '{wanted}' (it has: {names})")
-            self.platform = self.sku.platforms[wanted]
-        else:
-            self.platform, usual = expected_platform(self.sku, len(self.found.devices))
-            if not usual:
-                text = f"platform {self.platform.name} was recognised by its device count, not named"
-                self._no_acceptance.append(text)
         if self.options.sku == "auto":
-            self._no_acceptance.insert(0, f"SKU {self.sku.name} was recognised, not named")
+            self._no_acceptance.append(f"SKU {self.sku.name} was recognised, not named")
+        self.platform, doubt = recognise.platform_of(self.sku, self.options.platform, len(self.found.devices))
+        if doubt:
+            self._no_acceptance.append(doubt)
         if self.sku.vendor == "cpu":
             self._no_acceptance.append("a CPU is no accelerator")
 
     def _narrow(self) -> None:
         """Keep the devices that the user chose. What is expected stays what it was."""
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None and self.found.devices and self.found.devices[0].driver == "nvidia":
-            chosen = [entry.strip() for entry in visible.split(",") if entry.strip()]
-            self._choose(chosen, "CUDA_VISIBLE_DEVICES")
-        if self.options.devices:
-            self._choose(list(self.options.devices), "--accel-devices")
-
-    def _choose(self, chosen: list[str], by: str) -> None:
-        kept = []
-        for entry in chosen:
-            matching = [
-                device
-                for device in self.found.devices
-                if entry in (str(device.index), device.name) or (len(entry) > 4 and device.uuid.startswith(entry))
-            ]
-            if len(matching) != 1:
-                names = ", ".join(f"{device.index} ({device.uuid})" for device in self.found.devices)
-                raise Refused(f"{by}: no device {entry!r}; there are {names}")
-            kept += matching
-        self.devices = [device for device in self.devices if device in kept]
-        if len(self.devices) < len(self.found.devices):
-            self._filtered.append(f"{by} chose {len(self.devices)} of {len(self.found.devices)} devices")
+        for by, entries in recognise.choices(self.options.devices, self.found.devices).items():
+            kept = recognise.chosen(self.found.devices, entries, by)
+            self.devices = [device for device in self.devices if device in kept]
+            if len(kept) < len(self.found.devices):
+                self._filtered.append(f"{by} chose {len(kept)} of {len(self.found.devices)} devices")
 
     def _begin_record(self) -> None:
         assert self.output

@@ -1,0 +1,75 @@
+"""Which SKU, which platform, which devices: from what was asked for and what was found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from pytest_accel import skufile
+from pytest_accel.located import BadFile
+from pytest_accel.measurement import Device
+from pytest_accel.options import Refused
+from pytest_accel.sku import Platform, Sku, expected_platform
+
+
+def named(name: str) -> Sku | None:
+    """The SKU of --accel-sku, None for "auto". Raises Refused."""
+    try:
+        return None if name == "auto" else skufile.load(name)
+    except BadFile as bad:
+        raise Refused(f"--accel-sku: {bad}") from None
+
+
+def sku_of(devices: Sequence[Device]) -> Sku | None:
+    """The one SKU that all `devices` are, None if there is no device. Raises Refused if they are none or several."""
+    if not devices:
+        return None
+    try:
+        known = skufile.recognise(list(devices), skufile.load_shipped())
+    except BadFile as bad:
+        raise Refused(f"a shipped threshold file is broken: {bad}") from None
+    if len(known) == 1:
+        return known[0]
+    models = ", ".join(sorted({f"{device.model} ({device.pci_id})" for device in devices}))
+    if known:
+        names = ", ".join(sku.name for sku in known)
+        raise Refused(f"--accel-sku=auto: {models} may be {names}; name one")
+    raise Refused(f"--accel-sku=auto: no shipped SKU is {models}; give a threshold file of your own")
+
+
+def platform_of(sku: Sku, wanted: str, count: int) -> tuple[Platform, str | None]:
+    """The platform, and why it may be doubted. Raises Refused for one that the SKU does not come in."""
+    if wanted == "auto":
+        platform, usual = expected_platform(sku, count)
+        return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
+    if wanted not in sku.platforms:
+        names = ", ".join(sku.platforms)
+        raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}' (it has: {names})")
+    return sku.platforms[wanted], None
+
+
+def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
+    """What narrows the devices, by what says so: the option, and for NVIDIA the environment."""
+    narrowing = {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and found and found[0].driver == "nvidia":
+        narrowing["CUDA_VISIBLE_DEVICES"] = [entry.strip() for entry in visible.split(",") if entry.strip()]
+    if devices:
+        narrowing["--accel-devices"] = list(devices)
+    return narrowing
+
+
+def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Device]:
+    """The devices that the entries name: by index, by name, or by the beginning of a UUID. Raises Refused."""
+    kept = []
+    for entry in entries:
+        matching = [
+            device
+            for device in found
+            if entry in (str(device.index), device.name) or (len(entry) > 4 and device.uuid.startswith(entry))
+        ]
+        if len(matching) != 1:
+            names = ", ".join(f"{device.index} ({device.uuid})" for device in found)
+            raise Refused(f"{by}: no device {entry!r}; there are {names}")
+        kept += matching
+    return kept
