@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,7 +27,7 @@ class Mark(Protocol):
     @property
     def args(self) -> tuple[object, ...]: ...
     @property
-    def kwargs(self) -> dict[str, object]: ...
+    def kwargs(self) -> Mapping[str, object]: ...
 
 
 def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:

@@ -1,0 +1,108 @@
+"""What has to be judged before anything is accepted."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel import expected, skufile
+from pytest_accel.measurement import NODE, Device
+from pytest_accel.sku import LEVELS, Limit, Platform, Sku
+
+H100 = skufile.load("h100-sxm")
+HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
+
+
+def devices(count: int) -> list[Device]:
+    return [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="NVIDIA H100 80GB HBM3") for i in range(count)]
+
+
+def without(probe: str) -> Sku:
+    """The H100 without any limit on a probe."""
+
+    def kept(limits: Any) -> dict[str, Limit]:
+        return {metric: limit for metric, limit in limits.items() if metric.partition(".")[0] != probe}
+
+    platforms = {name: replace(each, limits=kept(each.limits)) for name, each in H100.platforms.items()}
+    return replace(H100, limits=kept(H100.limits), platforms=platforms)
+
+
+def test_the_inventory_is_expected_whatever_the_file_says() -> None:
+    limits = expected.limits(H100, HGX8, 8)
+    assert limits["inventory.driver"].equals == "ok"
+    assert limits["inventory.count"].equals == 8
+    assert limits["inventory.sku"].equals == "h100-sxm"
+    assert limits["matmul.bf16"] is H100.limits["matmul.bf16"]
+    assert limits["host_copy.h2d"] is HGX8.limits["host_copy.h2d"]
+
+
+def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
+    assert set(expected.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
+
+
+def test_a_changed_number_of_devices_counts_as_overridden() -> None:
+    assert not expected.limits(H100, HGX8, 8)["inventory.count"].overridden
+    assert expected.limits(H100, replace(HGX8, overridden=True), 8)["inventory.count"].overridden
+
+
+def test_missing_devices_are_required_too() -> None:
+    """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
+    keys = expected.required(expected.limits(H100, HGX8, 8), "quick", devices(7), 8)
+    subjects = [subject for metric, subject, _ in keys if metric == "matmul.bf16"]
+    assert subjects == [*(f"GPU-{i}" for i in range(7)), "missing device 7"]
+
+
+def test_what_concerns_the_node_is_required_once() -> None:
+    keys = expected.required(expected.limits(H100, HGX8, 8), "quick", devices(8), 8)
+    of_node = {metric for metric, subject, _ in keys if subject == NODE}
+    assert of_node == {"inventory.driver", "inventory.count", "all_reduce.busbw@8GiB"}
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_limit_is_required_at_its_levels_only(level: str) -> None:
+    limits = {"a.b": Limit("a.b", "s", ceiling=1, levels=("long",), origin="mine.yaml:3")}
+    keys = expected.required(limits, level, devices(1), 1)
+    assert keys == ([("a.b", "GPU-0", "mine.yaml:3")] if level == "long" else [])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
+    assert expected.unfit(H100, HGX8, level) is None
+
+
+@pytest.mark.parametrize("probe", ["matmul", "stream", "host_copy", "soak", "peer_copy", "all_reduce"])
+def test_a_file_without_limits_on_a_part_accepts_nobody(probe: str) -> None:
+    sku = without(probe)
+    why = expected.unfit(sku, sku.platforms["hgx8"], "quick")
+    assert why is not None
+    assert probe in why
+
+
+@pytest.mark.parametrize("probe", ["peer_copy", "all_reduce"])
+def test_one_device_needs_no_peers(probe: str) -> None:
+    sku = without(probe)
+    assert expected.unfit(sku, sku.platforms["single"], "quick") is None
+
+
+def test_limits_of_another_level_accept_nobody() -> None:
+    limits = {name: replace(each, levels=("long",)) for name, each in H100.limits.items()}
+    sku = replace(H100, limits=limits)
+    assert "matmul" in str(expected.unfit(sku, HGX8, "quick"))
+    assert expected.unfit(sku, HGX8, "long") is None
+
+
+def test_limits_that_ask_for_nothing_accept_nobody() -> None:
+    """`if_supported` lets a device off that turns out not to have the path: no ground to accept it on."""
+    limits = {name: replace(each, if_supported=name.startswith("matmul")) for name, each in H100.limits.items()}
+    assert "matmul" in str(expected.unfit(replace(H100, limits=limits), HGX8, "quick"))
+
+
+def test_a_platform_of_any_size_accepts_nobody() -> None:
+    """Or a node of eight with one lost device would be a good node of seven."""
+    assert "how many devices" in str(expected.unfit(H100, replace(HGX8, devices=None), "quick"))
+
+
+def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
+    assert expected.unfit(skufile.load("cpu"), Platform("host", None), "quick") is None
+    assert expected.unfit(None, SINGLE, "quick") is None

@@ -1,0 +1,46 @@
+"""What a probe found: its mean, and the fraction of a peak that it is."""
+
+import pytest
+
+from pytest_accel.measurement import Device, Measurement, Peak
+
+
+def found(samples: tuple[float, ...], peak: Peak | None) -> Measurement:
+    return Measurement("matmul.bf16", "GPU-0", "TFLOPS", samples=samples, peak=peak)
+
+
+def test_a_fact_has_no_estimate() -> None:
+    fact = Measurement("inventory.count", "node", "count", 8)
+    assert fact.estimate is None
+    assert fact.of_peak is None
+
+
+def test_samples_have_their_mean() -> None:
+    estimate = found((700.0, 710.0, 720.0), None).estimate
+    assert estimate is not None
+    assert (estimate.mean, estimate.n) == (710.0, 3)
+
+
+def test_a_fraction_of_a_datasheet_peak() -> None:
+    fraction = found((700.0, 710.0, 720.0), Peak(1000.0, "datasheet")).of_peak
+    assert fraction is not None
+    assert fraction.mean == pytest.approx(0.71)
+
+
+def test_a_fraction_of_a_peak_measured_beside_is_taken_block_by_block() -> None:
+    """A clock that slows both down cancels out: the ratio is known exactly although neither rate is."""
+    fraction = found((100.0, 50.0, 80.0), Peak(0.0, "beside", samples=(200.0, 100.0, 160.0))).of_peak
+    assert fraction is not None
+    assert (fraction.low, fraction.mean, fraction.high) == (0.5, 0.5, 0.5)
+
+
+def test_no_samples_are_no_fraction() -> None:
+    assert found((), Peak(1000.0, "datasheet")).of_peak is None
+
+
+def test_the_identity_of_a_device_is_its_uuid() -> None:
+    """Not its place in today's list, which changes when a neighbour vanishes."""
+    today = Device(uuid="GPU-a", index=3, driver="nvidia", model="H100")
+    assert today == Device(uuid="GPU-a", index=2, driver="nvidia", model="H100")
+    assert today != Device(uuid="GPU-b", index=3, driver="nvidia", model="H100")
+    assert (today.name, Device(uuid="CPU-a", index=0, driver="cpu", model="x").name) == ("gpu3", "cpu0")

@@ -1,0 +1,126 @@
+"""What a device is expected to be, what a metric is a fraction of, and which platform a count points to."""
+
+from typing import Any
+
+import pytest
+
+from pytest_accel.measurement import Device
+from pytest_accel.sku import Limit, Platform, Sku, expected_platform, same_product
+
+HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
+SINGLE = Platform("single", 1)
+ANY = Platform("any", None)
+
+
+def made(**changes: Any) -> Sku:
+    fields: dict[str, Any] = {
+        "name": "h100-sxm",
+        "title": "H100",
+        "vendor": "nvidia",
+        "match": {"names": ["NVIDIA H100 80GB HBM3"], "pci_ids": ["10de:2330"]},
+        "tflops": {"bf16": 989.4},
+        "memory": {"gb_per_s": 3350},
+        "limits": {},
+        "platforms": {"hgx8": HGX8, "single": SINGLE},
+        "probes": {},
+        "budgets": {},
+        "not_applicable": {},
+    }
+    return Sku(**{**fields, **changes})
+
+
+def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id: str | None = "10de:2330") -> Device:
+    return Device(uuid="GPU-0", index=0, driver=driver, model=model, pci_id=pci_id)
+
+
+@pytest.mark.parametrize(
+    ("found", "known"),
+    [
+        (device(), True),
+        (device(pci_id=None), True),
+        (device(model=""), True),  # by its PCI id, where it reports no name
+        (device(model="", pci_id="10de:2335"), False),
+        (device(model="", pci_id=None), False),
+        (device(model="NVIDIA H100 80GB HBM3e"), False),  # whole names only
+        (device(model="NVIDIA H100"), False),
+        (device(model="NVIDIA H200"), False),  # even with the PCI id of an H100
+        (device(driver="amd"), False),
+    ],
+)
+def test_a_device_is_recognised_by_its_whole_name(found: Device, known: bool) -> None:
+    assert made().recognises(found) is known
+
+
+def test_a_file_without_match_is_for_any_device_of_its_vendor() -> None:
+    assert made(match={}).recognises(device("anything"))
+    assert not made(match={}).recognises(device(driver="amd"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "platform", "peak"),
+    [
+        ("matmul.bf16", HGX8, 989.4),
+        ("matmul.bf16@m=64", HGX8, 989.4),
+        ("matmul.fp8", HGX8, None),
+        ("stream.copy", HGX8, 3350),
+        ("host_copy.h2d", HGX8, 63),
+        ("host_copy.both", HGX8, 126),
+        ("host_copy_all.d2h", HGX8, 63),
+        ("host_copy.h2d", SINGLE, None),
+        ("peer_copy.one_way", HGX8, 450),
+        ("peer_copy.both", HGX8, 900),
+        ("all_reduce.busbw@8GiB", HGX8, None),
+        ("soak.rate", HGX8, None),
+    ],
+)
+def test_the_peak_of_a_metric(metric: str, platform: Platform, peak: float | None) -> None:
+    found = made().peak(metric, platform)
+    assert (found and found[0]) == peak
+
+
+@pytest.mark.parametrize(
+    ("metric", "platform", "excluded"),
+    [
+        ("matmul.bf16", HGX8, False),
+        ("matmul.fp8", HGX8, True),
+        ("matmul.fp8@m=64", HGX8, True),
+        ("peer_copy.one_way", HGX8, False),
+        ("peer_copy.one_way", SINGLE, True),
+        ("all_reduce.busbw@8GiB", SINGLE, True),
+        ("ddp.step_ms", SINGLE, True),
+        ("peer_copy.one_way", ANY, False),  # one was found, but nobody said that one is expected
+        ("soak.rate", SINGLE, False),
+    ],
+)
+def test_what_cannot_exist_is_decided_by_what_is_expected(metric: str, platform: Platform, excluded: bool) -> None:
+    assert bool(made().why_not_applicable(metric, platform)) is excluded
+
+
+def test_a_sku_without_a_datasheet_excludes_no_dtype() -> None:
+    assert made(tflops={}).why_not_applicable("matmul.fp8", HGX8) is None
+
+
+def test_a_metric_that_the_file_excludes_says_why() -> None:
+    assert made(not_applicable={"soak.power": "no sensor"}).why_not_applicable("soak.power", HGX8) == "no sensor"
+
+
+def test_limits_of_the_platform_stand_over_those_of_the_sku() -> None:
+    general, special = Limit("a", "s", ceiling=1), Limit("a", "s", ceiling=2)
+    platform = Platform("hgx8", 8, limits={"a": special})
+    assert made(limits={"a": general, "b": general}).limits_on(platform) == {"a": special, "b": general}
+
+
+@pytest.mark.parametrize(
+    ("count", "platform", "granted"),
+    [(8, "hgx8", True), (7, "hgx8", True), (1, "single", False), (0, "hgx8", True), (9, "hgx8", True)],
+)
+def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, granted: bool) -> None:
+    """A smaller platform that fits is taken, but has to be confirmed by its name."""
+    found, usual = expected_platform(made(), count)
+    assert (found.name, usual) == (platform, granted)
+
+
+def test_devices_of_one_product() -> None:
+    assert same_product([])
+    assert same_product([device(), device()])
+    assert not same_product([device(), device("NVIDIA H200")])

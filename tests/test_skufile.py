@@ -1,0 +1,323 @@
+"""Threshold files: the shipped ones, the user's own, and every mistake that one can hold."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_accel import skufile
+from pytest_accel.located import BadFile
+from pytest_accel.measurement import Device
+from pytest_accel.sku import DERIVED_FLOOR, Sku
+
+CHECKOUT = Path(__file__).parent.parent / "thresholds"
+SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))
+ACCELERATORS = [name for name in SHIPPED if name != "cpu"]
+
+SOURCE = "{kind: measured, by: us, date: 2026-11}"
+GOOD = """\
+sku: mine
+vendor: nvidia
+match: {names: [NVIDIA Mine]}
+datasheet:
+  tflops: {bf16: 1000}
+limits:
+  matmul.bf16: {floor: 600, unit: TFLOPS, source: SOURCE}
+platforms:
+  hgx8: {devices: 8}
+""".replace("SOURCE", SOURCE)
+
+
+def write(folder: Path, text: str, name: str = "mine.yaml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def load(folder: Path, text: str) -> Sku:
+    return skufile.load(write(folder, text))
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(BadFile) as bad:
+        load(folder, text)
+    return str(bad.value)
+
+
+# -- the shipped files
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_file_loads_and_is_named_as_it_says(name: str) -> None:
+    sku = skufile.load(name)
+    assert sku.name == name
+    assert sku.own_file is None
+    assert set(sku.files) == {f"{name}.yaml"}
+    assert not any(
+        limit.overridden for platform in sku.platforms.values() for limit in sku.limits_on(platform).values()
+    )
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> None:
+    sku = skufile.load(name)
+    for platform in sku.platforms.values():
+        for metric, limit in sku.limits_on(platform).items():
+            assert limit.metric == metric
+            assert limit.origin.startswith(f"{name}.yaml:")
+            assert limit.source is not None
+            assert limit.source.by
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_a_shipped_floor_is_below_healthy_and_below_physics(name: str) -> None:
+    """0.4 to 1 of the datasheet peak: outside of it lies a slip of units, or a floor that lets wrecks pass."""
+    sku = skufile.load(name)
+    for platform in sku.platforms.values():
+        for metric, limit in sku.limits_on(platform).items():
+            peak = sku.peak(metric, platform)
+            if limit.floor is not None and limit.reference is not None:
+                assert limit.floor < limit.reference
+            if limit.floor is not None and peak is not None:
+                assert 0.4 <= limit.floor / peak[0] <= 1.0, metric
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_a_shipped_accelerator_is_recognised_by_whole_names(name: str) -> None:
+    assert skufile.load(name).match["names"]
+
+
+def test_no_device_is_two_shipped_skus() -> None:
+    every = skufile.load_shipped()
+    for sku in every:
+        for model in sku.match.get("names", ()):
+            device = Device(uuid="GPU-0", index=0, driver=sku.vendor, model=model)
+            assert skufile.recognise([device], every) == [sku]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "peak"),
+    [
+        ("h100-sxm", "bf16", 132 * 4096 * 1830e6 / 1e12),  # SMs x dense operations a clock x Hz
+        ("h100-sxm", "fp8", 132 * 8192 * 1830e6 / 1e12),
+        ("h200-sxm", "bf16", 132 * 4096 * 1830e6 / 1e12),
+    ],
+)
+def test_datasheet_peaks_follow_from_the_hardware(name: str, dtype: str, peak: float) -> None:
+    assert skufile.load(name).tflops[dtype] == pytest.approx(peak, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
+def test_nvlink4_payload_follows_from_the_links(name: str) -> None:
+    link = skufile.load(name).platforms["hgx8"].link
+    assert link["count"] * 26.562 * 0.9412 == pytest.approx(link["gb_per_s"], rel=2e-3)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
+def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
+    limit = skufile.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
+    if limit.of_reference is not None:
+        assert limit.of_reference > 17 / 18
+    assert DERIVED_FLOOR["peer_copy"] > 17 / 18
+
+
+def test_names_are_found_and_near_ones_suggested() -> None:
+    assert skufile.names() == SHIPPED
+    with pytest.raises(BadFile, match="no SKU named 'h100-sxn'; did you mean 'h100-sxm'"):
+        skufile.load("h100-sxn")
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(BadFile, match=r"gone/own\.yaml: there is no such threshold file"):
+        skufile.load("gone/own.yaml")
+
+
+# -- mistakes
+
+
+def test_the_file_that_the_mistakes_are_made_in_is_good(tmp_path: Path) -> None:
+    sku = load(tmp_path, GOOD)
+    assert sku.limits["matmul.bf16"].floor == 600
+    assert sku.own_file == str(tmp_path / "mine.yaml")
+    assert not sku.limits["matmul.bf16"].overridden
+
+
+LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        # the limit itself
+        ("unit: TFLOPS", "unit: GB/s", 7, "limits.matmul.bf16: unit GB/s should be TFLOPS"),
+        ("unit: TFLOPS", "unit: TFLOP", 7, "unit: 'TFLOP' is not known; did you mean 'TFLOPS'"),
+        ("unit: TFLOPS, ", "", 7, "limits.matmul.bf16: 'unit' is missing"),
+        ("floor: 600", "flor: 600", 7, "unknown key 'limits.matmul.bf16.flor'; did you mean 'floor'"),
+        ("floor: 600", "floor: 6e2", 7, "floor: expected a number, found '6e2'; YAML reads 6e2 as text, write 600"),
+        ("floor: 600", "floor: 600 TFLOPS", 7, "floor: expected a number, found '600 TFLOPS'"),
+        ("floor: 600", "floor:", 7, "floor: expected a number, found None"),
+        ("floor: 600", "floor: .nan", 7, "floor: nan bounds nothing"),
+        ("floor: 600", "ceiling: .inf", 7, "ceiling: inf bounds nothing"),
+        ("floor: 600", "floor: 0", 7, "floor 0 is not above zero, so nothing could break it"),
+        ("floor: 600", "floor: -600", 7, "floor -600 is not above zero, so nothing could break it"),
+        ("floor: 600", "floor: 600, ceiling: 500", 7, "limits.matmul.bf16: floor 600 is above ceiling 500"),
+        ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 is beyond the limit"),
+        ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 is beyond the limit"),
+        ("floor: 600", "reference: 700", 7, "limits.matmul.bf16: needs one of floor, ceiling, equals, same_on_all"),
+        ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
+        ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
+        ("floor: 600", "floor: derived", 7, "limits.matmul.bf16: a derived floor needs a reference"),
+        ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is no fraction of a peak in (0, 1]"),
+        ("floor: 600", "floor: 600, levels: [qick]", 7, "levels: 'qick' is not known; did you mean 'quick'"),
+        ("floor: 600", "floor: 600, levels: quick", 7, "levels: expected a list, found 'quick'"),
+        (LIMIT, "600", 7, "limits.matmul.bf16: expected a mapping, found 600"),
+        # its source
+        (f", source: {SOURCE}", "", 7, "limits.matmul.bf16: 'source' is missing"),
+        ("by: us, ", "", 7, "limits.matmul.bf16.source: 'by' is missing"),
+        ("kind: measured", "kind: guessed", 7, "source.kind: 'guessed' is not known"),
+        ("date: 2026-11", "date: soon", 7, "source.date: expected a date such as 2026-11"),
+        ("date: 2026-11", "date: 2026-11, devices: none", 7, "source.devices: expected a whole number above zero"),
+        # the rest
+        ("sku: mine\n", "", 1, "the file: 'sku' is missing"),
+        ("vendor: nvidia", "vendor: nvida", 2, "vendor: 'nvida' is not known; did you mean 'nvidia'"),
+        ("match: {names:", "match: {nams:", 3, "unknown key 'match.nams'; did you mean 'names'"),
+        ("[NVIDIA Mine]", "NVIDIA Mine", 3, "match.names: expected a list, found 'NVIDIA Mine'"),
+        ("[NVIDIA Mine]", "[]", 3, "match: needs names or pci_ids"),
+        ("bf16: 1000", "bf16: 1e3", 5, "datasheet.tflops.bf16: expected a number, found '1e3'"),
+        ("bf16: 1000", "bf16: 0", 5, "datasheet.tflops.bf16: expected a number above zero"),
+        ("bf16: 1000", "bf61: 1000", 7, "matmul.bf16: has a limit, but is not applicable: mine has no fast path"),
+        ("limits:", "not_applicable: {matmul.bf16: no time}\nlimits:", 8, "not applicable: no time"),
+        ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
+        ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
+        ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
+        ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
+        ("devices: 8", "devices: eight", 9, "platforms.hgx8.devices: expected a whole number above zero"),
+        ("devices: 8", "devices: 8, pcie: {gb_per_sec: 63}", 9, "unknown key 'platforms.hgx8.pcie.gb_per_sec'"),
+        ("devices: 8", "devices: 8, link: {count: 18}", 9, "platforms.hgx8.link: 'type' is missing"),
+        ("\n  hgx8: {devices: 8}", " {}", 8, "platforms: needs at least one"),
+        ("  hgx8:", "\thgx8:", 9, "a tab is used for indentation"),
+        ("vendor: nvidia", "vendor: nvidia\nvendor: amd", 3, "key 'vendor' is given twice (first in line 2)"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_file_line_key_and_value(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
+    assert GOOD.count(old) == 1
+    text = refused(tmp_path, GOOD.replace(old, new))
+    assert f"mine.yaml:{line}: " in text
+    assert message in text
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    text = refused(
+        tmp_path, GOOD.replace("nvidia", "nvida").replace("floor", "flor").replace("devices: 8", "devices: 0")
+    )
+    assert [line.split(":")[1] for line in text.splitlines()] == ["2", "7", "9"]
+
+
+def test_no_rule_derives_a_floor_for_an_unknown_probe(tmp_path: Path) -> None:
+    limit = f"  odd.metric: {{floor: derived, reference: 5, unit: s, source: {SOURCE}}}\n"
+    text = refused(tmp_path, GOOD.replace("platforms:", limit + "platforms:"))
+    assert "mine.yaml:8: limits.odd.metric: no rule derives a floor for odd" in text
+
+
+def test_a_derived_floor_is_the_stated_share_of_the_reference(tmp_path: Path) -> None:
+    limit = load(tmp_path, GOOD.replace("floor: 600", "floor: derived, reference: 700")).limits["matmul.bf16"]
+    assert (limit.floor, limit.of_reference) == (round(0.92 * 700, 4), 0.92)
+
+
+# -- extending
+
+
+def extending(limits: str, base: str = "h100-sxm", more: str = "") -> str:
+    return f"extends: {base}\n{more}limits:\n{limits}\n"
+
+
+def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -> None:
+    own = load(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"))
+    shipped = skufile.load("h100-sxm")
+    changed = {metric for metric, limit in own.limits.items() if limit.overridden}
+    assert changed == {"matmul.bf16"}
+    assert own.limits["matmul.bf16"].floor == 650
+    assert own.limits["matmul.bf16"].origin == f"{tmp_path / 'mine.yaml'}:3"
+    assert own.limits["matmul.tf32"] == shipped.limits["matmul.tf32"]
+    assert set(own.files) == {"h100-sxm.yaml", str(tmp_path / "mine.yaml")}
+    assert (own.name, own.own_file) == ("h100-sxm", str(tmp_path / "mine.yaml"))
+
+
+def test_a_new_source_inherits_nothing_of_the_old_one(tmp_path: Path) -> None:
+    """Or the supplier's figure would seem to be measured under the conditions of another."""
+    own = load(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"))
+    source = own.limits["matmul.bf16"].source
+    assert source is not None
+    assert (source.by, source.url, source.conditions) == ("us", "", "")
+
+
+@pytest.mark.parametrize("change", ["floor: 650", "reference: 700"])
+def test_an_overridden_figure_needs_a_source_of_its_own(tmp_path: Path, change: str) -> None:
+    text = refused(tmp_path, extending(f"  matmul.bf16: {{{change}}}"))
+    name = change.partition(":")[0]
+    assert f"mine.yaml:3: limits.matmul.bf16: overrides {name}, so it needs a source of its own" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "metrics"),
+    [
+        ("probes: {matmul: {m: 64}}", {"matmul.bf16", "matmul.tf32", "matmul.fp8"}),
+        ("budgets: {quick: {stream: 0.1}}", {"stream.copy", "stream.triad", "stream.read"}),
+    ],
+)
+def test_measuring_in_another_way_counts_as_overriding(tmp_path: Path, change: str, metrics: set[str]) -> None:
+    own = load(tmp_path, f"extends: h100-sxm\n{change}\n")
+    assert {metric for metric, limit in own.limits.items() if limit.overridden} == metrics
+
+
+def test_another_precision_overrides_every_limit(tmp_path: Path) -> None:
+    own = load(tmp_path, "extends: h100-sxm\nprecision: 0.5\n")
+    assert all(limit.overridden for limit in own.limits.values())
+
+
+def test_another_number_of_devices_counts_as_overriding(tmp_path: Path) -> None:
+    own = load(tmp_path, "extends: h100-sxm\nplatforms: {hgx8: {devices: 7}}\n")
+    assert own.platforms["hgx8"].overridden
+    assert not own.platforms["single"].overridden
+
+
+def test_a_chain_of_own_files_counts_what_each_overrides(tmp_path: Path) -> None:
+    write(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"), "middle.yaml")
+    own = load(tmp_path, extending(f"  matmul.tf32: {{floor: 300, source: {SOURCE}}}", base="middle.yaml"))
+    assert {metric for metric, limit in own.limits.items() if limit.overridden} == {"matmul.bf16", "matmul.tf32"}
+    assert len(own.files) == 3
+
+
+def test_an_own_file_of_a_shipped_name_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record holds the hashes of both, and only what is really overridden is counted."""
+    text = extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}")
+    (tmp_path / "h100-sxm.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    own = skufile.load("h100-sxm.yaml")
+    assert set(own.files) == {"h100-sxm.yaml", "./h100-sxm.yaml"}
+    assert own.own_file == "./h100-sxm.yaml"
+    assert [limit.overridden for limit in own.limits.values()].count(True) == 1
+
+
+def test_a_limit_cannot_be_dropped_by_calling_it_not_applicable(tmp_path: Path) -> None:
+    text = refused(tmp_path, "extends: h100-sxm\nnot_applicable: {matmul.fp8: we do not use it}\n")
+    assert "limits.matmul.fp8: has a limit, but is not applicable: we do not use it" in text
+
+
+@pytest.mark.parametrize(
+    ("extends", "message"),
+    [
+        ("h100-sxn", "mine.yaml:1: extends: no SKU named 'h100-sxn'; did you mean 'h100-sxm'"),
+        ("gone.yaml", "gone.yaml: there is no such threshold file"),
+        ("mine.yaml", "mine.yaml:1: extends: mine.yaml extends this file again"),
+        ("[h100-sxm]", "mine.yaml:1: extends: expected text, found ['h100-sxm']"),
+        ("", "mine.yaml:1: extends: expected text, found None"),
+    ],
+)
+def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, message: str) -> None:
+    assert message in refused(tmp_path, f"extends: {extends}\n")
+
+
+def test_a_cycle_over_two_files_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "extends: mine.yaml\n", "other.yaml")
+    assert "other.yaml:1: extends: mine.yaml extends this file again" in refused(tmp_path, "extends: other.yaml\n")

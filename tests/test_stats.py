@@ -1,0 +1,123 @@
+"""Intervals for a mean: the quantiles, the correction for correlation, and what is promised of both."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from statistics import fmean, stdev
+
+import pytest
+
+from pytest_accel.stats import LOOKS, autocorrelation, estimate, student_t
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "quantile"),
+    [
+        # the t table of any textbook, two-sided
+        (0.95, 1, 12.706),
+        (0.95, 2, 4.303),
+        (0.95, 10, 2.228),
+        (0.95, 30, 2.042),
+        (0.99, 4, 4.604),
+        (0.999, 1, 636.619),
+        (0.999, 2, 31.599),
+        (0.999, 3, 12.924),
+        (0.999, 4, 8.610),
+        (0.999, 7, 5.408),
+        (0.999, 11, 4.437),
+        (0.999, 17, 3.965),
+        (0.999, 39, 3.558),
+        (0.999, 199, 3.340),
+        (0.999, 1e9, 3.2905),
+    ],
+)
+def test_quantiles_are_those_of_the_table(confidence: float, freedom: float, quantile: float) -> None:
+    assert student_t(confidence, freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+def test_fewer_samples_need_a_wider_quantile() -> None:
+    """Also between whole numbers of degrees of freedom, where no table has a value."""
+    quantiles = [student_t(0.999, freedom / 4) for freedom in range(4, 400)]
+    assert all(a > b for a, b in itertools.pairwise(quantiles))
+
+
+def test_interval_of_independent_samples_is_the_textbook_one() -> None:
+    samples = [99.0, 101.0] * 20  # falls and rises in turn: no positive correlation to count
+    found = estimate(samples)
+    half = student_t(0.999, 39) * stdev(samples) / math.sqrt(40)
+    assert (found.mean, found.n, found.correlation) == (100.0, 40, 0.0)
+    assert (found.low, found.high) == pytest.approx((100 - half, 100 + half))
+    assert found.relative_half_width == pytest.approx(half / 100)
+
+
+def test_correlated_samples_are_worth_fewer() -> None:
+    """A slow drift makes the interval wider than the same numbers in another order."""
+    drift = [100 + i / 10 for i in range(40)]
+    in_turn = [each for pair in zip(drift[:20], drift[20:], strict=True) for each in pair]
+    assert sorted(in_turn) == drift
+    assert estimate(drift).relative_half_width > 5 * estimate(in_turn).relative_half_width
+    assert autocorrelation(drift) == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_samples_bound_nothing(n: int) -> None:
+    found = estimate([100.0, 102.0][:n])
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    assert found.relative_half_width == math.inf
+
+
+def test_equal_samples_are_known_exactly() -> None:
+    found = estimate([5.0] * 8)
+    assert (found.low, found.high, found.correlation) == (5.0, 5.0, 0.0)
+
+
+def test_mean_of_zero_has_no_relative_width() -> None:
+    assert estimate([-1.0, 0.0, 1.0]).relative_half_width == math.inf
+
+
+def test_no_samples_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        estimate([])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_sample_that_is_no_number_leaves_nothing_known(bad: float) -> None:
+    """It must neither crash the sampling loop nor be averaged away."""
+    found = estimate([100.0] * 8 + [bad])
+    assert not math.isfinite(found.mean)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("n", [n for n in LOOKS if 18 <= n <= 200])
+def test_interval_covers_the_mean_of_a_correlated_series(n: int) -> None:
+    """Blocks of a real device are correlated (lag 1: 0.6); the interval still holds the true mean."""
+    assert coverage(n, correlation=0.6) > 0.96
+
+
+@pytest.mark.parametrize("n", [n for n in LOOKS if n <= 200])
+def test_interval_keeps_its_promise_for_independent_samples(n: int) -> None:
+    assert coverage(n, correlation=0.0) > 0.995
+
+
+def coverage(n: int, correlation: float, runs: int = 1000) -> float:
+    """Share of simulated AR(1) series whose interval holds their mean."""
+    rng = random.Random(20261121 + n)  # noqa: S311  a simulation, repeatable
+    hits = 0
+    for _ in range(runs):
+        found = estimate(list(ar1(rng, n, correlation)))
+        hits += found.low <= 100 <= found.high
+    return hits / runs
+
+
+def ar1(rng: random.Random, n: int, correlation: float) -> Iterator[float]:
+    x = rng.gauss(0, 1)
+    for _ in range(n):
+        yield 100 + x
+        x = correlation * x + math.sqrt(1 - correlation**2) * rng.gauss(0, 1)
+
+
+def test_no_value_of_eight_is_three_deviations_from_their_mean() -> None:
+    """Why neighbours are never judged by mean - 3 sigma: of 8 devices the worst possible one reaches 2.47."""
+    node = [100.0] * 7 + [1.0]
+    assert (fmean(node) - min(node)) / stdev(node) == pytest.approx(7 / math.sqrt(8))
