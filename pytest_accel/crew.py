@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from pytest_accel.measurement import Device, Trouble
 from pytest_accel.telemetry import Telemetry
-from pytest_accel.workers import Call, Child, Interrupted, Message, conduct, listen
+from pytest_accel.workers import Call, Child, Message, conduct, listen
 
 HZ = {"cpu": 2.0}
 DEFAULT_HZ = 10.0
@@ -20,6 +21,12 @@ DEFAULT_HZ = 10.0
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""
+
+LOADING_SECONDS = 300.0
+"""How long torch may take to be imported, at least: eight times at once from a cold disk is no fault of a device."""
+
+REST_SECONDS = 5.0
+"""How long the sensor may take to answer when the run is being interrupted."""
 
 Group = tuple[Device, ...]
 """The devices that one worker holds."""
@@ -63,57 +70,77 @@ class Crew:
         self.software: dict[str, Any] = {}
         self.notes: list[str] = []
         self.device_seconds = 0.0
+        self._vendor: str | None = None
         self._sensor: Child | None = None
+        self._sensors = 0
         self._workers: dict[Group, Child] = {}
         self._unopened: dict[Group, Trouble] = {}
-        self._deaths: Counter[str] = Counter()
-        self._died_in: dict[str, list[str]] = {}
+        self._died_in: dict[Group, list[str]] = {}
         self._turn = 0
-        self._meetings = 0
+        self._meeting: Path | None = None
+        self._children: list[Child] = []
 
     # -- the sensor
 
     def discover(self, vendor: str | None) -> Message:
         """The sensor's answer: devices, problems, what the machine shows; or why there is none."""
+        self._vendor = vendor
         log = self.logs / "sensor.log" if self.logs else Path(os.devnull)
         self._sensor = Child("sensor", "pytest_accel.sensor", log, {})
+        self._children.append(self._sensor)
+        self._sensors += 1
         return self._ask("devices", "discover", want=vendor)
 
     def not_idle(self) -> dict[str, str]:
         """UUID to reason of every device that is in use before we begin."""
-        reasons = self._ask("idle", "idle").get("reasons", {})
-        assert isinstance(reasons, dict)
-        return reasons
+        self._wake_sensor()
+        reasons = self._ask("idle", "idle").get("reasons")
+        if reasons is None:
+            self._say("nobody could tell whether the devices were idle before the run")
+        return dict(reasons or {})
 
-    def _ask(self, answer: str, event: str, **fields: Any) -> Message:
+    def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
         """Ask the sensor and wait for its answer, no longer than the patience of the run."""
         sensor = self._sensor
         if sensor is None or sensor.ended is not None:
             return {"event": "died", "reason": "the sensor process has ended"}
         sensor.send(event, **fields)
-        until = time.monotonic() + self.patience
+        patience = self.patience if patience is None else patience
+        until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
-            for _, message in listen([sensor], left):
+            for _, message in listen([sensor], min(left, 0.5)):
+                self._hear(sensor, message)
                 if message["event"] in (answer, "died", "error"):
                     return message
-                self._hear(sensor, message)
-        why = sensor.kill(f"the management library did not answer for {self.patience:g} s")
-        self.notes.append(f"the sensor was stopped: {why}")
+        why = sensor.kill(f"the management library did not answer for {patience:g} s")
+        self._say(f"the sensor was stopped: {why}")
         return {"event": "died", "reason": why}
 
+    def _wake_sensor(self) -> None:
+        """A sensor that died or hung is started once more; what it missed is missing."""
+        if self._sensor and self._sensor.ended is not None and self._sensors == 1:
+            self.discover(self._vendor)
+
     def _watch(self, hz: float) -> None:
+        self._wake_sensor()
         self._turn += 1
         if self._sensor and self._sensor.ended is None:
             self._sensor.send("watch", turn=self._turn, hz=hz)
 
-    def _rest(self) -> None:
-        self._ask("resting", "rest", turn=self._turn)
+    def _rest(self, patience: float) -> None:
+        """Stop the readings. An error that comes first is noted, and the answer follows it."""
+        while self._ask("resting", "rest", patience, turn=self._turn)["event"] == "error":
+            pass
 
     def _hear(self, child: Child, message: Message) -> None:
         if child is self._sensor and message["event"] == "reading":
             self.telemetry.hear(message)
         elif child is self._sensor and message["event"] in ("died", "error"):
-            self.notes.append(f"the sensor stopped: {message['reason']}")
+            self._say(f"the sensor failed: {message['reason']}")
+
+    def _say(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     # -- the workers
 
@@ -122,15 +149,26 @@ class Crew:
 
         Raises KeyboardInterrupt after what had been measured by then was kept.
         """
-        rounds = [[device] for device in devices] if request.runs == "alone" else [list(devices)]
         self._watch(HZ.get(devices[0].driver, DEFAULT_HZ) if devices else DEFAULT_HZ)
+        patience = REST_SECONDS  # if something is raised
         try:
-            for each in rounds:
-                groups: list[Group] = [tuple(each)] if request.runs == "peers" else [(device,) for device in each]
+            for groups in self._rounds(request.runs, devices):
                 self._round(request, groups, keep)
+            patience = self.patience
         finally:
             self.progress("", 0.0, 0.0)
-            self._rest()
+            self._rest(min(patience, self.patience))
+
+    def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
+        """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""
+        singles: list[Group] = [(device,) for device in devices]
+        if runs == "alone":
+            return [[group] for group in singles]
+        if runs == "peers":
+            lost = [group for group in singles if self._lost(group)]
+            alive = tuple(device for group in singles if group not in lost for device in group)
+            return [[*lost, alive] if alive else lost]
+        return [singles]
 
     def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
         """One synchronous go at the probe."""
@@ -142,40 +180,46 @@ class Crew:
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
             return  # a collective needs every rank
-        messages = [request.message() for _ in working]
+        calls = [Call(self._workers[group], request.message()) for group in working]
         if request.runs == "ranks":
-            meeting = self._meeting()
-            for rank, message in enumerate(messages):
-                message["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(messages)}
+            meeting = self._meet()
+            for rank, call in enumerate(calls):
+                call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
         began = time.monotonic()
         try:
-            calls = conduct(
-                [(self._workers[group], message) for group, message in zip(working, messages, strict=True)],
-                patience=self.patience,
-                others=[self._sensor] if self._sensor and self._sensor.ended is None else [],
-                hear=self._hear,
+            self._conduct(
+                calls,
                 tick=lambda: self.progress(request.metric, time.monotonic() - began, request.seconds),
                 all_or_none=request.runs == "ranks",
             )
-        except Interrupted as interrupted:
-            self._keep(request, working, interrupted.calls, keep)
-            raise
-        self._keep(request, working, calls, keep)
+        finally:
+            self._keep(request, working, calls, keep)
+
+    def _conduct(self, calls: list[Call], patience: float | None = None, **more: Any) -> None:
+        """See calls through, with the sensor heard beside them."""
+        sensor = [self._sensor] if self._sensor and self._sensor.ended is None else []
+        conduct(calls, patience=patience or self.patience, others=sensor, hear=self._hear, **more)
 
     def _keep(self, request: Request, groups: list[Group], calls: list[Call], keep: Callable[[Outcome], None]) -> None:
         self.device_seconds += _busy(calls)
         for group, call in zip(groups, calls, strict=True):
-            trouble = call.trouble
-            if trouble and trouble["event"] in ("died", "hung") and trouble.get("kind", "device") == "device":
-                for device in group:
-                    self._deaths[device.uuid] += 1
-                    self._died_in.setdefault(device.uuid, []).append(request.metric)
-            keep(Outcome(group, call.blocks, call.findings, trouble))
+            trouble = call.trouble or {}
+            blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared")
+            if trouble.get("event") in ("died", "hung") and blamed:
+                self._died_in.setdefault(group, []).append(request.metric)
+            keep(Outcome(group, call.blocks, call.findings, call.trouble))
 
-    def _meeting(self) -> str:
-        """The file where the ranks meet: the same one as long as every worker of it lives."""
-        assert self.logs
-        return str(self.logs / f"rendezvous-{self._meetings}")
+    def _meet(self) -> str:
+        """The file where the ranks meet: the same one as long as every worker lives.
+
+        Not beside the record, which may lie on a network file system or a full disk.
+        """
+        if self._meeting is None:
+            memory = Path("/dev/shm")  # noqa: S108  a folder of our own is made in it
+            self._meeting = Path(
+                tempfile.mkdtemp(prefix="pytest-accel-", dir=memory if os.access(memory, os.W_OK) else None)
+            )
+        return str(self._meeting / f"rendezvous-{len(self._children)}")
 
     def _start(self, groups: list[Group]) -> None:
         """Start a worker for every group that has none, all at once, and let it open its devices."""
@@ -183,46 +227,52 @@ class Crew:
         if not missing:
             return
         self.progress("starting the worker processes", 0.0, 0.0)
-        opened = conduct(
-            [(self._spawn(group), _opening(group)) for group in missing],
-            patience=self.patience,
-            others=[self._sensor] if self._sensor and self._sensor.ended is None else [],
-            hear=self._hear,
-        )
-        for group, call in zip(missing, opened, strict=True):
-            if call.trouble:
+        loaded = [Call(self._spawn(group), {"event": "load"}) for group in missing]
+        self._conduct(loaded, max(self.patience, LOADING_SECONDS))
+        opened = [Call(call.child, _opening(group)) for group, call in zip(missing, loaded, strict=True)]
+        self._conduct([call for call, before in zip(opened, loaded, strict=True) if not before.trouble])
+        for group, before, call in zip(missing, loaded, opened, strict=True):
+            trouble = before.trouble or call.trouble
+            if trouble:
                 call.child.kill("it could not open its device")
-                reason = f"{call.trouble['reason']} (see {call.child.log.name})"
-                self._unopened[group] = Trouble(call.trouble.get("kind", "device"), reason)
+                reason = f"{trouble['reason']} (see {call.child.log.name})"
+                self._unopened[group] = Trouble(trouble.get("kind", "device"), reason)
             else:
                 self.software.update(call.findings[0]["software"])
 
     def _needs_worker(self, group: Group) -> bool:
         """True if a worker has to be started; a lost device gets none, and its trouble says why."""
         child = self._workers.get(group)
-        if group in self._unopened or (child is not None and child.ended is None):
-            return False
-        for device in group:
-            if self._deaths[device.uuid] > DEATHS_ALLOWED:
-                where = " and ".join(self._died_in[device.uuid])
-                self._unopened[group] = Trouble("device", f"not measured: {device.name} lost its worker in {where}")
-                return False
-        return True
+        return not self._lost(group) and (child is None or child.ended is not None)
+
+    def _lost(self, group: Group) -> bool:
+        """True if nothing more is asked of the group: it could not be opened, or took its worker with it twice."""
+        died_in = self._died_in.get(group, [])
+        if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
+            reason = f"not measured: {_name(group)} lost its worker in {' and '.join(died_in)}"
+            self._unopened[group] = Trouble("device", reason)
+        return group in self._unopened
 
     def _spawn(self, group: Group) -> Child:
         assert self.logs
-        name = group[0].name if len(group) == 1 else "peers"
+        name = _name(group)
         child = Child(name, "pytest_accel.worker", self.logs / f"{name}.log", _environment(group))
         self._workers[group] = child
-        self._meetings += 1
+        self._children.append(child)
         return child
 
     def stop(self) -> None:
         """End every process. One that cannot be killed is named in the notes."""
-        for child in [*self._workers.values(), *([self._sensor] if self._sensor else [])]:
-            text = child.ended or child.kill("the run is over")
-            if "left behind" in text and (note := f"{child.name}: {text}") not in self.notes:
-                self.notes.append(note)
+        for child in self._children:
+            child.kill("the run is over")
+            if child.left_behind:
+                self._say(f"{child.name}: {child.ended}")
+        if self._meeting:
+            shutil.rmtree(self._meeting, ignore_errors=True)
+
+
+def _name(group: Group) -> str:
+    return group[0].name if len(group) == 1 else "peers"
 
 
 def _environment(group: Group) -> dict[str, str]:

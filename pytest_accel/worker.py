@@ -35,6 +35,8 @@ class PipeGate:
             self._go.set()
         elif message["event"] == "release":
             self._release.set()
+        elif message["event"] == "where":
+            self._pipe.send("at", frames=_stack())
         else:
             return False
         return True
@@ -64,13 +66,23 @@ def main() -> None:
     compute: Compute | None = None
     for message in pipe.receive():
         try:
-            if message["event"] == "open":
+            if message["event"] == "load":
+                importlib.import_module("torch")
+                pipe.send("done")
+            elif message["event"] == "open":
                 compute = _open(message, gate)
                 pipe.send("opened", software=_software(compute))
             elif compute is not None:
                 _call(message, compute, gate, pipe)
         except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
             pipe.send("error", kind=_kind(error), reason=_reason(error), traceback=traceback.format_exc())
+
+
+def _stack() -> list[str]:
+    """Where the main thread is, innermost first: "function (file:line)"."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001  there is no other way
+    found = [(each.name, each.filename, each.lineno) for each in reversed(traceback.extract_stack(frame))]
+    return [f"{name} ({'/'.join(Path(file).parts[-3:])}:{line})" for name, file, line in found]
 
 
 def _open(message: dict[str, Any], gate: PipeGate) -> Compute:

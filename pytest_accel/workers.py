@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -12,10 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 KILL_SECONDS = 5.0
 """How long a killed process may take to go before it is left behind (one in an uninterruptible call stays)."""
+
+ANSWER_SECONDS = 2.0
+"""How long a silent process may take to say where it is; and the ranks that notice a death, to hear of it."""
 
 Message = dict[str, Any]
 
@@ -26,7 +30,7 @@ class Child:
     def __init__(self, name: str, module: str, log: Path, env: dict[str, str]) -> None:
         self.name = name
         self.log = log
-        with open(log, "ab") as errors:
+        with _log(log) as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, str(os.getpid())],
                 stdin=subprocess.PIPE,
@@ -39,7 +43,6 @@ class Child:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._rest = b""
         self.ended: str | None = None
-        self.heard = time.monotonic()
 
     @property
     def pid(self) -> int:
@@ -62,8 +65,8 @@ class Child:
         """The messages that have arrived. At the end of the pipe, one last message "died" with the reason."""
         if self.ended is not None:
             return []
+        at_end = self._gone()  # asked before reading, so that its last words are not missed
         chunks = []
-        at_end = False
         while True:
             try:
                 chunk = os.read(self.fileno(), 1 << 16)
@@ -76,31 +79,52 @@ class Child:
                 break
             chunks.append(chunk)
         *lines, self._rest = (self._rest + b"".join(chunks)).split(b"\n")
-        messages = [json.loads(line) for line in lines if line.strip()]
-        if messages:
-            self.heard = time.monotonic()
+        messages = [message for line in lines if (message := self._message(line))]
         if at_end:
             messages.append({"event": "died", "reason": self.kill()})
         return messages
 
-    def kill(self, why: str = "") -> str:
-        """End the process and say how it ended. One that cannot be killed is left behind, and named."""
-        if self.ended is None:
-            if why or self._wait(1.0) is None:
-                self._process.kill()
-            code = self._wait(KILL_SECONDS)
-            if code is None:
-                self.ended = f"process {self.pid} cannot be killed and was left behind"
-            else:
-                self.ended = _how_it_ended(code)
-            self._close()
-        return f"{why}; {self.ended}" if why and "left behind" in self.ended else why or self.ended
-
-    def _wait(self, seconds: float) -> int | None:
+    def _message(self, line: bytes) -> Message | None:
+        """One line as a message. What is none (something printed before we took the pipe) goes to the log."""
         try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if isinstance(found, dict) and "event" in found:
+            return found
+        with _log(self.log) as log:
+            log.write(line + b"\n")
+        return None
+
+    def kill(self, why: str = "") -> str:
+        """End the process and all that it started, and say how it ended.
+
+        One that cannot be killed is left behind, and named.
+        """
+        if self.ended is None:
+            until = time.monotonic() + (0.0 if why else 1.0)
+            while not self._gone() and time.monotonic() < until:
+                time.sleep(0.01)
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            try:
+                self.ended = _how_it_ended(self._process.wait(KILL_SECONDS))
+            except subprocess.TimeoutExpired:
+                self.ended = f"process {self.pid} cannot be killed and was left behind"
+            self._close()
+        return f"{why}; {self.ended}" if why and self.left_behind else why or self.ended
+
+    @property
+    def left_behind(self) -> bool:
+        """True for a process that could not be killed."""
+        return "left behind" in (self.ended or "")
+
+    def _gone(self) -> bool:
+        """True once the process has ended, whoever else may hold its pipe. It is not reaped."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -111,6 +135,14 @@ class Child:
                 pass
         if self._process.returncode is None:
             self._process.returncode = -signal.SIGKILL  # nobody waits for it again
+
+
+def _log(path: Path) -> IO[bytes]:
+    """The file to append to; where the disk is full, nothing is kept and nothing fails."""
+    try:
+        return open(path, "ab", buffering=0)
+    except OSError:
+        return open(os.devnull, "ab", buffering=0)
 
 
 def _environment(extra: dict[str, str]) -> dict[str, str]:
@@ -133,16 +165,16 @@ def _how_it_ended(code: int) -> str:
 
 def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, Message]]:
     """Messages that arrive within `timeout` seconds; returns as soon as there was at least one."""
+    there = [child for child in children if child.ended is None]
+    if not there:
+        return
     with selectors.DefaultSelector() as selector:
-        for child in children:
-            if child.ended is None:
-                selector.register(child, selectors.EVENT_READ, child)
-        if not selector.get_map():
-            return
-        for key, _ in selector.select(max(0.0, timeout)):
-            child = key.data
-            for message in child.take():
-                yield child, message
+        for child in there:
+            selector.register(child, selectors.EVENT_READ)
+        selector.select(max(0.0, timeout))
+    for child in there:
+        for message in child.take():
+            yield child, message
 
 
 @dataclass
@@ -150,10 +182,16 @@ class Call:
     """What one child made of a request: everything that it sent, and why it ended badly, if it did."""
 
     child: Child
+    request: Message
     state: str = "running"
     blocks: list[Message] = field(default_factory=list)
     findings: list[Message] = field(default_factory=list)
     trouble: Message | None = None
+    heard: float = field(default_factory=time.monotonic)
+    asked: float | None = None
+    """When it was asked where it is, having been silent for too long."""
+    frames: list[str] | None = None
+    """Its answer, innermost first."""
 
     @property
     def over(self) -> bool:
@@ -161,6 +199,10 @@ class Call:
 
     def hear(self, message: Message) -> None:
         event = message["event"]
+        if event == "at":
+            self.frames = message["frames"]
+            return
+        self.heard, self.asked = time.monotonic(), None
         if event in ("ready", "settled"):
             self.state = event
         elif event == "block":
@@ -174,81 +216,125 @@ class Call:
             self.trouble = message
             self.state = "over"
 
+    def silent(self, seconds: float) -> bool:
+        """True if it is this child's turn and nothing was heard from it for so long."""
+        return self.state == "running" and time.monotonic() - self.heard >= seconds
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or a signal in the middle of a call, with what the children had sent by then."""
+    def ask(self) -> None:
+        """Ask the process where it is."""
+        if self.asked is None:
+            self.asked, self.frames = time.monotonic(), None
+            self.child.send("where")
 
-    def __init__(self, calls: list[Call]) -> None:
-        super().__init__()
-        self.calls = calls
+    @property
+    def answered(self) -> bool:
+        """True if it said where it is, or had its time to."""
+        return self.asked is not None and (self.frames is not None or time.monotonic() - self.asked >= ANSWER_SECONDS)
+
+    def end(self, why: str, **message: Any) -> None:
+        """Kill the process in the middle of the call."""
+        self.hear({"reason": self.child.kill(why), **message})
 
 
 def conduct(
-    requests: Sequence[tuple[Child, Message]],
+    calls: Sequence[Call],
     *,
     patience: float,
     others: Sequence[Child] = (),
     hear: Callable[[Child, Message], None] = lambda child, message: None,
     tick: Callable[[], None] = lambda: None,
     all_or_none: bool = False,
-) -> list[Call]:
+) -> None:
     """Send each child its request and see all of them through, in step.
 
     When every child that still works is ready, all get their "go"; when every one has seen enough, all are
     released. A child that says nothing for `patience` seconds while it is its turn is killed. With
     `all_or_none` (the ranks of a collective) the others are killed as soon as one fails: they would wait for it
-    for ever. `others` are heard meanwhile (the sensor); `tick` is called a few times a second.
+    for ever. `others` are heard meanwhile (the sensor); `tick` is called a few times a second. Whatever is
+    raised meanwhile ends the children that are not done, and the calls hold what they had sent.
     """
-    calls = {id(child): Call(child) for child, _ in requests}
-    for child, request in requests:
-        child.heard = time.monotonic()
-        child.send(**request)
+    by_child = {id(call.child): call for call in calls}
     try:
-        while any(not call.over for call in calls.values()):
-            working = [call.child for call in calls.values() if not call.over]
+        for call in calls:
+            call.heard = time.monotonic()
+            call.child.send(**call.request)
+        while any(not call.over for call in calls):
+            working = [call.child for call in calls if not call.over]
             for child, message in listen([*working, *others], 0.2):
-                if id(child) in calls:
-                    calls[id(child)].hear(message)
+                if id(child) in by_child:
+                    by_child[id(child)].hear(message)
                 hear(child, message)
-            _keep_in_step(list(calls.values()))
-            _lose_patience(list(calls.values()), patience)
+            _keep_in_step(calls)
             if all_or_none:
-                _end_together(list(calls.values()))
+                _lose_patience_together(calls, patience)
+                _end_together(calls)
+            else:
+                _lose_patience(calls, patience)
             tick()
-    except KeyboardInterrupt:
-        for call in calls.values():
+    except BaseException as error:
+        why = "the run was interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by: {error}"
+        for call in calls:
             if not call.over:
-                call.child.kill("interrupted")
-                call.hear({"event": "died", "kind": "need", "reason": "the run was interrupted"})
-        raise Interrupted(list(calls.values())) from None
-    return list(calls.values())
+                call.end(why, event="died", kind="need")
+        raise
 
 
-def _keep_in_step(calls: list[Call]) -> None:
+def _keep_in_step(calls: Sequence[Call]) -> None:
     live = [call for call in calls if not call.over]
     for state, answer in (("ready", "go"), ("settled", "release")):
         if live and all(call.state == state for call in live):
             for call in live:
-                call.child.heard = time.monotonic()
+                call.heard = time.monotonic()
                 call.state = "running"
                 call.child.send(answer)
 
 
-def _lose_patience(calls: list[Call], patience: float) -> None:
+def _lose_patience(calls: Sequence[Call], patience: float) -> None:
     for call in calls:
-        waiting = call.state in ("ready", "settled")
-        if call.over or waiting or time.monotonic() - call.child.heard < patience:
-            continue
-        reason = call.child.kill(f"nothing was heard from its process for {patience:g} s")
-        call.hear({"event": "hung", "kind": "device", "reason": reason})
+        if call.silent(patience):
+            call.ask()
+            if call.answered:
+                call.end(_silence(call, patience), event="hung", kind="device")
 
 
-def _end_together(calls: list[Call]) -> None:
-    first = next((call for call in calls if call.trouble), None)
-    if first is None:
+def _silence(call: Call, patience: float) -> str:
+    where = f"it is in {call.frames[0]}" if call.frames else "it does not even say where it is"
+    return f"nothing was heard from its process for {patience:g} s; {where}"
+
+
+def _lose_patience_together(calls: Sequence[Call], patience: float) -> None:
+    """A rank that hangs silences all: the one to blame is not waiting for the others, or does not answer."""
+    live = [call for call in calls if not call.over]
+    if not any(call.silent(patience) for call in live):
         return
+    for call in live:
+        call.ask()
+    if not all(call.answered for call in live):
+        return
+    deaf = [call for call in live if call.frames is None]
+    absent = deaf or [call for call in live if not any("torch/distributed" in frame for frame in call.frames or ())]
+    blamed = absent if 0 < len(absent) < len(live) else live
+    for call in blamed:
+        reason = _silence(call, patience)
+        if len(blamed) > 1:
+            names = ", ".join(each.child.name for each in blamed)
+            reason += f"; it cannot be told which of {names} hung"
+        call.end(reason, event="hung", kind="device", shared=len(blamed) > 1)
+
+
+def _end_together(calls: Sequence[Call]) -> None:
+    """Stop the ranks that are left when one fails. Those that only noticed a death are not to blame for it."""
+    troubled = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
+    if not troubled:
+        return
+    lost = [call for call in troubled if call.trouble and call.trouble["event"] != "error"]
+    if not lost and time.monotonic() - troubled[0].heard < ANSWER_SECONDS:
+        return
+    first = (lost or troubled)[0]
     for call in calls:
+        noticed = lost and call.trouble and call.trouble["event"] == "error"
         if not call.over:
-            call.child.kill(f"stopped, because {first.child.name} failed")
-            reason = f"{first.child.name} failed first"
-            call.hear({"event": "died", "kind": "stopped", "reason": reason})
+            call.end(f"stopped, because {first.child.name} failed", event="died", kind="stopped")
+        elif noticed and call.trouble:
+            reason = f"stopped, because {first.child.name} failed: {call.trouble['reason']}"
+            call.trouble = {**call.trouble, "kind": "stopped", "reason": reason}
