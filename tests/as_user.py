@@ -1,0 +1,203 @@
+"""Run pytest as a user does: as a process of its own, in a folder of theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
+HELD_BY_OTHERS = re.compile(r"is being measured by pid (\d+)")
+SECONDS = 240.0
+"""How long one run may take on a slow machine."""
+
+HEAD = """
+import os, pathlib, signal, time
+import pytest
+from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops, probes
+from pytest_accel.probes.spec import probe
+
+def tiny(device):
+    a = device.torch.randn(64, 64)
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.3)
+"""
+"""What the tests of a user begin with here."""
+
+
+@dataclass
+class Ran:
+    """What a run left: exit status, output, record."""
+
+    exit: int
+    out: str
+    folder: Path
+
+    @property
+    def closing(self) -> str:
+        """The one closing line."""
+        (line,) = CLOSING.findall(self.out)
+        return str(line)
+
+    @cached_property
+    def record(self) -> Any:
+        return json.loads((self.folder / "record.json").read_text(encoding="utf-8"))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Subject to "cpu0", "cpu1" or "node"."""
+        return {"node": "node", **{each["uuid"]: f"cpu{each['index']}" for each in self.record["devices"]}}
+
+    def statuses(self, metric: str) -> dict[str, str]:
+        """The name of each device to the status of its verdict on one metric."""
+        found = [each for each in self.record["verdicts"] if each["metric"] == metric]
+        return {self.names[each["subject"]]: each["status"] for each in found}
+
+    def measurements(self, metric: str, name: str) -> list[Any]:
+        """What was measured of one metric of one device, oldest first."""
+        every = self.record["measurements"]
+        return [each for each in every if each["metric"] == metric and self.names[each["subject"]] == name]
+
+
+def write(folder: Path, **files: str) -> None:
+    """Write NAME.py for each; a test file gets the usual imports."""
+    for name, text in files.items():
+        head = HEAD if name.startswith("test_") else ""
+        (folder / f"{name}.py").write_text(head + textwrap.dedent(text), encoding="utf-8")
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, without what is meant for the pytest that runs these tests."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "PYTHON", "COV"))}
+    return {**kept, "COLUMNS": "200", **(more or {})}
+
+
+def command(
+    *args: str, output: Path, sku: str | None = "cpu", paths: Sequence[str] = (".",), prefix: Sequence[str] = ()
+) -> list[str]:
+    """The command line; `prefix` goes before pytest. Without `paths`, the packaged suite is run."""
+    accel = [f"--accel-sku={sku}", "--accel-level=quick", f"--accel-output={output}"] if sku else []
+    return [*prefix, str(BIN / "pytest"), "-p", "no:randomly", *accel, *args, *paths]
+
+
+def fresh(folder: Path) -> Path:
+    """An output folder that no run had."""
+    return folder / f"out{len(list(folder.glob('out*')))}"
+
+
+def pytest(
+    folder: Path,
+    *args: str,
+    sku: str | None = "cpu",
+    paths: Sequence[str] = (".",),
+    output: Path | None = None,
+    prefix: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    wait: bool = True,
+) -> Ran:
+    """Run to the end. While somebody else's run measures this machine, wait for it (unless told not to)."""
+    until = time.monotonic() + SECONDS
+    while True:
+        place = output or fresh(folder)
+        done = subprocess.run(
+            command(*args, output=place, sku=sku, paths=paths, prefix=prefix),
+            cwd=folder,
+            env=environment(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        out = done.stdout + done.stderr
+        if not (wait and done.returncode == 4 and HELD_BY_OTHERS.search(out) and time.monotonic() < until):
+            return Ran(done.returncode, out, place)
+        time.sleep(2)
+
+
+class Going:
+    """A run that is under way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
+        self.process, self.folder, self._log = process, folder, log
+
+    @property
+    def out(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def until(self, happened: Callable[[], bool], seconds: float = SECONDS) -> None:
+        """Wait for something; the run must not end before."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert self.process.poll() is None, self.out
+            assert time.monotonic() < end, self.out
+            time.sleep(0.05)
+
+    def children(self) -> list[int]:
+        """Process ids of what it started."""
+        return [pid for pid, parent in processes().items() if parent == self.process.pid]
+
+    def end(self, number: int | None = None) -> Ran:
+        """Send it a signal, if one is given, and wait for its end."""
+        if number is not None:
+            self.process.send_signal(number)
+        self.process.wait(SECONDS)
+        return Ran(self.process.returncode, self.out, self.folder)
+
+
+@contextlib.contextmanager
+def going(folder: Path, *args: str, prefix: Sequence[str] = (), **popen: Any) -> Iterator[Going]:
+    """A run that has the devices; killed at the end if it is still there."""
+    until = time.monotonic() + SECONDS
+    while True:
+        place = fresh(folder)
+        log = folder / f"{place.name}.log"
+        with open(log, "wb") as file:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, "start_new_session": True}
+            process = subprocess.Popen(
+                command(*args, output=place, prefix=prefix),
+                cwd=folder,
+                env=environment(),
+                **{**streams, **popen},
+            )
+        run = Going(process, place, log)
+        try:
+            while process.poll() is None and not _begun(place):
+                time.sleep(0.05)
+            if process.poll() is None or not HELD_BY_OTHERS.search(run.out) or time.monotonic() > until:
+                yield run
+                return
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(SECONDS)
+        time.sleep(2)
+
+
+def _begun(place: Path) -> bool:
+    """True when the run has its devices and is in its record."""
+    try:
+        return bool(json.loads((place / "record.json").read_text(encoding="utf-8"))["run"])
+    except (OSError, ValueError):
+        return False
+
+
+def processes() -> dict[int, int]:
+    """Every process to its parent; one that has ended and was not waited for is none."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(stat.parent.name)] = int(parent)
+    return found

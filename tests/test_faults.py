@@ -1,0 +1,557 @@
+"""What breaks while a node is measured: the run goes on, says so, and keeps what it has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import as_user
+import pytest
+from as_user import Ran, going, processes, write
+
+ROOT = os.geteuid() == 0
+
+
+def mount(*args: str) -> None:
+    """Mount, or skip the test where this user or kernel cannot."""
+    done = subprocess.run(["mount", *args], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+
+
+# -- a worker that dies, hangs, cannot be killed
+
+DIES = """
+def dies(device, *, turn):
+    a = device.torch.randn(64, 64)
+    began = time.monotonic()
+    def work():
+        if device.devices[0].name == "cpu1" and time.monotonic() - began > 0.6:
+            with open("turns", "a") as file:
+                file.write(f"{turn} ")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return a @ a
+    return device.sample(work, amount=1e-3, unit="GB/s", seconds=1.0)
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_dies(accel_check, turn):
+    accel_check(dies, turn=turn)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The worker of cpu1 is killed in the middle of three probes."""
+    folder = tmp_path_factory.mktemp("killed")
+    write(folder, test_dies=DIES)
+    return as_user.pytest(folder)
+
+
+def test_killed_worker_fails_its_device(killed: Ran) -> None:
+    """The device is named with what happened to it; the run goes on to its end and exits 1."""
+    assert killed.exit == 1, killed.out
+    assert killed.closing.startswith("REJECTED cpu1: dies@turn=")
+    assert "its worker process died: it was killed by SIGKILL, after" in killed.out
+    assert killed.record["state"] == "finished"
+    assert killed.record["closing"]["exit"] == 1
+
+
+def test_killed_worker_spares_the_others(killed: Ran) -> None:
+    """The other devices keep their own verdicts."""
+    for turn in (1, 2, 3):
+        statuses = killed.statuses(f"dies@turn={turn}")
+        assert statuses.pop("cpu1") == "FAIL"
+        assert set(statuses.values()) <= {"PASS", "MARGINAL"}
+        assert statuses
+
+
+def test_killed_worker_leaves_its_blocks(killed: Ran) -> None:
+    """What it had measured by then is in the record."""
+    (broken,) = killed.measurements("dies@turn=1", "cpu1")
+    assert len(broken["seconds"]) > 3
+    assert all(0 < each < 1 for each in broken["seconds"])
+    assert broken["value"] is None
+    assert broken["trouble"]["kind"] == "device"
+
+
+def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
+    """The third probe never ran on it, and says in which it was lost."""
+    assert (killed.folder.parent / "turns").read_text() == "1 2 "
+    (third,) = killed.measurements("dies@turn=3", "cpu1")
+    assert third["trouble"]["reason"] == "not measured: cpu1 lost its worker in dies@turn=1 and dies@turn=2"
+
+
+def test_hung_worker(tmp_path: Path) -> None:
+    """A probe that never returns is given up after the patience, and the place where it hangs is named."""
+    write(
+        tmp_path,
+        test_hangs="""
+        def hangs(device):
+            if device.devices[0].name == "cpu1":
+                time.sleep(10000)
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_hangs(accel_check):
+            accel_check(hangs)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_after(accel_check):
+            accel_check(tiny)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, "--accel-patience=3")
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED cpu1: hangs nothing was heard from its process for 3 s; it is in hangs (")
+    assert ran.statuses("hangs")["cpu1"] == "FAIL"
+    assert ran.statuses("hangs")["cpu0"] in ("PASS", "MARGINAL")
+    assert ran.statuses("tiny")["cpu1"] in ("PASS", "MARGINAL")
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Iterator[Path]:
+    """A file system on which every write blocks without end and without ear for signals; thawed at the end."""
+    if not ROOT:
+        pytest.skip("only root can freeze a file system")
+    image, place = tmp_path / "image", tmp_path / "frozen"
+    place.mkdir()
+    try:
+        with open(image, "wb") as file:
+            file.truncate(16 << 20)
+        made = subprocess.run(["mkfs.ext4", "-q", image], capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mkfs.ext4 here")
+    if made.returncode:
+        pytest.skip(f"cannot make a file system: {made.stderr.strip()}")
+    mount("-o", "loop", str(image), str(place))
+    try:
+        yield place
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", place], capture_output=True, timeout=60, check=False)
+        for _ in range(100):
+            if subprocess.run(["umount", place], capture_output=True, timeout=60, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
+
+
+def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
+    """A process that ignores SIGKILL is left behind and named; the run ends all the same."""
+    write(
+        tmp_path,
+        test_stuck=f"""
+        def stuck(device):
+            if device.devices[0].name == "cpu1":
+                pathlib.Path("stuck").write_text(str(os.getpid()))
+                with open("{frozen}/file", "w") as file:
+                    file.write("x")
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_stuck(accel_check):
+            accel_check(stuck)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_after(accel_check):
+            accel_check(tiny)
+        """,
+    )
+    if subprocess.run(["fsfreeze", "--freeze", frozen], capture_output=True, timeout=60, check=False).returncode:
+        pytest.skip("this kernel cannot freeze the file system")
+    ran = as_user.pytest(tmp_path, "--accel-patience=3")
+    pid = (tmp_path / "stuck").read_text()
+    left = f"process {pid} cannot be killed and was left behind"
+
+    assert int(pid) in processes(), "it was not stuck after all"
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED cpu1: stuck nothing was heard")
+    assert left in ran.closing
+    assert f"cpu1: {left}" in ran.record["notes"]
+    assert ran.statuses("stuck")["cpu0"] in ("PASS", "MARGINAL")
+    assert ran.statuses("tiny")["cpu1"] in ("PASS", "MARGINAL")
+
+
+def test_grandchildren_die_too(tmp_path: Path) -> None:
+    """What a probe started and left running ends with its worker, and does not hide the worker's death."""
+    write(
+        tmp_path,
+        test_family="""
+        import subprocess
+
+        def family(device):
+            child = os.fork()
+            if not child:
+                time.sleep(10000)
+            with open("pids", "a") as file:
+                file.write(f"{child} {subprocess.Popen(['sleep', '10000']).pid} ")
+            if device.devices[0].name == "cpu1":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_family(accel_check):
+            accel_check(family)
+        """,
+    )
+    ran = as_user.pytest(tmp_path)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+
+    assert ran.statuses("family")["cpu1"] == "FAIL", ran.out
+    assert "its worker process died: it was killed by SIGKILL" in ran.out
+    assert len(pids) >= 4
+    assert not set(pids) & set(processes())
+
+
+# -- the sensor
+
+SENSOR = """
+import psutil
+
+def at_the_sensor(device, *, signal_number):
+    if device.devices[0].name == "cpu0":
+        for child in psutil.Process(os.getppid()).children():
+            if "pytest_accel.sensor" in child.cmdline():
+                os.kill(child.pid, signal_number)
+    return tiny(device)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_sensor(accel_check, signal_number=int(os.environ["SIGNAL"])):
+    accel_check(at_the_sensor, signal_number=signal_number)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_after(accel_check):
+    accel_check(tiny)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
+    """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
+    write(tmp_path, test_sensor=SENSOR)
+    ran = as_user.pytest(tmp_path, "--accel-patience=3", env={"SIGNAL": str(int(number))})
+    metric = f"at_the_sensor@signal_number={int(number)}"
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD 4/4 limits")
+    assert set(ran.statuses(metric).values()) <= {"PASS", "MARGINAL"}
+    assert any(note.startswith("the sensor") for note in ran.record["notes"]), ran.record["notes"]
+    last = ran.measurements("tiny", "cpu0")[-1]
+    assert last["details"]["telemetry"]["readings"] > 0
+
+
+# -- a rank of a collective
+
+RANKS = """
+@probe("ranks.{how}", runs="ranks")
+def ranks(device, *, how):
+    import torch.distributed as dist
+    a = device.torch.ones(1000)
+    calls = []
+    def work():
+        calls.append(1)
+        if len(calls) > 30 and device.rank == 1 and how == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if len(calls) > 30 and device.rank == 1 and how == "hangs":
+            time.sleep(10000)
+        if len(calls) > 30 and device.rank == 1 and how == "raises":
+            raise ValueError("a bug of rank 1")
+        dist.all_reduce(a)
+    return device.sample(work, amount=1e-3, unit="GB/s", seconds=1.0, collective=True)
+
+@pytest.mark.parametrize("how", ["dies", "works", "hangs", "raises"])
+@accel_limit(unit="GB/s", floor=1e-9)
+def test_ranks(accel_check, accel_devices, how):
+    accel_check(ranks, how=how)
+
+@accel_limit(unit="GB/s", floor=1e-9)
+def test_after(accel_check):
+    accel_check(tiny)
+"""
+
+
+def test_ranks_that_break(tmp_path: Path) -> None:
+    """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
+    write(tmp_path, test_ranks=RANKS)
+    ran = as_user.pytest(tmp_path, "--accel-patience=5", "-k", "not raises")
+
+    assert ran.exit == 1, ran.out
+    reasons = {how: ran.measurements(f"ranks.{how}", "node")[0]["trouble"]["reason"] for how in ("dies", "hangs")}
+    assert reasons["dies"].startswith("cpu1: its worker process died: it was killed by SIGKILL")
+    assert reasons["hangs"].startswith("cpu1: nothing was heard from its process for 5 s; it is in work (")
+    assert ran.statuses("ranks.works")["node"] in ("PASS", "MARGINAL")
+    assert ran.statuses("tiny")["cpu0"] in ("PASS", "MARGINAL")
+    assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"
+
+
+def test_rank_that_raises(tmp_path: Path) -> None:
+    """A bug on one rank is that bug, whatever the other ranks make of its silence."""
+    write(tmp_path, test_ranks=RANKS)
+    ran = as_user.pytest(tmp_path, "-k", "raises")
+
+    assert ran.exit == 3, ran.out
+    assert ran.closing.startswith("BROKEN")
+    assert "a bug of rank 1" in ran.closing
+
+
+# -- interruptions
+
+LONG = """
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_first(accel_check):
+    accel_check(tiny)
+
+def endless(device):
+    a = device.torch.randn(64, 64)
+    device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.3)
+    pathlib.Path(f"measuring-{device.devices[0].name}").touch()
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=1000, precision=0.0)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_second(accel_check):
+    accel_check(endless)
+"""
+
+
+def measuring(folder: Path) -> bool:
+    """True when both devices are in the middle of the endless probe."""
+    return all((folder / f"measuring-cpu{index}").exists() for index in (0, 1))
+
+
+def check_interrupted(ran: Ran) -> None:
+    """The record says so, and holds the finished measurements and the blocks of the others."""
+    assert ran.record["state"] == "interrupted"
+    assert set(ran.statuses("tiny").values()) <= {"PASS", "MARGINAL"}
+    assert len(ran.statuses("tiny")) >= 2
+    (broken,) = ran.measurements("endless", "cpu0")
+    assert len(broken["seconds"]) > 1
+    assert broken["trouble"]["reason"].startswith("the run was interrupted")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+def test_signal(tmp_path: Path, number: signal.Signals) -> None:
+    """Half way, the run ends with exit 2 and everything that was measured so far; so it does for the impatient."""
+    write(tmp_path, test_long=LONG)
+    with going(tmp_path) as run:
+        run.until(lambda: measuring(tmp_path))
+        children = run.children()
+        run.process.send_signal(number)
+        if number == signal.SIGTERM:
+            run.process.send_signal(number)
+        ran = run.end()
+
+    assert ran.exit == 2, ran.out
+    why = "Ctrl-C" if number == signal.SIGINT else number.name
+    assert ran.closing.startswith(f"INTERRUPTED ({why})")
+    assert len(children) >= 3
+    assert not set(children) & set(processes())
+    check_interrupted(ran)
+
+
+def test_terminal_that_goes_away(tmp_path: Path) -> None:
+    """A closed window takes the terminal along; the record is finished nevertheless."""
+    write(tmp_path, test_long=LONG)
+    master, slave = pty.openpty()
+    with going(tmp_path, prefix=["setsid", "--ctty", "--wait"], stdin=slave, stdout=slave, stderr=slave) as run:
+        os.close(slave)
+        run.until(lambda: measuring(tmp_path))
+        os.close(master)
+        ran = run.end()
+
+    check_interrupted(ran)
+    assert "SIGHUP" in ran.record["closing"]["line"]
+
+
+def test_nohup(tmp_path: Path) -> None:
+    """Who asked for SIGHUP to be ignored means it."""
+    write(tmp_path, test_long=LONG)
+    with going(tmp_path, prefix=["nohup"]) as run:
+        run.until(lambda: measuring(tmp_path))
+        run.process.send_signal(signal.SIGHUP)
+        time.sleep(2)
+        assert run.process.poll() is None, run.out
+        ran = run.end(signal.SIGTERM)
+
+    assert "SIGTERM" in ran.closing
+
+
+def test_killed_pytest_leaves_nothing(tmp_path: Path) -> None:
+    """Not even SIGKILL leaves a process; the record holds what was measured; the devices are free again.
+
+    While it ran, a second run was refused and told who has the devices.
+    """
+    write(tmp_path, test_long=LONG)
+    with going(tmp_path) as run:
+        run.until(lambda: measuring(tmp_path))
+        second = as_user.pytest(tmp_path, "-k", "nothing", wait=False)
+        children = run.children()
+        ran = run.end(signal.SIGKILL)
+    killed = time.monotonic()
+    while set(children) & set(processes()) and time.monotonic() < killed + 5:
+        time.sleep(0.05)
+    third = as_user.pytest(tmp_path, "-k", "count", paths=())
+
+    assert len(children) >= 3
+    assert not set(children) & set(processes())
+    assert ran.record["state"] == "running"
+    assert set(ran.statuses("tiny").values()) <= {"PASS", "MARGINAL"}
+    assert second.exit == 4, second.out
+    assert f"is being measured by pid {run.process.pid}, record {run.folder}" in second.out
+    assert third.exit == 0, third.out
+
+
+def test_refused_run_leaves_no_record(tmp_path: Path) -> None:
+    """Who waits and repeats the same command line is not told that the output is taken."""
+    write(tmp_path, test_long=LONG)
+    output = tmp_path / "mine"
+    with going(tmp_path) as run:
+        assert as_user.pytest(tmp_path, output=output, wait=False).exit == 4
+        run.end(signal.SIGTERM)
+    again = as_user.pytest(tmp_path, "-k", "count", paths=(), output=output)
+
+    assert again.exit == 0, again.out
+
+
+def test_timeout_of_another_plugin(tmp_path: Path) -> None:
+    """A test that pytest-timeout stops leaves no half of its probe in the next one's measurement."""
+    write(
+        tmp_path,
+        test_timeout="""
+        def slow(device):
+            a = device.torch.randn(64, 64)
+            return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=30, precision=0.0)
+
+        @pytest.mark.timeout(8)
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_slow(accel_check):
+            accel_check(slow)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_after(accel_check):
+            accel_check(tiny)
+        """,
+    )
+    pytest.importorskip("pytest_timeout")
+    ran = as_user.pytest(tmp_path, "-k", "slow and cpu0 or after")
+
+    assert ran.exit not in (0, 2), ran.out
+    assert "Timeout" in ran.closing
+    assert set(ran.statuses("tiny").values()) <= {"PASS", "MARGINAL"}
+    assert len(ran.measurements("slow", "cpu0")) == 1
+    assert all(each["trouble"] is None for each in ran.measurements("tiny", "cpu0"))
+
+
+# -- the output
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    if not ROOT:
+        pytest.skip("only root can mount a small disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place))
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], capture_output=True, timeout=60, check=False)
+
+
+def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
+    """The verdicts are on the terminal, and the closing line says that there is no record of them."""
+    write(
+        tmp_path,
+        test_full=f"""
+        def test_fill(accel_check, accel_devices):
+            with pytest.raises(OSError, match="No space"), open("{small_disk}/filler", "wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            accel_check(probes.inventory, fact="count")
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_tiny(accel_check):
+            accel_check(tiny)
+
+        def test_collective(accel_check, accel_devices):
+            accel_check(probes.all_reduce)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, output=small_disk / "out")
+
+    assert ran.exit == 6, ran.out
+    assert "the record could not be written: No space left on device" in ran.closing
+    assert ran.closing.startswith("NOT JUDGED 3/3 limits hold")
+    assert "cpu1" in ran.out
+    assert "all_reduce.busbw@16MiB" in ran.out
+    assert ran.record["state"] == "running", "the last record that fitted is still whole"
+    assert not list(ran.folder.glob(".record*"))
+
+
+def test_output_of_another_run(tmp_path: Path) -> None:
+    """It is not overwritten, and the run is refused before anything is measured."""
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "record.json").write_text("{}")
+    ran = as_user.pytest(tmp_path, output=tmp_path / "taken")
+
+    assert ran.exit == 4, ran.out
+    assert "holds the record of another run; name a new folder" in ran.out
+    assert "collected" not in ran.out
+    assert (tmp_path / "taken" / "record.json").read_text() == "{}"
+
+
+def test_output_that_is_a_file(tmp_path: Path) -> None:
+    """Named with its path and the reason."""
+    (tmp_path / "file").write_text("mine")
+    ran = as_user.pytest(tmp_path, output=tmp_path / "file")
+
+    assert ran.exit == 4, ran.out
+    assert f"--accel-output: cannot write to {tmp_path / 'file'}" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_output_on_a_read_only_disk(tmp_path: Path, small_disk: Path) -> None:
+    """Named with its path and the reason."""
+    mount("-o", "remount,ro", str(small_disk))
+    ran = as_user.pytest(tmp_path, output=small_disk / "out")
+
+    assert ran.exit == 4, ran.out
+    assert f"--accel-output: cannot write to {small_disk / 'out'}: Read-only file system" in ran.out
+
+
+# -- an accelerator that no driver can use
+
+
+def test_unreachable_accelerator(tmp_path: Path) -> None:
+    """What the PCI bus shows and no driver reaches is a failure of the node, never a fall back to its CPU."""
+    if not ROOT:
+        pytest.skip("only root can show another PCI bus to a process")
+    functions = tmp_path / "pci"
+    for slot in (1, 2):
+        function = functions / f"0000:0{slot}:00.0"
+        function.mkdir(parents=True)
+        (function / "vendor").write_text("0x10de\n")
+        (function / "class").write_text("0x030200\n")
+    bus = Path("/sys/bus/pci/devices")
+    if not bus.is_dir():
+        pytest.skip(f"there is no {bus} here")
+    script = f'mount --bind {functions} {bus} && exec "$@"'
+    prefix = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    probe = subprocess.run([*prefix, "ls", bus], capture_output=True, text=True, timeout=60, check=False)
+    if probe.returncode:
+        pytest.skip(f"cannot show another PCI bus to a process: {probe.stderr.strip()}")
+    with contextlib.suppress(FileNotFoundError):
+        if subprocess.run(["nvidia-smi"], capture_output=True, timeout=60, check=False).returncode == 0:
+            pytest.skip("the driver works here")
+    ran = as_user.pytest(tmp_path, sku="auto", paths=(), prefix=prefix)
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED node: inventory.driver nvidia (PCI 0000:01:00.0, PCI 0000:02:00.0): ")
+    assert ran.statuses("inventory.driver") == {"node": "FAIL"}
+    assert ran.record["devices"] == []
