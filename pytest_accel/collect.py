@@ -31,10 +31,9 @@ def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
     found = []
     for device in outcome.group:
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
-        measured = [_measurement(each, device.uuid, context) for each in own]
-        if outcome.trouble and not any(each.metric == context.request.metric for each in measured):
-            measured.append(_troubled(outcome, device.uuid, context))
-        found += measured
+        found += [_measurement(each, device.uuid, context) for each in own]
+        if outcome.trouble:  # beside what was found: one that dies after its last figure died all the same
+            found.append(_troubled(outcome, device.uuid, context))
     return found
 
 

@@ -1,0 +1,245 @@
+"""The closing line and its exit status: ACCEPTED only when everything that was required holds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.closing import Circumstances, Closing, close, worst_first
+from pytest_accel.measurement import NODE
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status, Verdict
+
+NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
+METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")
+FULL = [("inventory.count", NODE), *((metric, uuid) for metric in METRICS for uuid in ("GPU-0", "GPU-1"))]
+
+
+def verdict(metric: str, subject: str, status: Status = Status.PASS, **changes: Any) -> Verdict:
+    limit = Limit(metric, "TFLOPS", floor=100.0, origin="h100-sxm.yaml")
+    made = Verdict(metric, subject, status, "its reason", limit=limit)
+    return replace(made, **changes)
+
+
+def full(**changed: Status) -> list[Verdict]:
+    """A verdict on everything that is required; `matmul_bf16=Status.FAIL` changes that of gpu1."""
+    statuses = {name.replace("_", ".", 1): status for name, status in changed.items()}
+    return [
+        verdict(metric, subject, statuses.get(metric, Status.PASS) if subject != "GPU-0" else Status.PASS)
+        for metric, subject in FULL
+    ]
+
+
+def around(**changes: Any) -> Circumstances:
+    required = [(metric, subject, "h100-sxm.yaml") for metric, subject in FULL]
+    fields: dict[str, Any] = {"required": required, "names": NAMES, "expected_devices": 2}
+    return Circumstances(**{**fields, **changes})
+
+
+def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
+    found = close(verdicts, around(**changes))
+    assert found.line.startswith(found.word)
+    return found
+
+
+# -- accepted, and what may be said beside it
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "changes", "line"),
+    [
+        (full(), {}, "ACCEPTED 2/2 devices"),
+        (full(matmul_bf16=Status.MARGINAL), {}, "ACCEPTED 2/2 devices (1 marginal)"),
+        (full(), {"overridden": 1}, "ACCEPTED 2/2 devices (1 limit overridden)"),
+        (full(), {"overridden": 3}, "ACCEPTED 2/2 devices (3 limits overridden)"),
+        (full(), {"own_file": "./mine.yaml"}, "ACCEPTED 2/2 devices (by ./mine.yaml)"),
+        (
+            full(stream_copy=Status.MARGINAL),
+            {"overridden": 2, "own_file": "./mine.yaml"},
+            "ACCEPTED 2/2 devices (1 marginal, 2 limits overridden, by ./mine.yaml)",
+        ),
+        (full(matmul_bf16=Status.NOT_APPLICABLE), {}, "ACCEPTED 2/2 devices"),  # cannot exist here, and says why
+    ],
+)
+def test_accepted(verdicts: list[Verdict], changes: dict[str, Any], line: str) -> None:
+    assert closed(verdicts, **changes) == Closing(line, 0, "ACCEPTED")
+
+
+@pytest.mark.parametrize("place", range(len(FULL)))
+def test_any_missing_verdict_is_no_acceptance(place: int) -> None:
+    verdicts = full()
+    del verdicts[place]
+    found = closed(verdicts)
+    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+    metric, subject = FULL[place]
+    assert f"no verdict on {NAMES[subject]} {metric}" in found.line
+
+
+@pytest.mark.parametrize("place", range(len(FULL)))
+@pytest.mark.parametrize(
+    ("status", "word", "code"),
+    [
+        (Status.FAIL, "REJECTED", 1),
+        (Status.UNMEASURED, "NOT JUDGED", 6),
+        (Status.INCONCLUSIVE, "NOT JUDGED", 6),
+    ],
+)
+def test_any_verdict_that_does_not_hold_is_no_acceptance(place: int, status: Status, word: str, code: int) -> None:
+    verdicts = full()
+    verdicts[place] = replace(verdicts[place], status=status)
+    found = closed(verdicts)
+    assert (found.word, found.exit) == (word, code)
+    assert NAMES[verdicts[place].subject] in found.line
+    assert verdicts[place].metric in found.line
+    assert "its reason" in found.line
+
+
+@pytest.mark.parametrize(
+    "stand_in",
+    [
+        verdict("matmul.bf16", "GPU-1", limit=Limit("matmul.bf16", "TFLOPS", floor=1.0, origin="marker of test_x.py")),
+        verdict("matmul.bf16@m=64", "GPU-1"),
+        verdict("matmul.bf16", "GPU-1", status=Status.NOT_APPLICABLE, limit=None, value=700.0),  # information
+        verdict("matmul.bf16", "GPU-1", limit=None),
+    ],
+)
+def test_nothing_else_stands_in_for_a_required_limit(stand_in: Verdict) -> None:
+    """Not a user's own marker, another shape, or a figure that nothing judged."""
+    verdicts = [each for each in full() if (each.metric, each.subject) != ("matmul.bf16", "GPU-1")]
+    assert closed([*verdicts, stand_in]).word == "NOT JUDGED"
+
+
+def test_a_device_that_should_be_there_is_missed() -> None:
+    required = [*around().required, ("matmul.bf16", "missing device 2", "h100-sxm.yaml")]
+    found = closed(full(), required=required, expected_devices=3)
+    assert found.word == "NOT JUDGED"
+    assert "missing device 2 matmul.bf16" in found.line
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "changes"),
+    [
+        ([], {}),
+        ([], {"required": ()}),
+        (full(), {"required": ()}),
+        (full(), {"expected_devices": 0}),
+        ([], {"filtered": ["filtered by -k"]}),
+        ([replace(each, status=Status.NOT_APPLICABLE) for each in full()], {}),
+        ([replace(each, limit=None, status=Status.NOT_APPLICABLE, value=1.0) for each in full()], {"required": ()}),
+    ],
+)
+def test_nothing_judged_is_never_green(verdicts: list[Verdict], changes: dict[str, Any]) -> None:
+    found = closed(verdicts, **changes)
+    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+
+
+# -- held: everything that ran holds, but this was no acceptance
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"no_acceptance": ["SKU h100-sxm was recognised, not named"]},
+        {"no_acceptance": ["a CPU is no accelerator"]},
+        {"filtered": ["filtered by -k"]},
+        {"filtered": ["--accel-devices chose 1 of 2 devices"]},
+        {"filtered": ["filtered by -m"], "no_acceptance": ["h100-sxm has no sourced limit for soak"]},
+    ],
+)
+def test_held_says_every_reason(changes: dict[str, list[str]]) -> None:
+    found = closed(full(), **changes)
+    assert (found.word, found.exit) == ("HELD", 0)
+    assert found.line.startswith("HELD 7/7 limits; no acceptance: ")
+    for reasons in changes.values():
+        assert all(reason in found.line for reason in reasons)
+
+
+def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:
+    found = closed(full()[:1], filtered=["filtered by -k"])
+    assert found.line == "HELD 1/1 limits; no acceptance: filtered by -k"
+
+
+@pytest.mark.parametrize("changes", [{"filtered": ["-k"]}, {"no_acceptance": ["auto"]}])
+@pytest.mark.parametrize(("status", "code"), [(Status.FAIL, 1), (Status.UNMEASURED, 6), (Status.INCONCLUSIVE, 6)])
+def test_no_acceptance_does_not_excuse_a_failure(changes: dict[str, Any], status: Status, code: int) -> None:
+    assert closed(full(matmul_bf16=status), **changes).exit == code
+
+
+# -- rejected
+
+
+def test_rejected_names_the_device_that_is_furthest_off() -> None:
+    verdicts = [
+        *full(),
+        verdict("a", "GPU-0", Status.FAIL, margin=-0.01),
+        verdict("b", "GPU-1", Status.FAIL, margin=-0.09, sentence="612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"),
+    ]
+    assert closed(verdicts) == Closing(
+        "REJECTED gpu1: b 612.4 TFLOPS, floor 672 TFLOPS (-8.9%) (and 1 more)", 1, "REJECTED"
+    )
+
+
+def test_a_device_that_could_not_be_measured_is_named_before_any_shortfall() -> None:
+    verdicts = [verdict("a", "GPU-0", Status.FAIL, margin=-0.5), verdict("b", "GPU-1", Status.FAIL)]
+    assert closed(verdicts).line.startswith("REJECTED gpu1: b")
+
+
+def test_a_device_lost_in_a_metric_without_a_limit_is_rejected_all_the_same() -> None:
+    lost = verdict("matmul.fp64", "GPU-1", Status.FAIL, limit=None)
+    assert closed([*full(), lost]).exit == 1
+
+
+def test_a_failure_wins_over_what_was_not_judged_and_over_a_bug() -> None:
+    verdicts = full(matmul_bf16=Status.FAIL, stream_copy=Status.UNMEASURED)
+    assert closed(verdicts, broken_tests=["test_x"], failed_tests=["test_y"], record_problem="disk").exit == 1
+
+
+def test_a_users_own_assertion_rejects() -> None:
+    found = closed(full(), failed_tests=["test_mine.py::test_x (AssertionError: 1 != 2)", "test_y"])
+    assert found.line == "REJECTED test_mine.py::test_x (AssertionError: 1 != 2) (and 1 more)"
+    assert found.exit == 1
+
+
+# -- neither
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "code", "words"),
+    [
+        ({"broken_tests": ["test_x (KeyError: 'y')"]}, "BROKEN", 3, "an error that is no verdict on the hardware"),
+        ({"record_problem": "No space left on device"}, "NOT JUDGED", 6, "the record could not be written: No space"),
+        ({"interrupted": "SIGTERM"}, "INTERRUPTED", 2, "(SIGTERM) after 7 limits: nothing was accepted"),
+    ],
+)
+def test_a_run_that_went_wrong_accepts_nothing(changes: dict[str, Any], word: str, code: int, words: str) -> None:
+    found = closed(full(), **changes)
+    assert (found.word, found.exit) == (word, code)
+    assert words in found.line
+
+
+def test_an_unwritten_record_spoils_a_filtered_run_too() -> None:
+    assert closed(full(), record_problem="disk", filtered=["-k"]).exit == 6
+
+
+def test_an_interrupted_run_still_names_what_failed() -> None:
+    found = closed(full(matmul_bf16=Status.FAIL), interrupted="Ctrl-C")
+    assert found.exit == 2
+    assert found.line.endswith("nothing was accepted; REJECTED gpu1: matmul.bf16 its reason so far")
+
+
+def test_long_lists_are_cut() -> None:
+    found = closed(full()[:2])
+    assert found.line.endswith("no verdict on gpu1 inventory.sku, gpu0 matmul.bf16, gpu1 matmul.bf16 and 2 more")
+
+
+def test_worst_first_is_by_status_and_then_by_margin() -> None:
+    verdicts = [
+        verdict("a", NODE, Status.PASS, margin=0.5),
+        verdict("b", NODE, Status.PASS, margin=0.03),
+        verdict("c", NODE, Status.PASS),
+        verdict("d", NODE, Status.MARGINAL, margin=0.9),
+        verdict("e", NODE, Status.NOT_APPLICABLE),
+        verdict("f", NODE, Status.UNMEASURED),
+        verdict("g", NODE, Status.FAIL, margin=-0.1),
+    ]
+    assert "".join(each.metric for each in worst_first(verdicts)) == "gfdbace"

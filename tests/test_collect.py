@@ -1,0 +1,184 @@
+"""From what workers sent to measurements: what was sent counts, and what is lacking is said."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pytest_accel.collect import Context, per_device, per_node
+from pytest_accel.crew import Outcome, Request
+from pytest_accel.measurement import NODE, Device, Measurement
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status, judge
+
+GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(3)]
+
+
+def context(metric: str = "matmul.bf16", suffix: str = "", runs: str = "together") -> Context:
+    request = Request(metric, suffix, runs, {}, {"dtype": "bf16"}, 1.0, 0.01)
+    return Context(request, lambda name: (989.4, "datasheet") if name == "matmul.bf16" else None, 10.0, 20.0)
+
+
+def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "event": "finding",
+        "metric": metric,
+        "unit": unit,
+        "value": None,
+        "samples": [],
+        "seconds": [],
+        "peak": None,
+        "conditions": {"dtype": "bf16"},
+        "details": {},
+        "subject": None,
+    }
+    return {**fields, **changes}
+
+
+def outcome(*findings: dict[str, Any], gpu: int = 0, **changes: Any) -> Outcome:
+    return Outcome((GPUS[gpu],), findings=list(findings), **changes)
+
+
+DIED = {"event": "died", "reason": "killed by SIGKILL"}
+
+
+# -- per device
+
+
+def test_the_value_is_the_mean_of_the_samples_and_the_peak_that_of_the_datasheet() -> None:
+    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], seconds=[0.2, 0.1])), context())
+    assert (found.metric, found.subject, found.value) == ("matmul.bf16", "GPU-0", 710.0)
+    assert (found.samples, found.seconds, found.unit) == ((700.0, 720.0), (0.2, 0.1), "TFLOPS")
+    assert found.peak is not None
+    assert found.peak.value == 989.4
+    assert (found.started, found.ended, found.how) == (10.0, 20.0, "together")
+
+
+def test_a_peak_measured_beside_stands_over_the_datasheet() -> None:
+    beside = {"value": 800.0, "source": "beside", "samples": [790.0, 810.0], "provisional": True}
+    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], peak=beside)), context())
+    assert found.peak is not None
+    assert (found.peak.value, found.peak.samples, found.peak.provisional) == (800.0, (790.0, 810.0), True)
+
+
+def test_conditions_of_ones_own_make_another_metric() -> None:
+    (found,) = per_device(outcome(finding(value=1.0)), context("matmul.bf16@m=64", suffix="@m=64"))
+    assert found.metric == "matmul.bf16@m=64"
+
+
+def test_one_worker_of_all_devices_gives_each_its_own() -> None:
+    row = [finding("peer_copy.one_way", "GB/s", value=float(i), subject=f"GPU-{i}") for i in range(2)]
+    both = Outcome(tuple(GPUS[:2]), findings=row)
+    found = per_device(both, context("peer_copy.one_way"))
+    assert [(each.subject, each.value) for each in found] == [("GPU-0", 0.0), ("GPU-1", 1.0)]
+
+
+def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> None:
+    blocks = [{"event": "block", "seconds": 0.1}, {"event": "block", "seconds": 0.2}]
+    (found,) = per_device(outcome(blocks=blocks, trouble=DIED), context())
+    assert found.trouble is not None
+    assert found.trouble.kind == "device"
+    assert found.trouble.reason == "its worker process died: killed by SIGKILL, after 2 blocks"
+    assert (found.value, found.seconds) == (None, (0.1, 0.2))
+
+
+@pytest.mark.parametrize("kind", ["device", "need", "not_applicable", "bug"])
+def test_the_kind_of_a_trouble_is_kept(kind: str) -> None:
+    trouble = {"event": "error", "kind": kind, "reason": "why", "traceback": "Traceback"}
+    (found,) = per_device(outcome(trouble=trouble), context())
+    assert found.trouble is not None
+    assert (found.trouble.kind, found.trouble.reason) == (kind, "why")
+    assert found.details == {"traceback": "Traceback"}
+
+
+def test_a_trouble_before_the_metric_that_was_asked_for_is_kept_beside_what_was_found() -> None:
+    found = per_device(outcome(finding("soak.rate", value=1.0), trouble=DIED), context("soak.droop_slow"))
+    assert [(each.metric, each.trouble is None) for each in found] == [("soak.rate", True), ("soak.droop_slow", False)]
+
+
+def test_a_device_that_dies_after_its_last_figure_is_not_judged_by_that_figure() -> None:
+    found = per_device(outcome(finding(samples=[700.0]), trouble=DIED), context())
+    assert judge(found, Limit("matmul.bf16", "TFLOPS", floor=1.0)).status is Status.FAIL
+
+
+def test_a_peer_that_died_leaves_its_trouble_with_every_device() -> None:
+    row = finding("peer_copy.one_way", "GB/s", value=1.0, subject="GPU-0")
+    found = per_device(Outcome(tuple(GPUS[:2]), findings=[row], trouble=DIED), context("peer_copy.one_way"))
+    assert [each.subject for each in found if each.trouble] == ["GPU-0", "GPU-1"]
+
+
+# -- per node
+
+
+def ranks(values: Sequence[float | None], unit: str) -> Measurement:
+    """The measurement of a collective whose ranks found `values`."""
+    outcomes = [outcome(finding("x.y", unit, value=value), gpu=place) for place, value in enumerate(values)]
+    (found,) = per_node(outcomes, context("x.y", runs="ranks"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "slowest"),
+    [
+        ("GB/s", [480.0, 470.0, 475.0], 470.0),
+        ("TFLOPS", [480.0, 470.0, 475.0], 470.0),
+        ("TOPS", [480.0, 470.0, 475.0], 470.0),
+        ("ms", [10.0, 12.0, 11.0], 12.0),
+        ("1", [0.1, 0.3, 0.2], 0.3),
+        ("GB/s", [480.0, None, 475.0], None),
+        ("ms", [10.0, None, 11.0], None),
+        ("GB/s", [0.0, None, 475.0], None),
+    ],
+)
+def test_a_collective_is_judged_by_its_slowest_rank(
+    unit: str, values: list[float | None], slowest: float | None
+) -> None:
+    found = ranks(values, unit)
+    assert (found.subject, found.value) == (NODE, slowest)
+    assert found.details["ranks"] == values
+
+
+@pytest.mark.parametrize("unit", ["GB/s", "ms"])
+@pytest.mark.parametrize("place", range(3))
+def test_a_rank_that_found_no_number_is_never_averaged_away(unit: str, place: int) -> None:
+    values: list[float | None] = [1.0, 2.0, 3.0]
+    values[place] = float("nan")
+    assert str(ranks(values, unit).value) == "nan"
+
+
+def test_several_metrics_of_a_collective_are_kept_apart() -> None:
+    outcomes = [
+        outcome(finding("ddp.step_ms", "ms", value=10.0 + i), finding("ddp.exposed", "1", value=0.1 * i), gpu=i)
+        for i in range(2)
+    ]
+    found = per_node(outcomes, context("ddp.step_ms", runs="ranks"))
+    assert [(each.metric, each.value) for each in found] == [("ddp.step_ms", 11.0), ("ddp.exposed", 0.1)]
+
+
+def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() -> None:
+    stopped = {"event": "died", "kind": "stopped", "reason": "another rank failed"}
+    outcomes = [outcome(trouble=stopped), outcome(trouble=DIED, gpu=1), outcome(trouble=stopped, gpu=2)]
+    (found,) = per_node(outcomes, context("all_reduce.busbw@8GiB", runs="ranks"))
+    assert found.subject == NODE
+    assert found.value is None
+    assert found.trouble is not None
+    assert found.trouble.kind == "device"
+    assert found.trouble.reason.startswith("gpu1: its worker process died")
+
+
+def test_a_collective_without_devices_is_unmeasured() -> None:
+    (found,) = per_node([], context("all_reduce.busbw@8GiB", runs="ranks"))
+    assert found.trouble is not None
+    assert (found.trouble.kind, found.value) == ("need", None)
+
+
+def test_a_collective_of_which_every_rank_was_stopped_measured_nothing() -> None:
+    stopped = {"event": "died", "kind": "stopped", "reason": "interrupted"}
+    found = per_node([outcome(trouble=stopped)], context("all_reduce.busbw@8GiB", runs="ranks"))
+    assert not any(each.value is not None for each in found)
+
+
+def test_ranks_that_disagree_about_what_they_measured_are_a_bug() -> None:
+    outcomes = [outcome(finding("x.y", "ms", value=1.0)), outcome(gpu=1)]
+    with pytest.raises(ValueError, match="zip"):
+        per_node(outcomes, context("x.y", runs="ranks"))
