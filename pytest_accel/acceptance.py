@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_accel.fixtures import LIMITS, RUN, SUBJECT, VERDICTS
+from pytest_accel.keys import (
+    CLOSING,
+    COLLECTED,
+    COUNT,
+    HANDLERS,
+    LIMITS,
+    OWN_PATHS,
+    PLACE,
+    RUN,
+    STOPPED_BY,
+    SUBJECT,
+    VERDICTS,
+)
 
 if TYPE_CHECKING:
-    from pytest_accel.closing import Closing
     from pytest_accel.run import Run
-
-CLOSING: pytest.StashKey[Closing] = pytest.StashKey()
-OWN_PATHS: pytest.StashKey[bool] = pytest.StashKey()
-STOPPED_BY: pytest.StashKey[str] = pytest.StashKey()
-COLLECTED: pytest.StashKey[Sequence[pytest.Item]] = pytest.StashKey()
-PLACE: pytest.StashKey[int] = pytest.StashKey()
-COUNT: pytest.StashKey[int] = pytest.StashKey()
-HANDLERS: pytest.StashKey[dict[int, Any]] = pytest.StashKey()
 
 FILTERS = {
     "keyword": "-k",

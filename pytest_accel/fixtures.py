@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_accel.keys import LIMITS, REPLAY, RUN, VERDICTS
+
 if TYPE_CHECKING:
     from pytest_accel.measurement import Device
     from pytest_accel.run import Run
-    from pytest_accel.sku import Limit, Sku
+    from pytest_accel.sku import Sku
     from pytest_accel.verdict import Verdict
-    from pytest_accel.views.benchmark import Replay
-
-RUN: pytest.StashKey[Run] = pytest.StashKey()
-VERDICTS: pytest.StashKey[list[Verdict]] = pytest.StashKey()
-LIMITS: pytest.StashKey[list[Limit]] = pytest.StashKey()
-REPLAY: pytest.StashKey[Replay] = pytest.StashKey()
-
-SUBJECT = "_accel_subject"
-"""The private fixture that is parametrized with the devices, behind the public ones."""
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import acceptance
-from pytest_accel.fixtures import LIMITS, REPLAY, RUN, SUBJECT
+from pytest_accel.keys import COLLECTED, LIMITS, OWN_PATHS, REPLAY, RUN, SUBJECT
 from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
 
 pytest_plugins = ("pytest_accel.fixtures",)
@@ -27,7 +27,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     if known.accel_sku and not known.file_or_dir:
         args += ["--pyargs", SUITE]
     elif known.accel_sku:
-        early_config.stash[acceptance.OWN_PATHS] = True
+        early_config.stash[OWN_PATHS] = True
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,7 +81,7 @@ def _limits(item: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if RUN in config.stash:
         acceptance.keep_order(items, SUITE)
-        config.stash[acceptance.COLLECTED] = items
+        config.stash[COLLECTED] = items
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -111,5 +111,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if RUN in config.stash and acceptance.COLLECTED in config.stash:
+    if RUN in config.stash and COLLECTED in config.stash:
         acceptance.write_summary(terminalreporter, config)
