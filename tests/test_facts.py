@@ -1,0 +1,86 @@
+"""The inventory: what is shown and cannot be used is a failure of the hardware, never a silent fall back."""
+
+from typing import Any
+
+import pytest
+
+from pytest_accel import skufile
+from pytest_accel.facts import Discovery, facts
+from pytest_accel.measurement import NODE, Device
+
+H100 = "NVIDIA H100 80GB HBM3"
+SKU = skufile.load("h100-sxm")
+
+
+def gpus(count: int, model: str = H100) -> tuple[Device, ...]:
+    return tuple(Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model=model) for i in range(count))
+
+
+def shown(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> list[dict[str, Any]]:
+    return [{"driver": driver, "where": where.format(i)} for i in range(count)]
+
+
+PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "shown": ["PCI a", "PCI b", "PCI c"]}
+
+
+@pytest.mark.parametrize(
+    ("discovery", "vendor", "words"),
+    [
+        (Discovery(gpus(8), shown=shown(8)), "nvidia", None),
+        (Discovery(gpus(8)), "nvidia", None),  # a container shows no bus
+        (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
+        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, the driver 7"),
+        (
+            Discovery((), shown=shown(8)),
+            "nvidia",
+            "shows PCI 0000:0, PCI 0000:1 ..., the nvidia driver finds no device",
+        ),
+        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), "nvidia", "the machine shows /dev/nvidia0, the nvidia"),
+        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, the nvidia"),
+        (Discovery(gpus(4), shown=shown(8, where="/dev/nvidia{}")), "nvidia", None),  # nodes of others' devices
+        (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), "nvidia", None),  # another vendor was not asked for
+        (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), None, "the amd driver finds no device"),
+        (Discovery((), [PROBLEM]), "nvidia", "nvidia (PCI a, PCI b ...): the kernel module is not loaded"),
+        (Discovery((), [{"driver": "nvidia", "reason": "hung"}]), None, "nvidia: hung"),
+        (Discovery(), None, None),
+    ],
+)
+def test_what_the_machine_shows_must_be_reachable(discovery: Discovery, vendor: str | None, words: str | None) -> None:
+    found = discovery.unreachable(vendor)
+    assert found is None if words is None else words in str(found)
+
+
+def test_an_unreachable_driver_is_the_devices_own_trouble() -> None:
+    (found,) = facts("inventory.driver", Discovery((), [PROBLEM]), SKU)
+    assert (found.subject, found.value) == (NODE, None)
+    assert found.trouble is not None
+    assert found.trouble.kind == "device"
+
+
+def test_a_reachable_driver_is_ok() -> None:
+    (found,) = facts("inventory.driver", Discovery(gpus(8), shown=shown(8)), SKU)
+    assert (found.value, found.trouble) == ("ok", None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 8])
+def test_the_count_is_what_was_found(count: int) -> None:
+    (found,) = facts("inventory.count", Discovery(gpus(count)), SKU)
+    assert (found.value, found.unit, found.subject) == (count, "count", NODE)
+
+
+def test_every_device_says_which_product_it_is() -> None:
+    mixed = Discovery((*gpus(1), Device("GPU-9", 1, "nvidia", "NVIDIA H20", pci_id="10de:2329")))
+    assert [(each.subject, each.value) for each in facts("inventory.sku", mixed, SKU)] == [
+        ("GPU-0", "h100-sxm"),
+        ("GPU-9", "NVIDIA H20 (10de:2329)"),
+    ]
+
+
+def test_a_device_without_a_name_is_shown_as_such() -> None:
+    (found,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
+    assert found.value == "no name (no PCI id)"
+
+
+def test_without_a_sku_a_device_is_what_it_says() -> None:
+    (found,) = facts("inventory.sku", Discovery(gpus(1)), None)
+    assert found.value == f"{H100} (no PCI id)"

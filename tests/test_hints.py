@@ -1,0 +1,87 @@
+"""Accelerators that the machine shows without any library, read from a made /sys and /dev."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.drivers import Hint
+from pytest_accel.drivers.hints import hints
+
+
+def function(root: Path, address: str, vendor: str, kind: str) -> None:
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text(f"{vendor}\n")
+    (folder / "class").write_text(f"{kind}\n")
+
+
+def node(root: Path, name: str) -> None:
+    path = root / "dev" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "driver"),
+    [
+        ("0x10de", "0x030200", "nvidia"),  # a data-centre GPU
+        ("0x10de", "0x030000", "nvidia"),  # one with a display
+        ("0x10de", "0x068000", None),  # an NVSwitch
+        ("0x10de", "0x040300", None),  # the sound of a graphics card
+        ("0x1002", "0x120000", "amd"),  # MI300X
+        ("0x1002", "0x038000", "amd"),  # MI100
+        ("0x1002", "0x030000", None),  # the display part of a processor
+        ("0x8086", "0x038000", "intel"),
+        ("0x8086", "0x030000", None),
+        ("0x1da3", "0x120000", "habana"),
+        ("0x1d0f", "0x120000", "neuron"),
+        ("0x1d0f", "0x020000", None),  # the network of a virtual machine
+        ("0x19e5", "0x120000", "ascend"),
+        ("0x1af4", "0x030200", None),
+    ],
+)
+def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
+    tmp_path: Path, vendor: str, kind: str, driver: str | None
+) -> None:
+    function(tmp_path, "0000:17:00.0", vendor, kind)
+    assert hints(tmp_path) == ([Hint(driver, "PCI 0000:17:00.0")] if driver else [])
+
+
+def test_every_function_counts(tmp_path: Path) -> None:
+    for bus in range(8):
+        function(tmp_path, f"0000:0{bus}:00.0", "0x10de", "0x030200")
+    assert [hint.where for hint in hints(tmp_path)] == [f"PCI 0000:0{bus}:00.0" for bus in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "driver"),
+    [
+        ("nvidia0", "nvidia"),
+        ("nvidiactl", None),  # there on any machine that has the driver, with or without a device
+        ("nvidia-uvm", None),
+        ("kfd", "amd"),
+        ("accel/accel0", "habana"),
+        ("davinci0", "ascend"),
+        ("neuron0", "neuron"),
+    ],
+)
+def test_in_a_container_the_device_nodes_tell(tmp_path: Path, name: str, driver: str | None) -> None:
+    node(tmp_path, name)
+    assert hints(tmp_path) == ([Hint(driver, f"/dev/{name}")] if driver else [])
+
+
+def test_the_bus_is_believed_over_the_nodes(tmp_path: Path) -> None:
+    """Otherwise every device would be counted twice."""
+    function(tmp_path, "0000:17:00.0", "0x10de", "0x030200")
+    node(tmp_path, "nvidia0")
+    assert hints(tmp_path) == [Hint("nvidia", "PCI 0000:17:00.0")]
+
+
+def test_an_unreadable_function_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "sys/bus/pci/devices/0000:01:00.0").mkdir(parents=True)
+    function(tmp_path, "0000:17:00.0", "0x10de", "0x030200")
+    assert hints(tmp_path) == [Hint("nvidia", "PCI 0000:17:00.0")]
+
+
+def test_a_machine_without_any_shows_none(tmp_path: Path) -> None:
+    assert hints(tmp_path) == []

@@ -1,0 +1,91 @@
+"""One run per device at a time: locks are exclusive, all or none, and follow nobody's links."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from pytest_accel import hostlock
+from pytest_accel.hostlock import Held
+
+GPU0, GPU1 = ("GPU-aa", "gpu0"), ("GPU-bb", "gpu1")
+
+Hold = Callable[[list[tuple[str, str]], str], list[IO[str]]]
+
+
+@pytest.fixture
+def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
+    """`hostlock.hold` in a folder of its own; what it locked is freed afterwards."""
+    monkeypatch.setattr(hostlock, "FOLDER", tmp_path)
+    files: list[IO[str]] = []
+
+    def kept(names: list[tuple[str, str]], about: str) -> list[IO[str]]:
+        found = hostlock.hold(names, about)
+        files.extend(found)
+        return found
+
+    yield kept
+    for file in files:
+        file.close()
+
+
+def test_a_second_run_is_told_who_holds_the_device(hold: Hold) -> None:
+    hold([GPU0], "record /here")
+    with pytest.raises(Held) as held:
+        hold([GPU0], "record /there")
+    assert str(held.value) == f"gpu0 (GPU-aa) is being measured by pid {os.getpid()}, record /here"
+
+
+def test_closing_the_files_frees_the_devices(hold: Hold) -> None:
+    for lock in hold([GPU0, GPU1], "first"):
+        lock.close()
+    assert len(hold([GPU1, GPU0], "second")) == 2
+
+
+def test_other_devices_stay_free(hold: Hold) -> None:
+    hold([GPU0], "first")
+    assert len(hold([GPU1], "second")) == 1
+
+
+def test_one_device_in_use_leaves_the_others_unlocked(hold: Hold) -> None:
+    """Or a refused run would block its next try."""
+    hold([GPU1], "other")
+    with pytest.raises(Held, match="gpu1"):
+        hold([GPU0, GPU1], "refused")
+    assert len(hold([GPU0], "again")) == 1
+
+
+def test_a_shorter_holder_leaves_nothing_of_a_longer_one(hold: Hold) -> None:
+    for lock in hold([GPU0], "record /a/very/long/folder/name"):
+        lock.close()
+    hold([GPU0], "record /b")
+    with pytest.raises(Held, match=r"record /b$"):
+        hold([GPU0], "third")
+
+
+def test_every_user_may_lock(hold: Hold, tmp_path: Path) -> None:
+    hold([GPU0], "first")
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o666
+
+
+def test_a_name_from_the_driver_stays_in_the_folder(hold: Hold, tmp_path: Path) -> None:
+    hold([("../../etc/x y", "gpu0")], "first")
+    assert [path.name for path in tmp_path.iterdir()] == ["pytest-accel-______etc_x_y.lock"]
+
+
+def test_a_link_that_another_user_put_there_is_not_followed(hold: Hold, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "pytest-accel-GPU-aa.lock").symlink_to(victim)
+    with pytest.raises(Held, match=r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"):
+        hold([GPU0], "first")
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostlock, "FOLDER", tmp_path / "gone")
+    with pytest.raises(Held, match="cannot be locked"):
+        hold([GPU0], "first")
