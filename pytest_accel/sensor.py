@@ -36,11 +36,14 @@ class Sensor:
         problems = []
         devices: list[Device] = []
         for vendor in [want] if want else sorted({hint.driver for hint in shown}) or ["cpu"]:
+            places = [hint.where for hint in shown if hint.driver == vendor]
             try:
-                devices += self._open(vendor).discover()
+                driver = self._open(vendor)
+                devices += driver.discover()
+                reasons = list(getattr(driver, "problems", ()))
             except DriverProblem as problem:
-                places = [hint.where for hint in shown if hint.driver == vendor]
-                problems.append({"driver": vendor, "reason": str(problem), "shown": places})
+                reasons = [str(problem)]
+            problems += [{"driver": vendor, "reason": reason, "shown": places} for reason in reasons]
         self._devices = {device.uuid: device for device in devices}
         self._pipe.send(
             "devices",
@@ -63,7 +66,10 @@ class Sensor:
     def idle(self) -> None:
         reasons = {}
         for uuid, device in self._devices.items():
-            reason = self._drivers[device.driver].idle(device)
+            try:
+                reason = self._drivers[device.driver].idle(device)
+            except DriverProblem as problem:
+                reason = str(problem)
             if reason:
                 reasons[uuid] = reason
         self._pipe.send("idle", reasons=reasons)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,8 @@ COUNTERS = (
     "hw_thermal_s",
     "hw_power_brake_s",
 )
+REASONS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40, "hw_power_brake_s": 0x80}
+"""Bits of NVML's clock event reasons (nvml.h): what stands in for a counter that the driver does not have."""
 LINK = ("pcie_gen", "pcie_width")
 
 UNWATCHED_SECONDS = 5.0
@@ -81,10 +85,22 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
         found["reasons"] = 0
         for mask in masks:
             found["reasons"] |= mask
+    found.update(_sampled(readings))
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
     lost = next((each["lost"] for each in readings if "lost" in each), None)
     return {**found, **({"lost": lost} if lost else {})}
+
+
+def _sampled(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Seconds under each throttle reason without a counter: a reason that is read holds until the next reading."""
+    masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
+    names = [name for name in REASONS if len(masks) > 1 and not any(name in each for each in readings)]
+    seconds = {
+        name: math.fsum(after - at for (at, mask), (after, _) in itertools.pairwise(masks) if mask & REASONS[name])
+        for name in names
+    }
+    return {**seconds, "sampled": names} if names else {}
 
 
 def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
@@ -112,6 +128,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
         if value is None and trouble is None:
             trouble = Trouble("need", f"no driver here reads {name} of {device.name}")
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
+        if name in summary.get("sampled", ()):
+            bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
         found.append(replace(bare, trouble=trouble))
     return found
 

@@ -7,6 +7,7 @@ and the figure is left out. Only a lost GPU is an error.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,24 @@ from pytest_accel.measurement import Device
 
 IDLE_MEMORY_BYTES = 1 << 30
 IDLE_UTILISATION = 5
+"""Percent of the time that kernels ran."""
+BUSY_READINGS = 3
+"""Readings, half a second apart, that have to agree: without persistence mode the first shows the driver's start."""
+
+_SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
+    ((580, 82), (269, 270, 271)),
+    ((580, 66), ()),  # somewhere in between they moved
+    ((575, 0), (251, 252, 253)),
+)
+"""Ids of the nanosecond counters for software thermal, hardware thermal and power brake, from which driver on.
+
+They moved within release 580 (nvidia-ml-py 12.575.51 and 13.580.65 have 251, 13.580.82 and later have 269, and
+power smoothing where the other has these), so the ids of the installed pynvml may be something else's.
+"""
 
 
 class NvidiaDriver:
-    """One NVML session."""
+    """One NVML session. `problems` are the GPUs that it counts and that do not answer."""
 
     def __init__(self) -> None:
         try:
@@ -29,6 +44,8 @@ class NvidiaDriver:
             raise DriverProblem("pynvml cannot be imported: pip install nvidia-ml-py") from None
         self._nvml: Any = pynvml
         self._handles: dict[str, Any] = {}
+        self._driver = ""
+        self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
         nvml = self._nvml
@@ -37,15 +54,28 @@ class NvidiaDriver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             raise DriverProblem(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
-        return [self._device(index) for index in range(count)]
+        self._driver = self._ask(nvml.nvmlSystemGetDriverVersion) or ""
+        devices, self.problems = [], []
+        for index in range(count):
+            try:
+                devices.append(self._device(index))
+            except DriverProblem as problem:
+                self.problems.append(str(problem))
+        if self.problems and not devices:
+            raise DriverProblem("; ".join(self.problems))
+        return devices
 
     def _device(self, index: int) -> Device:
-        nvml, ask = self._nvml, self._ask
+        """Identity and facts. Raises DriverProblem for a GPU that is lost, which must not take the others with it."""
+        nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = nvml.nvmlDeviceGetUUID(handle)
-        except nvml.NVMLError as error:
+            return self._identify(index, handle, nvml.nvmlDeviceGetUUID(handle))
+        except (nvml.NVMLError, DriverProblem) as error:
             raise DriverProblem(f"GPU {index} does not answer: {error}") from None
+
+    def _identify(self, index: int, handle: Any, uuid: str) -> Device:
+        nvml, ask = self._nvml, self._ask
         self._handles[uuid] = handle
         pci = ask(nvml.nvmlDeviceGetPciInfo, handle)
         memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
@@ -69,7 +99,7 @@ class NvidiaDriver:
         nvml, ask = self._nvml, self._ask
         mig = ask(nvml.nvmlDeviceGetMigMode, handle)
         found = {
-            "driver": ask(nvml.nvmlSystemGetDriverVersion),
+            "driver": self._driver or None,
             "vbios": ask(nvml.nvmlDeviceGetVbiosVersion, handle),
             "power_limit_w": _scaled(ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
             "pcie_gen_max": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
@@ -82,14 +112,27 @@ class NvidiaDriver:
     def idle(self, device: Device) -> str | None:
         nvml, handle = self._nvml, self._handles[device.uuid]
         used = self._used(handle)
-        busy = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        busy = self._busy(handle)
         processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
         names = ", ".join(f"pid {each.pid}" for each in processes) or "no process that can be seen from here"
         if used is not None and used > IDLE_MEMORY_BYTES:
             return f"{used / 1e9:.1f} GB of its memory is in use ({names})"
-        if busy is not None and busy.gpu > IDLE_UTILISATION:
-            return f"it is {busy.gpu} % busy ({names})"
+        if busy is not None and busy > IDLE_UTILISATION:
+            return f"it is {busy} % busy ({names})"
         return None
+
+    def _busy(self, handle: Any) -> int | None:
+        """Percent of the time that kernels ran, the least of a few readings."""
+        least: int | None = None
+        for reading in range(BUSY_READINGS):
+            time.sleep(0.5 if reading else 0.0)
+            rates = self._ask(self._nvml.nvmlDeviceGetUtilizationRates, handle)
+            if rates is None:
+                return least
+            least = min(rates.gpu, 100 if least is None else least)
+            if least <= IDLE_UTILISATION:
+                break
+        return least
 
     def _used(self, handle: Any) -> int | None:
         """Bytes in use without what the driver reserves for itself, where NVML tells them apart."""
@@ -131,16 +174,10 @@ class NvidiaDriver:
     def _fields(self, handle: Any) -> dict[str, float]:
         """Memory temperature, and the seconds spent in each throttle reason since the driver was loaded."""
         nvml = self._nvml
-        wanted = {
-            "memory_temperature_c": (nvml.NVML_FI_DEV_MEMORY_TEMP, 1.0),
-            "sw_power_cap_s": (nvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
-            "sw_thermal_s": (getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN", 269), 1e-9),
-            "hw_thermal_s": (getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", 270), 1e-9),
-            "hw_power_brake_s": (
-                getattr(nvml, "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", 271),
-                1e-9,
-            ),
-        }
+        wanted = {"memory_temperature_c": (nvml.NVML_FI_DEV_MEMORY_TEMP, 1.0)}
+        wanted["sw_power_cap_s"] = (nvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9)
+        names = ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+        wanted.update({name: (field, 1e-9) for name, field in zip(names, _slowdown_fields(self._driver), strict=False)})
         answers = self._ask(nvml.nvmlDeviceGetFieldValues, handle, [field for field, _ in wanted.values()])
         found = {}
         for (name, (_, scale)), answer in zip(wanted.items(), answers or [], strict=False):
@@ -154,11 +191,17 @@ class NvidiaDriver:
         try:
             return call(*arguments)
         except nvml.NVMLError as error:
-            if error.value in (nvml.NVML_ERROR_GPU_IS_LOST, getattr(nvml, "NVML_ERROR_RESET_REQUIRED", -1)):
+            if error.value in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED):
                 raise DriverProblem(f"{error}") from None
             return None
-        except (AttributeError, TypeError):
-            return None
+        except (AttributeError, TypeError, getattr(nvml, "NVMLLibraryMismatchError", TypeError)):
+            return None  # pynvml or the library is too old, and says so in one of these ways
+
+
+def _slowdown_fields(driver: str) -> tuple[int, ...]:
+    """The ids of this driver ("580.95.05"); none before 575, which had no such counters."""
+    version = tuple(int(part) if part.isdigit() else 0 for part in driver.split(".")[:2])
+    return next((fields for since, fields in _SLOWDOWN_FIELDS if version >= since), ())
 
 
 def _field_value(nvml: Any, answer: Any) -> float:
@@ -168,6 +211,8 @@ def _field_value(nvml: Any, answer: Any) -> float:
         nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
         nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
         nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+        getattr(nvml, "NVML_VALUE_TYPE_SIGNED_INT", 5): "siVal",
+        getattr(nvml, "NVML_VALUE_TYPE_UNSIGNED_SHORT", 6): "usVal",
     }
     return float(getattr(answer.value, kinds.get(answer.valueType, "ullVal")))
 
