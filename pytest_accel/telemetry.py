@@ -60,6 +60,12 @@ class Telemetry:
             except OSError:
                 self._file = None
 
+    def close(self) -> None:
+        """End the side file; what was heard stays."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
     def window(self, uuid: str, start: float, end: float) -> list[dict[str, Any]]:
         """The readings of one device between two times, in seconds since the epoch."""
         return [each for each in self._readings.get(uuid, ()) if start <= each["at"] <= end]

@@ -1,0 +1,165 @@
+"""What the sensor saw beside a probe: summed up for its window, and worth nothing where it did not look."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_accel.measurement import Device, Measurement, Trouble
+from pytest_accel.sku import Limit
+from pytest_accel.telemetry import SOAK_METRICS, Telemetry, disturbance, soak_measurements, summarise
+from pytest_accel.verdict import Status, judge
+
+GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")
+SOAK = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, (700.0,), started=100.0, ended=160.0)
+
+
+def readings(*values: float | None, name: str = "hw_thermal_s", every: float = 15.0) -> list[dict[str, Any]]:
+    """One reading every 15 s from the start of the soak; None where the driver did not say."""
+    return [
+        {"uuid": "GPU-0", "at": 100.0 + place * every, **({} if value is None else {name: value})}
+        for place, value in enumerate(values)
+    ]
+
+
+def test_readings_are_kept_by_device_and_window_and_in_the_side_file(tmp_path: Path) -> None:
+    telemetry = Telemetry(tmp_path / "telemetry.jsonl")
+    made = [{"uuid": uuid, "at": at} for at in (1.0, 2.0, 3.0) for uuid in ("GPU-0", "GPU-1")]
+    for each in made:
+        telemetry.hear(each)
+    telemetry.close()
+    assert [each["at"] for each in telemetry.window("GPU-0", 2.0, 3.0)] == [2.0, 3.0]
+    assert telemetry.window("GPU-9", 0.0, 9.0) == []
+    lines = (tmp_path / "telemetry.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == made
+
+
+def test_gauges_counters_and_reasons_are_summed_up() -> None:
+    found = summarise(
+        [
+            {"at": 1.0, "power_w": 600, "hw_thermal_s": 5.0, "reasons": 4, "pcie_gen": 1},
+            {"at": 2.0, "power_w": 700, "hw_thermal_s": 5.0, "reasons": 8, "pcie_gen": 5},
+            {"at": 3.5, "power_w": 710, "hw_thermal_s": 5.25},
+        ]
+    )
+    assert found["power_w"] == {"mean": 670.0, "min": 600, "max": 710}
+    assert found["hw_thermal_s"] == 0.25
+    assert found["reasons"] == 12
+    assert found["pcie_gen"] == 5  # links sleep when idle: the best that was seen
+    assert (found["readings"], found["seconds"]) == (3, 2.5)
+
+
+def test_nothing_read_says_nothing() -> None:
+    assert summarise([]) == {"readings": 0}
+
+
+def test_one_reading_of_a_counter_says_nothing_about_a_time() -> None:
+    found = summarise([{"at": 1.0, "hw_thermal_s": 5.0}])
+    assert "hw_thermal_s" not in found
+    assert "seconds" not in found
+
+
+def test_a_counter_that_went_back_says_nothing() -> None:
+    """It was reset meanwhile: its difference would hide any throttling, or even be negative."""
+    assert "hw_thermal_s" not in summarise(readings(5.0, 9.0, 0.0, 0.5))
+
+
+def test_a_lost_device_is_remembered() -> None:
+    assert summarise([{"at": 1.0}, {"at": 2.0, "lost": "GPU is lost"}, {"at": 3.0}])["lost"] == "GPU is lost"
+
+
+# -- disturbance
+
+
+@pytest.mark.parametrize(
+    ("summary", "cpus", "disturbed"),
+    [
+        ({"seconds": 10.0, "steal_s": 0.0}, 1, False),
+        ({"seconds": 10.0, "steal_s": 0.4}, 1, False),
+        ({"seconds": 10.0, "steal_s": 0.6}, 1, True),
+        ({"seconds": 10.0, "steal_s": 0.6}, 2, False),  # of all its CPUs' time
+        ({"seconds": 10.0, "steal_s": 0.6}, 0, True),
+        ({"seconds": 0.0, "steal_s": 0.6}, 1, False),
+        ({}, 1, False),
+    ],
+)
+def test_steal_above_a_share_is_a_disturbance(summary: dict[str, float], cpus: int, disturbed: bool) -> None:
+    device = replace(GPU, cpus=tuple(range(cpus)))
+    assert (disturbance(device, summary) is not None) is disturbed
+
+
+# -- a soak
+
+
+def soaked(
+    made: list[dict[str, Any]], metric: str = "soak.throttle.hw_thermal", soak: Measurement = SOAK
+) -> Measurement:
+    (found,) = [each for each in soak_measurements(soak, GPU, summarise(made)) if each.metric == metric]
+    return found
+
+
+def status(found: Measurement) -> Status:
+    ceiling = 0.01 if found.unit == "1" else 0.05
+    return judge([found], Limit(found.metric, found.unit, ceiling=ceiling)).status
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "values", "value", "unit"),
+    [
+        ("soak.throttle.hw_thermal", "hw_thermal_s", (7.0, 7.0, 7.0, 7.0, 7.5), 0.5, "s"),
+        ("soak.throttle.power_brake", "hw_power_brake_s", (0.0, 0.0, 0.0, 0.0, 0.25), 0.25, "s"),
+        ("soak.throttle.sw_thermal", "sw_thermal_s", (0.0, 0.0, 0.0, 0.0, 6.0), 0.1, "1"),  # a share of 60 s
+        ("soak.power", "power_w", (690.0, 700.0, 700.0, 700.0, 710.0), 700.0, "W"),
+    ],
+)
+def test_what_only_the_sensor_knows_of_a_soak(
+    metric: str, name: str, values: tuple[float, ...], value: float, unit: str
+) -> None:
+    found = soaked(readings(*values, name=name), metric)
+    assert found.value == pytest.approx(value)
+    assert (found.unit, found.trouble) == (unit, None)
+    assert (found.samples, found.peak, found.subject) == ((), None, "GPU-0")
+
+
+def test_no_throttling_holds() -> None:
+    assert status(soaked(readings(7.0, 7.0, 7.0, 7.0, 7.0))) is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ([], Status.UNMEASURED),  # the sensor never answered
+        (readings(None, None, None, None, None), Status.UNMEASURED),  # this driver cannot say
+        (readings(7.0), Status.UNMEASURED),
+        (readings(7.0, 7.0), Status.UNMEASURED),  # the sensor died after 15 of 60 s
+        (readings(7.0, 7.0, 7.0, 7.0, 7.0, every=5.0), Status.UNMEASURED),
+        (readings(9.0, 9.0, 0.0, 0.0, 0.0), Status.UNMEASURED),  # the driver was loaded again
+        ([*readings(7.0, 7.0, 7.0, 7.0, 7.0), {"at": 161.0, "lost": "GPU is lost"}], Status.FAIL),
+        (readings(7.0, 7.0, 7.0, 7.0, 8.0), Status.FAIL),
+    ],
+)
+@pytest.mark.parametrize("metric", [name for name in SOAK_METRICS if "throttle" in name])
+def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling(
+    made: list[dict[str, Any]], expected: Status, metric: str
+) -> None:
+    name, _ = SOAK_METRICS[metric]
+    renamed = [{(name if key == "hw_thermal_s" else key): value for key, value in each.items()} for each in made]
+    assert status(soaked(renamed, metric)) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("device", Status.FAIL), ("need", Status.UNMEASURED), ("external", Status.INCONCLUSIVE)]
+)
+def test_a_soak_that_broke_says_nothing_good_about_heat(kind: Any, expected: Status) -> None:
+    broken = replace(SOAK, trouble=Trouble(kind, "why"))
+    found = soak_measurements(broken, GPU, summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0)))
+    assert len(found) == len(SOAK_METRICS)
+    assert {status(each) for each in found} == {expected}
+
+
+def test_two_readings_at_one_time_are_no_share_of_a_time() -> None:
+    short = replace(SOAK, ended=SOAK.started)
+    found = soaked(readings(7.0, 7.0, name="sw_thermal_s", every=0.0), "soak.throttle.sw_thermal", short)
+    assert status(found) is Status.UNMEASURED
