@@ -10,9 +10,10 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pytest_accel.sku import UNITS, Limit
+if TYPE_CHECKING:
+    from pytest_accel.sku import Limit
 
 
 class BadMarker(Exception):
@@ -44,6 +45,8 @@ def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -
 
 def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
     """fail below `floor` or above `ceiling`, in the unit that the probe reports"""
+    from pytest_accel.sku import UNITS, Limit
+
     if unit not in UNITS:
         raise ValueError(f"unit={unit!r} is not known; choose one of {', '.join(UNITS)}")
     if floor is None and ceiling is None:
@@ -60,6 +63,8 @@ MARKERS: dict[str, Callable[..., Limit]] = {
 
 
 def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
+    from pytest_accel.sku import Limit
+
     if (of_peak is None) == (absolute is None):
         raise ValueError(f"give either a fraction of the peak in (0, 1] or {keyword}=")
     if of_peak is not None:

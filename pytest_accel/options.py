@@ -1,9 +1,11 @@
-"""The command line of a run, typed."""
+"""The command line of a run: declared to pytest, and typed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 
 class Refused(Exception):
@@ -21,3 +23,53 @@ class Options:
     output: Path | None = None
     patience: float = 60.0
     command: tuple[str, ...] = ()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("accel", "acceptance of accelerator hardware")
+    add = group.addoption
+    add(
+        "--accel-sku",
+        metavar="NAME|FILE|auto",
+        help="Judge this node as SKU NAME (for instance h100-sxm), by a threshold FILE of your own, or as whatever "
+        "it is (auto). Without paths, the packaged suite is run. Only a named SKU can be ACCEPTED.",
+    )
+    add(
+        "--accel-platform",
+        metavar="NAME|auto",
+        default="auto",
+        help="Where the SKU sits, one of the platforms of its file: expected device count and the limits that "
+        "depend on it. Default: %(default)s, by the device count.",
+    )
+    add(
+        "--accel-level",
+        choices=("quick", "standard", "long"),
+        default="standard",
+        help="How long to measure: quick (nightly, under 2 minutes), standard (handover, under 15), long (burn-in). "
+        "Default: %(default)s.",
+    )
+    add(
+        "--accel-devices",
+        metavar="0,2|UUID",
+        default="",
+        help="Measure these devices only. The others stay expected, so nothing is accepted. Default: all.",
+    )
+    add(
+        "--accel-output",
+        metavar="DIR",
+        help="Write the record and its logs here. Default: accel-records/<host>-<UTC time>.",
+    )
+    add(
+        "--accel-patience",
+        metavar="SECONDS",
+        type=_seconds,
+        default=60.0,
+        help="Give a device up when nothing was heard from it for so long. Default: %(default)g.",
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value
