@@ -1,0 +1,212 @@
+"""The loop that times everything, on a clock of its own: no test here depends on how fast this machine is."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from pytest_accel.stats import LOOKS
+from pytest_accel.timing import BLOCK_SECONDS, WARMUP_SHARE, HostClock, Timed, time_blocks
+
+
+@dataclass
+class World:
+    """Time that passes only when work is done: each operation takes the next of `costs`."""
+
+    costs: Iterator[float]
+    now: float = 0.0
+    depth: int = 0
+    calls: int = 0
+    last: float = 0.0
+    reads: list[float] = field(default_factory=list)
+
+    def work(self) -> None:
+        self.calls += 1
+        self.last = next(self.costs)
+        self.now += self.last
+
+    def mark(self) -> float:
+        return self.now
+
+    def seconds(self, start: float, end: float) -> float:
+        self.reads.append(end)
+        return end - start
+
+
+@dataclass
+class LoneGate:
+    """A gate with nobody else behind it. `wait` is how often it says that others still need the load."""
+
+    wait: int = 0
+    events: list[str] = field(default_factory=list)
+    blocks: list[tuple[float, bool]] = field(default_factory=list)
+    slowest: float = 1.0
+
+    def ready(self) -> None:
+        self.events.append("ready")
+
+    def block(self, seconds: float, warm: bool) -> None:
+        self.blocks.append((seconds, warm))
+
+    def settled(self) -> None:
+        self.events.append("settled")
+
+    def released(self) -> bool:
+        self.wait -= 1
+        return self.wait < 0
+
+    def agree(self, value: float) -> float:
+        return value * self.slowest
+
+
+Measure = Callable[..., tuple[Timed, World, LoneGate]]
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
+    """Run `time_blocks` in a made world, whose time is also what the host's clock shows.
+
+    `beside` is what the reference takes, as a share of the operation before it.
+    """
+
+    def run(
+        costs: Iterator[float],
+        *,
+        seconds: float = 10.0,
+        precision: float = 0.01,
+        depth: int = 0,
+        gate: LoneGate | None = None,
+        beside: float | None = None,
+        collective: bool = False,
+    ) -> tuple[Timed, World, LoneGate]:
+        world, gate = World(costs, depth=depth), gate or LoneGate()
+        monkeypatch.setattr("pytest_accel.timing.time.perf_counter", lambda: world.now)
+
+        def other() -> None:
+            world.now += (beside or 0.0) * world.last
+
+        timed = time_blocks(
+            world.work,
+            world,
+            gate,
+            seconds=seconds,
+            precision=precision,
+            beside=other if beside else None,
+            collective=collective,
+        )
+        return timed, world, gate
+
+    return run
+
+
+def steady(cost: float) -> Iterator[float]:
+    return itertools.repeat(cost)
+
+
+def noisy(cost: float, share: float) -> Iterator[float]:
+    return itertools.cycle([cost * (1 - share), cost * (1 - share), cost * (1 + share), cost * (1 + share)])
+
+
+@pytest.mark.parametrize("cost", [0.0001, 0.001, 0.01])
+def test_a_block_is_filled_whatever_one_operation_takes(measure: Measure, cost: float) -> None:
+    timed, _, _ = measure(steady(cost))
+    assert timed.operations_per_block * cost == pytest.approx(BLOCK_SECONDS, rel=0.02)
+    assert timed.seconds == pytest.approx([cost] * len(timed.seconds))
+
+
+def test_an_operation_longer_than_a_block_is_a_block(measure: Measure) -> None:
+    timed, _, _ = measure(steady(0.4), seconds=8.0)
+    assert timed.operations_per_block == 1
+    assert timed.seconds == pytest.approx([0.4] * len(timed.seconds))
+
+
+def test_a_steady_device_is_known_at_the_first_look(measure: Measure) -> None:
+    timed, _, _ = measure(steady(0.001), seconds=100.0)
+    assert timed.why_ended == "precise"
+    assert len(timed.seconds) == LOOKS[0]
+
+
+def test_a_noisy_device_is_looked_at_only_at_the_agreed_sizes(measure: Measure) -> None:
+    timed, _, _ = measure(noisy(0.06, 0.02), seconds=100.0)
+    assert timed.why_ended == "precise"
+    assert len(timed.seconds) in LOOKS[1:]
+
+
+def test_a_device_that_stays_noisy_ends_with_its_budget(measure: Measure) -> None:
+    timed, _, _ = measure(noisy(0.06, 0.5), seconds=10.0)
+    assert timed.why_ended == "budget"
+    assert timed.ends[-1] == pytest.approx(10.0, abs=0.2)
+
+
+def test_no_precision_means_the_whole_budget(measure: Measure) -> None:
+    """A soak is not over because its mean is known."""
+    timed, _, _ = measure(steady(0.001), seconds=20.0, precision=0.0)
+    assert timed.why_ended == "budget"
+    assert timed.ends[-1] >= 20.0
+
+
+def test_the_warm_up_is_not_sampled(measure: Measure) -> None:
+    """The first call pays for what is lazy, the first quarter for a cold device: neither is in the mean."""
+    costs = itertools.chain([3.0], itertools.repeat(0.02, 60), itertools.repeat(0.01))
+    timed, _, gate = measure(costs, seconds=8.0, precision=0.0)
+    assert timed.seconds == pytest.approx([0.01] * len(timed.seconds))
+    assert timed.warmup[0] == pytest.approx(0.02)
+    assert timed.ends[0] >= WARMUP_SHARE * 8.0
+    assert [warm for _, warm in gate.blocks] == [True] * len(timed.warmup) + [False] * len(timed.seconds)
+
+
+def test_a_block_longer_than_the_budget_is_measured_once(measure: Measure) -> None:
+    timed, _, _ = measure(steady(5.0), seconds=1.0)
+    assert (timed.seconds, timed.why_ended) == ([5.0], "budget")
+
+
+def test_the_queue_is_kept_full_and_every_block_is_its_own(measure: Measure) -> None:
+    """A device with a queue is never waited for before two more blocks are behind the one that is read."""
+    timed, world, _ = measure(steady(0.05), depth=2, seconds=4.0)
+    assert timed.operations_per_block == 1
+    assert timed.seconds == pytest.approx([0.05] * len(timed.seconds))
+    assert world.now - world.reads[-1] == pytest.approx(2 * 0.05)
+
+
+def test_the_reference_beside_is_timed_apart(measure: Measure) -> None:
+    timed, _, _ = measure(steady(0.02), beside=0.5, seconds=20.0)
+    assert timed.seconds == pytest.approx([0.02] * len(timed.seconds))
+    assert timed.beside == pytest.approx([0.01] * len(timed.seconds))
+
+
+def test_a_clock_that_slows_both_down_is_no_noise(measure: Measure) -> None:
+    """The interval of the ratio decides when enough was seen, not that of the rate."""
+    costs = [0.06, 0.09, 0.12, 0.07]
+    timed, _, _ = measure(itertools.cycle(costs), beside=0.5, seconds=100.0, precision=0.001)
+    assert len(timed.seconds) == LOOKS[0]
+    timed, _, _ = measure(itertools.cycle(costs), seconds=100.0, precision=0.001)
+    assert len(timed.seconds) > LOOKS[0]
+
+
+def test_the_load_goes_on_until_every_device_has_seen_enough(measure: Measure) -> None:
+    """No device finishes in the quiet of the others; what runs meanwhile is no sample."""
+    quiet, alone, _ = measure(steady(0.05))
+    timed, world, gate = measure(steady(0.05), gate=LoneGate(wait=7))
+    assert gate.events == ["ready", "settled"]
+    assert world.calls == alone.calls + 7
+    assert timed.seconds == pytest.approx(quiet.seconds)
+
+
+def test_ranks_agree_on_the_slowest_and_leave_together(measure: Measure) -> None:
+    timed, _, gate = measure(steady(0.05), gate=LoneGate(slowest=2.0, wait=9), collective=True)
+    assert timed.seconds == pytest.approx([0.1] * len(timed.seconds))
+    assert gate.events == ["ready"]
+    assert gate.wait == 9  # a collective has no load to keep up: its ranks would wait for each other
+
+
+def test_every_block_is_reported_as_soon_as_it_is_known(measure: Measure) -> None:
+    timed, _, gate = measure(steady(0.05))
+    assert [seconds for seconds, _ in gate.blocks] == pytest.approx([*timed.warmup, *timed.seconds])
+
+
+def test_the_host_clock_counts_what_lies_between_its_marks() -> None:
+    clock = HostClock()
+    start, end = clock.mark(), clock.mark()
+    assert clock.seconds(start, end) == end - start >= 0
+    assert clock.depth == 0
