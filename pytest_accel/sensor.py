@@ -76,17 +76,25 @@ class Sensor:
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn."""
+        try:
+            while self._rested < turn:
+                began = time.time()
+                self._read_all()
+                self._wake.wait(max(0.0, began + 1 / hz - time.time()))
+        except Exception as error:  # noqa: BLE001  a driver may raise anything; "rest" wants its answer all the same
+            self._pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
         while self._rested < turn:
-            began = time.time()
-            for uuid, device in self._devices.items():
-                try:
-                    reading: dict[str, Any] = dict(self._drivers[device.driver].read(device))
-                except DriverProblem as problem:
-                    reading = {"lost": str(problem)}
-                self._pipe.send("reading", uuid=uuid, at=time.time(), **reading)
-            self._wake.wait(max(0.0, began + 1 / hz - time.time()))
+            self._wake.wait()
         self._wake.clear()
         self._pipe.send("resting", turn=turn)
+
+    def _read_all(self) -> None:
+        for uuid, device in self._devices.items():
+            try:
+                reading: dict[str, Any] = dict(self._drivers[device.driver].read(device))
+            except DriverProblem as problem:
+                reading = {"lost": str(problem)}
+            self._pipe.send("reading", uuid=uuid, at=time.time(), **reading)
 
     def hear(self, message: dict[str, Any]) -> bool:
         if message["event"] == "rest":
