@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.measurement import Device
 from pytest_accel.timing import Clock, Gate, HostClock, time_blocks
+
+_NOT_THE_DEVICE = (
+    "too old",
+    "no NVIDIA driver",
+    "display driver",
+    "not yet initialized",
+    "compatibility",
+    "not compiled",
+    "libcudart",
+)
+"""What CUDA says when driver, toolkit or fabric manager do not fit: the device is not to blame."""
 
 
 class Unmeasurable(Exception):
@@ -48,7 +61,7 @@ class CudaClock:
         self._torch = torch
 
     def mark(self) -> Any:
-        event = self._torch.cuda.Event(enable_timing=True)
+        event = self._torch.cuda.Event(enable_timing=True, blocking=True)  # the host sleeps, it does not spin
         event.record()
         return event
 
@@ -66,7 +79,7 @@ class Compute:
     def __init__(self, devices: list[Device], gate: Gate) -> None:
         import torch
 
-        self.torch = torch
+        self.torch: Any = torch
         self.devices = devices
         self.gate = gate
         self.is_cpu = devices[0].driver == "cpu"
@@ -81,15 +94,29 @@ class Compute:
         torch = self.torch
         if device.driver == "cpu":
             return torch.device("cpu")
-        if not torch.cuda.is_available():
-            built = torch.version.cuda or torch.version.hip
-            why = "it is built for CPUs only" if not built else "torch.cuda.is_available() is false"
-            raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {why}")
-        found = str(getattr(torch.cuda.get_device_properties(place), "uuid", ""))
+        if device.facts.get("mig"):
+            raise Unmeasurable(f"MIG mode of {device.name} is on: parts of a device are not accepted, nor the whole")
+        self._start_cuda(device)
+        if place >= (count := torch.cuda.device_count()):
+            raise Unmeasurable(f"CUDA sees {count} devices of {len(self.devices)}")
+        found = str(getattr(torch.cuda.get_device_properties(place), "uuid", ""))  # NVML's has "GPU-" before it
         if found and found.lower() not in device.uuid.lower():
             raise Unmeasurable(f"torch opened the device {found}, not {device.uuid}")
         torch.cuda.set_device(place)
         return torch.device("cuda", place)
+
+    def _start_cuda(self, device: Device) -> None:
+        """Start CUDA, or say why it cannot: what is lacking, or that the device which NVML shows does not work."""
+        torch = self.torch
+        if not (torch.version.cuda or torch.version.hip):
+            raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for CPUs only")
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as error:
+            text = str(error).strip().splitlines()[0]
+            if any(words in text for words in _NOT_THE_DEVICE):
+                raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {text}") from None
+            raise RuntimeError(f"CUDA error: {text}") from error
 
     @property
     def clock(self) -> Clock:
@@ -101,6 +128,21 @@ class Compute:
         if self.is_cpu:
             return 0
         return int(getattr(self.torch.cuda.get_device_properties(self.torch_device), "L2_cache_size", 0))
+
+    def require_memory(self, size: int) -> None:
+        """Raise Unmeasurable unless `size` bytes fit into the device's free memory (of a GPU; a CPU's is shared).
+
+        What the probe before left behind is freed first: a DistributedDataParallel is part of reference cycles.
+        """
+        if self.is_cpu:
+            return
+        gc.collect()
+        self.torch.cuda.empty_cache()
+        free, total = self.torch.cuda.mem_get_info(self.torch_device)
+        if size > free:
+            raise Unmeasurable(
+                f"it needs {size / 1e9:.1f} GB of memory, and {free / 1e9:.1f} of {total / 1e9:.1f} are free"
+            )
 
     def synchronize(self) -> None:
         if not self.is_cpu:
@@ -154,16 +196,27 @@ class Compute:
         )
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
-        """Become a rank of the process group that meets in the file `rendezvous` (nccl on GPUs, gloo on CPUs)."""
+        """Become a rank of the process group that meets in the file `rendezvous` (nccl on GPUs, gloo on CPUs).
+
+        The hosts talk by gloo beside nccl, over the loopback: all ranks are on this node, and what its name resolves
+        to may be any of many interfaces, or none.
+        """
         import torch.distributed as dist
 
         if rendezvous == self._rendezvous:
             return
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         backend = "gloo" if self.is_cpu else "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
         self.rank, self.world, self._rendezvous = rank, world, rendezvous
+
+    @property
+    def collectives(self) -> dict[str, Any]:
+        """The library of the collectives and what the environment tells it, for the conditions."""
+        settings = {name: text for name, text in os.environ.items() if name.startswith("NCCL_")}
+        return {"backend": "gloo" if self.is_cpu else "nccl", **({"environment": settings} if settings else {})}
 
     def agree(self, value: float) -> float:
         """The largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""

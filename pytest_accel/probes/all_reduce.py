@@ -9,6 +9,8 @@ from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
 from pytest_accel.probes.spec import probe
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_CHUNK = 2**26
+"""Elements that are made and compared at a time, so that the check needs little memory beside the payload."""
 
 
 @probe("all_reduce.busbw@{size}", runs="ranks")
@@ -16,12 +18,17 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> Finding:
     """Bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
 
     The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is the slowest rank's. The payload
-    is int32, so that the sum is exact in any order: it is compared bit for bit on every rank, before and after.
+    is fp32, as there: NVSwitches add four floats at once, integers one by one (NCCL, src/device/reduce_kernel.h).
+    It holds integers whose sum is exact in any order, compared bit for bit on every rank before and after. While it
+    is timed it holds zeros, since anything else grows without end.
     """
     import torch.distributed as dist
 
     n = _bytes(size) // 4
-    payload = device.torch.empty(n, dtype=device.torch.int32, device=device.torch_device)
+    if device.world < 2:
+        raise NotApplicable("one device has nobody to reduce with")
+    device.require_memory(4 * n + 4 * 8 * _CHUNK)
+    payload = device.torch.empty(n, dtype=device.torch.float32, device=device.torch_device)
     _check(device, payload, dist)
     finding = device.sample(
         lambda: dist.all_reduce(payload),
@@ -29,31 +36,38 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> Finding:
         unit="GB/s",
         metric=f"all_reduce.busbw@{size}",
         collective=True,
-        conditions={"size": size, "ranks": device.world, "dtype": "int32", "backend": dist.get_backend()},
+        conditions={"size": size, "ranks": device.world, "dtype": "fp32", "data": "zeros", **device.collectives},
     )
     _check(device, payload, dist)
     return finding
 
 
 def _bytes(size: str) -> int:
-    found = re.fullmatch(r"(\d+)(KiB|MiB|GiB)", size)
+    found = re.fullmatch(r"([1-9]\d*)(KiB|MiB|GiB)", size)
     if not found:
         raise NotApplicable(f"size {size!r} is not a number with KiB, MiB or GiB, such as 8GiB")
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _pattern(device: Compute, payload: Any, rank: int) -> Any:
-    """What `rank` sends: depends on the rank and on the place, so that a shift or a swap shows."""
-    torch = device.torch
-    place = torch.arange(payload.numel(), dtype=torch.int32, device=payload.device)
+def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:
+    """What `rank` sends: integers below 65521 that depend on rank and place, so that a shift or a swap shows.
+
+    Sums of up to 256 ranks stay below 2^24, up to which fp32 is exact.
+    """
+    place = device.torch.arange(start, end, dtype=device.torch.int64, device=device.torch_device)
     return place.mul_(7919).add_(rank * 104729).remainder_(65521)
 
 
 def _check(device: Compute, payload: Any, dist: Any) -> None:
-    payload.copy_(_pattern(device, payload, device.rank))
+    """All-reduce the pattern, and take every rank's part off again: nothing but zeros may be left."""
+    n, wrong = payload.numel(), 0
+    chunks = [(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
+    for start, end in chunks:
+        payload[start:end] = _pattern(device, start, end, device.rank)
     dist.all_reduce(payload)
-    for rank in range(device.world):
-        payload.sub_(_pattern(device, payload, rank))
-    wrong = int(payload.count_nonzero().item())
+    for start, end in chunks:
+        for rank in range(device.world):
+            payload[start:end] -= _pattern(device, start, end, rank)
+        wrong += int(payload[start:end].count_nonzero().item())
     if wrong:
-        raise WrongResult(f"all_reduce: {wrong} of {payload.numel()} sums are wrong on rank {device.rank}")
+        raise WrongResult(f"all_reduce: {wrong} of {n} sums are wrong on rank {device.rank}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding, WrongResult
+from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
 from pytest_accel.probes.spec import probe
 
 
@@ -19,9 +19,13 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
     import torch.distributed as dist
 
     torch, budget = device.torch, device.seconds / 3
+    if device.world < 2:
+        raise NotApplicable("one device has nobody to train with")
+    device.require_memory(6 * 4 * layers * width**2 + 4 * 4 * layers * batch * width)
+    torch.set_float32_matmul_precision("highest")  # whatever the probe before it left
     torch.manual_seed(0)
-    stack = [torch.nn.Linear(width, width, bias=False) for _ in range(layers)]
-    model = torch.nn.Sequential(*stack).to(device.torch_device)
+    stack = [torch.nn.Linear(width, width, bias=False, device=device.torch_device) for _ in range(layers)]
+    model = torch.nn.Sequential(*stack)
     ids = None if device.is_cpu else [device.torch_device]
     ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=ids)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-6)
@@ -38,6 +42,7 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
             step()
 
     conditions = {"layers": layers, "width": width, "batch": batch, "ranks": device.world, "dtype": "fp32"}
+    conditions.update(device.collectives)
     timed: dict[str, Any] = {
         "amount": 1.0,
         "unit": "ms",

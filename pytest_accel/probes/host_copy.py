@@ -28,6 +28,7 @@ def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> Findin
         raise NotApplicable(f"no direction {direction!r} (known: {', '.join(DIRECTIONS)})")
     torch, pinned = device.torch, not device.is_cpu
     n = mib * 2**20 // 4
+    device.require_memory(4 * n * 2)
     pattern = torch.arange(n, dtype=torch.int32)
     ways = [way for way in ("h2d", "d2h") if direction in (way, "both")]
     copies: list[Callable[[], Any]] = []

@@ -42,15 +42,15 @@ def _row(device: Compute, sender: int, direction: str, mib: int, budget: float) 
 def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> Finding:
     torch = device.torch
     here, there = device.torch_devices[sender], device.torch_devices[receiver]
+    ways = [(sender, receiver), (receiver, sender)][: 2 if direction == "both" else 1]
     n = mib * 2**20 // 4
-    pattern = torch.arange(n, dtype=torch.int32, device=here).mul_(sender + 1).add_(receiver)
-    arrived = torch.zeros(n, dtype=torch.int32, device=there)
-    pairs = [(pattern, arrived)]
-    if direction == "both":
-        pairs.append((pattern.to(there), torch.zeros(n, dtype=torch.int32, device=here)))
+    pairs = []
+    for source, target in ways:
+        arrived = torch.zeros(n, dtype=torch.int32, device=device.torch_devices[target])
+        pairs.append((_pattern(device, source, n, (source, target)), arrived))
     direct = device.is_cpu or torch.cuda.can_device_access_peer(here.index, there.index)
     if not device.is_cpu:
-        torch.cuda.set_device(here)
+        torch.cuda.set_device(here)  # torch copies on the sender's current stream, which is where the marks go
     finding = device.sample(
         _exchange(device, pairs),
         amount=len(pairs) * n * 4 / 1e9,
@@ -60,11 +60,18 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
         conditions={"direction": direction, "mib": mib, "peer_access": bool(direct)},
     )
     device.synchronize()
-    names = device.devices[sender].name, device.devices[receiver].name
-    for source, target in pairs:
-        if not torch.equal(source.cpu(), target.cpu()):
+    for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
+        if not torch.equal(arrived, _pattern(device, target, n, (source, target))):
+            names = device.devices[source].name, device.devices[target].name
             raise WrongResult(f"peer_copy {names[0]} to {names[1]}: what arrived is not what was sent")
     return finding
+
+
+def _pattern(device: Compute, place: int, n: int, way: tuple[int, int]) -> Any:
+    """What is sent from way[0] to way[1], made on the device at `place`: the receiver needs no link to compare."""
+    torch = device.torch
+    pattern = torch.arange(n, dtype=torch.int32, device=device.torch_devices[place])
+    return pattern.remainder_(65521).mul_(way[0] + 1).add_(way[1])
 
 
 def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> Any:
