@@ -1,0 +1,687 @@
+"""What a user of the plugin sees: options, markers, fixtures, exit statuses, and other plugins running along."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import as_user
+import pytest
+from as_user import BIN, Ran, write
+
+SLOW = [
+    *(f"matmul.{dtype}" for dtype in ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")),
+    *(f"stream.{op}" for op in ("copy", "triad", "read")),
+    *(f"{probe}.{way}" for probe in ("host_copy", "host_copy_all") for way in ("h2d", "d2h", "both")),
+    *("peer_copy.one_way", "peer_copy.both", "all_reduce.busbw@8GiB", "ddp.step_ms", "ddp.exposed"),
+    *("soak.rate", "soak.droop_slow", "soak.power"),
+    *(f"soak.throttle.{which}" for which in ("hw_thermal", "sw_thermal", "power_brake")),
+]
+"""Every metric of the packaged suite that takes a worker process and time."""
+
+FACTS = """
+@accel_limit(unit="count", floor=1)
+def test_enough(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+
+@pytest.mark.usefixtures("accel_devices")
+@accel_limit(unit="count", floor=1000)
+def test_few(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+"""
+"""Two limits on a fact, which takes no time: one that holds and one that does not."""
+
+
+def facts_only(folder: Path, *, match: str = "") -> str:
+    """A threshold file by which the packaged suite asks for nothing but the inventory; its path."""
+    reasons = "".join(f'  {metric}: "not asked for"\n' for metric in SLOW)
+    text = f"sku: facts\nvendor: cpu\n{match}not_applicable:\n{reasons}platforms:\n  host: {{}}\n"
+    path = folder / "facts.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def wrong(folder: Path) -> str:
+    """The same, for another product than the one that is here."""
+    return facts_only(folder, match="match: {names: [Another Product]}\n")
+
+
+def properties(xml: Path) -> dict[str, dict[str, str]]:
+    """JUnit's properties by test case."""
+    return {
+        str(case.get("name")): {str(each.get("name")): str(each.get("value")) for each in case.iter("property")}
+        for case in ET.parse(xml).iter("testcase")  # noqa: S314  pytest wrote it
+    }
+
+
+def closed(out: str) -> bool:
+    """True if the output has a closing line."""
+    return bool(as_user.CLOSING.search(out))
+
+
+# -- options
+
+WRONG_OPTIONS = {
+    "sku": (["--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
+    "sku file": (["--accel-sku=./mine.yaml"], "./mine.yaml: there is no such threshold file"),
+    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9' (it has: host)"),
+    "level": (["--accel-level=quik"], "invalid choice: 'quik' (choose from"),
+    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; there are 0 (CPU-"),
+    "patience": (["--accel-patience=0"], "argument --accel-patience: invalid"),
+}
+
+
+@pytest.mark.parametrize(("options", "sentence"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
+def test_wrong_option(tmp_path: Path, options: list[str], sentence: str) -> None:
+    """One sentence with the choices, exit 4, and nothing is collected."""
+    ran = as_user.pytest(tmp_path, *options, paths=())
+
+    assert ran.exit == 4, ran.out
+    assert sentence in ran.out
+    assert "Traceback" not in ran.out
+    assert "collected" not in ran.out
+
+
+def test_xdist_is_refused(tmp_path: Path) -> None:
+    """The node is measured as a whole."""
+    pytest.importorskip("xdist")
+    write(tmp_path, test_facts=FACTS)
+    ran = as_user.pytest(tmp_path, "-n", "2")
+
+    assert ran.exit == 4, ran.out
+    assert "--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_broken_threshold_file(tmp_path: Path) -> None:
+    """Every mistake at once, with file and line."""
+    (tmp_path / "mine.yaml").write_text(
+        "sku: mine\n"
+        "vendor: cpu\n"
+        "extends: cpu\n"
+        "budgts: {}\n"
+        "limits:\n"
+        "  stream.copy: {floor: ten, unit: GB/s, source: {kind: measured, by: me, date: 2026-11}}\n"
+        "  stream.read: {floor: 3, unit: TB, source: {kind: measured, by: me, date: 2026-11}}\n"
+    )
+    ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=())
+
+    assert ran.exit == 4, ran.out
+    assert "mine.yaml:4: unknown key 'budgts'; did you mean 'budgets'" in ran.out
+    assert "mine.yaml:6: limits.stream.copy.floor: expected a number, found 'ten'" in ran.out
+    assert "mine.yaml:7: limits.stream.read.unit: 'TB' is not known" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_devices(tmp_path: Path) -> None:
+    """Some devices only: the rest stays expected, so nothing is accepted."""
+    ran = as_user.pytest(tmp_path, "--accel-devices=1", f"--accel-sku={facts_only(tmp_path)}", paths=())
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD")
+    assert "--accel-devices chose 1 of 2 devices" in ran.closing
+    assert ran.statuses("inventory.sku") == {"cpu1": "PASS"}
+
+
+def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
+    """Whoever names an H100 on a machine without one is told so, and nothing of the CPU is measured."""
+    if shutil.which("nvidia-smi"):
+        pytest.skip("there may be an NVIDIA GPU here")
+    ran = as_user.pytest(tmp_path, "--accel-sku=h100-sxm", paths=())
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED node: inventory.driver nvidia: ")
+    assert ran.statuses("inventory.count") == {"node": "FAIL"}
+    valued = {each["metric"].partition(".")[0] for each in ran.record["measurements"] if each["value"] is not None}
+    assert valued == {"inventory"}
+
+
+def test_default_output(tmp_path: Path) -> None:
+    """The record goes to accel-records/<host>-<time>, and its place is the last line."""
+    options = ["--accel-sku", facts_only(tmp_path), "--accel-level=quick"]
+    while True:
+        done = subprocess.run(
+            [BIN / "pytest", *options, "-k", "count"],
+            cwd=tmp_path,
+            env=as_user.environment(),
+            capture_output=True,
+            text=True,
+            timeout=as_user.SECONDS,
+            check=False,
+        )
+        if not as_user.HELD_BY_OTHERS.search(done.stdout + done.stderr):
+            break
+    last = done.stdout.splitlines()[-1]
+
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch(rf"record: {tmp_path}/accel-records/[^/]+-\d{{8}}T\d{{6}}Z(-\d+)?/record\.json", last)
+    assert json.loads(Path(last.partition(" ")[2]).read_text())["state"] == "finished"
+
+
+def test_collect_only(tmp_path: Path) -> None:
+    """The plan and how long it would take: nothing is measured, locked or written."""
+    ran = as_user.pytest(tmp_path, "--collect-only", "-q", paths=())
+
+    assert ran.exit == 0, ran.out
+    assert "test_matmul.py::test_matmul[cpu0-bf16]" in ran.out
+    assert re.search(r"at most about \d+ s on \d+ devices", ran.out)
+    assert not closed(ran.out)
+    assert not ran.folder.exists()
+
+
+def test_help_and_markers(tmp_path: Path) -> None:
+    """Options and markers document themselves, also beside a SKU."""
+    shown = as_user.pytest(tmp_path, "--help", sku=None, paths=())
+    markers = as_user.pytest(tmp_path, "--markers", paths=())
+
+    assert shown.exit == markers.exit == 0, shown.out + markers.out
+    for option in ("sku", "platform", "level", "devices", "output", "patience"):
+        assert f"--accel-{option}" in shown.out
+    for marker in ("accel_min_tflops(of_peak", "accel_min_gbps(of_peak", "accel_limit(*, unit"):
+        assert f"@pytest.mark.{marker}" in markers.out
+
+
+# -- a user's own test file
+
+MINE = """
+@accel_min_tflops(0.3)
+def test_matmul(accel_check):
+    accel_check(probes.matmul, dtype="fp32", m=256, n=256, k=256)
+
+@accel_min_gbps(gbps=1e-6)
+def test_tiny(accel_check, accel_device, accel_sku):
+    assert accel_device.name.startswith("cpu")
+    assert accel_sku.name == "cpu"
+    (verdict,) = accel_check(tiny)
+    assert verdict.metric == "tiny"
+"""
+STRICT = "[pytest]\nstrict = true\nfilterwarnings = error\n"
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A user's five lines pass, under a strict configuration and with every other plugin along."""
+    folder = tmp_path_factory.mktemp("mine")
+    write(folder, test_mine=MINE)
+    (folder / "pytest.ini").write_text(STRICT)
+    return as_user.pytest(
+        folder,
+        *("--junitxml=junit.xml", "--benchmark-json=benchmark.json", "--benchmark-save=first"),
+        *("--html=report.html", "--self-contained-html", "--cov=.", "--timeout=300"),
+        *("-p", "randomly"),
+    )
+
+
+def test_own_file_holds(mine: Ran) -> None:
+    """Everything passes; the closing line says why that is no acceptance."""
+    assert mine.exit == 0, mine.out
+    assert mine.closing.startswith("HELD 4/4 limits")
+    assert "tests were named on the command line" in mine.closing
+    assert "warning" not in mine.out
+    assert set(mine.statuses("tiny")) == {"cpu0", "cpu1"}
+    assert len(mine.statuses("matmul.fp32@m=256,n=256,k=256")) == 2
+
+
+def test_junit(mine: Ran) -> None:
+    """Every test case has its verdict in flat properties."""
+    found = properties(mine.folder.parent / "junit.xml")["test_tiny[cpu0]"]
+
+    assert found["accel.metric"] == "tiny"
+    assert found["accel.unit"] == "GB/s"
+    assert found["accel.status"] in ("PASS", "MARGINAL")
+    assert float(found["accel.floor"]) == 1e-6
+    assert float(found["accel.value"]) > 0
+    assert found["accel.device"].startswith("CPU-")
+    assert "accel_min_gbps" in found["accel.limit_from"]
+
+
+def test_benchmark_json(mine: Ran) -> None:
+    """pytest-benchmark holds the samples by device and metric, and is silent on the terminal."""
+    found = {
+        each["fullname"]: each for each in json.loads((mine.folder.parent / "benchmark.json").read_text())["benchmarks"]
+    }
+    (uuid,) = [uuid for uuid, name in mine.names.items() if name == "cpu0"]
+    entry = found[f"{uuid}/tiny"]
+    (measured,) = mine.measurements("tiny", "cpu0")
+
+    assert len(found) == 4
+    assert entry["group"] == "tiny"
+    assert entry["extra_info"]["value"] == pytest.approx(measured["value"])
+    assert entry["extra_info"]["unit"] == "GB/s"
+    assert entry["extra_info"]["floor"] == 1e-6
+    assert entry["stats"]["data"] == pytest.approx(measured["seconds"])
+    assert "Median" not in mine.out
+
+
+def test_other_plugins(mine: Ran) -> None:
+    """Their reports are written as ever."""
+    report = (mine.folder.parent / "report.html").read_text()
+
+    assert "test_tiny[cpu0]" in report
+    assert "TOTAL" in mine.out
+
+
+@pytest.mark.parametrize(
+    "options", [["--benchmark-compare"], ["--benchmark-disable"], ["-p", "no:benchmark"]], ids=" ".join
+)
+def test_benchmark_options(mine: Ran, options: list[str]) -> None:
+    """A comparison is shown when it is asked for; without pytest-benchmark nothing is lost."""
+    folder = mine.folder.parent
+    ran = as_user.pytest(folder, *options, "-k", "tiny")
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD 2/2 limits")
+    assert ("Median" in ran.out) == (options == ["--benchmark-compare"])
+    assert "Traceback" not in ran.out
+
+
+def test_own_limit_is_broken(tmp_path: Path) -> None:
+    """One line says device, metric, value, limit and margin; the other says how to run just that again."""
+    write(
+        tmp_path,
+        test_mine="""
+        @accel_min_tflops(tflops=1000)
+        def test_fast(accel_check):
+            accel_check(probes.matmul, dtype="fp32", m=128, n=128, k=128)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml")
+
+    assert ran.exit == 1, ran.out
+    pattern = r"REJECTED cpu[01]: matmul\.fp32@m=128,n=128,k=128 [\d.]+ TFLOPS, floor 1000 TFLOPS \(-[\d.]+%\)"
+    assert re.match(pattern, ran.closing), ran.closing
+    assert set(ran.statuses("matmul.fp32@m=128,n=128,k=128").values()) == {"FAIL"}
+    attempts = ran.measurements("matmul.fp32@m=128,n=128,k=128", "cpu0")
+    assert [each["how"] for each in attempts] == ["together", "together", "alone"]
+    assert "Traceback" not in ran.out
+    assert properties(tmp_path / "junit.xml")["test_fast[cpu0]"]["accel.status"] == "FAIL"
+
+
+def test_again(tmp_path: Path) -> None:
+    """The command that the run prints runs just the failed test again."""
+    write(tmp_path, test_facts=FACTS)
+    ran = as_user.pytest(tmp_path)
+    (line,) = re.findall(r"^again: (.*)$", ran.out, re.MULTILINE)
+    _, *arguments = shlex.split(line)
+    again = as_user.pytest(tmp_path, *arguments, sku=None, paths=(), output=tmp_path / "unused")
+
+    assert ran.exit == again.exit == 1, ran.out + again.out
+    assert "1 failed" in again.out
+    assert "passed" not in again.out
+
+
+WRONG_MARKERS = {
+    "above_one": ("@accel_min_tflops(1.5)", ["1.5 is not a fraction of the peak in (0, 1]; write tflops=1.5"]),
+    "keyword": ("@accel_min_tflops(tflop=3)", ["tflop", "accel_min_tflops(of_peak: float | None = None, *, tflops"]),
+    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; there are accel_min_tflops"]),
+    "unit": ('@accel_limit(unit="GBps", floor=1)', ["unit='GBps' is not known; choose one of TFLOPS"]),
+    "empty": ("@accel_min_gbps()", ["give either a fraction of the peak in (0, 1] or gbps="]),
+}
+
+
+@pytest.mark.parametrize("sku", ["cpu", None], ids=["with", "without"])
+def test_wrong_markers(tmp_path: Path, sku: str | None) -> None:
+    """Each is an error at collection, with or without a SKU, that names the test, the value and the choices."""
+    for name, (marker, _) in WRONG_MARKERS.items():
+        write(tmp_path, **{f"test_{name}": f"{marker}\ndef test_it(accel_check):\n    accel_check(tiny)\n"})
+    ran = as_user.pytest(tmp_path, sku=sku)
+
+    assert ran.exit == 2, ran.out
+    assert f"{len(WRONG_MARKERS)} errors during collection" in ran.out
+    for name, (_, sentences) in WRONG_MARKERS.items():
+        assert f"test_{name}.py::test_it" in ran.out
+        for sentence in sentences:
+            assert sentence in ran.out
+    assert "Traceback" not in ran.out
+    assert "marks.py" not in ran.out
+
+
+def test_nothing_measured_fails(tmp_path: Path) -> None:
+    """A test with a marker or fixture of ours that records nothing cannot fail, so it fails."""
+    write(
+        tmp_path,
+        test_mine="""
+        @accel_min_tflops(0.5)
+        def test_marker():
+            pass
+
+        def test_fixture(accel_check):
+            pass
+
+        def test_device(accel_device):
+            pass
+        """,
+    )
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED test_mine.py::test_")
+    assert "records no measurement" in ran.closing
+    assert "5 failed" in ran.out
+
+
+def test_without_sku(tmp_path: Path) -> None:
+    """Such tests are skipped with that reason, and the plugin says nothing else."""
+    write(tmp_path, test_mine=FACTS + "\ndef test_plain():\n    pass\n")
+    ran = as_user.pytest(tmp_path, "-rs", sku=None)
+
+    assert ran.exit == 0, ran.out
+    assert "needs --accel-sku=NAME" in ran.out
+    assert "1 passed, 2 skipped" in ran.out
+    assert "accel:" not in ran.out
+    assert not closed(ran.out)
+    assert not (tmp_path / "accel-records").exists()
+
+
+def test_probe_that_raises(tmp_path: Path) -> None:
+    """A bug is no verdict on the hardware: exit 3, with the error; what else was measured is kept."""
+    write(
+        tmp_path,
+        test_mine="""
+        def buggy(device):
+            return {}["nothing"]
+
+        @accel_limit(unit="GB/s", floor=1)
+        def test_buggy(accel_check):
+            accel_check(buggy)
+
+        @accel_limit(unit="count", floor=1)
+        def test_enough(accel_check, accel_devices):
+            accel_check(probes.inventory, fact="count")
+        """,
+    )
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == 3, ran.out
+    assert ran.closing.startswith("BROKEN test_mine.py::test_buggy[cpu0] (ProbeError: ")
+    assert "KeyError: 'nothing'" in ran.closing
+    assert "FAIL" not in ran.statuses("buggy").values()
+    (measured,) = ran.measurements("buggy", "cpu0")
+    assert "test_mine.py" in measured["details"]["traceback"]
+    assert ran.statuses("inventory.count")["node"] in ("PASS", "MARGINAL")
+
+
+def test_plain_assert(tmp_path: Path) -> None:
+    """A user's own assertion is a verdict of theirs."""
+    write(
+        tmp_path,
+        test_mine="""
+        def test_mine(accel_check, accel_devices):
+            (verdict,) = accel_check(probes.inventory, fact="count")
+            assert verdict.value == 1000
+        """,
+    )
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED test_mine.py::test_mine[node] (AssertionError: ")
+
+
+def test_wrong_condition(tmp_path: Path) -> None:
+    """Named, with the conditions that the probe has."""
+    write(
+        tmp_path,
+        test_mine="""
+        def test_mine(accel_check):
+            accel_check(probes.matmul, dtpye="bf16")
+        """,
+    )
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == 3, ran.out
+    assert "matmul has no condition 'dtpye' (it has: dtype, m, n, k" in ran.closing
+
+
+# -- attempts to turn a failing run green
+
+FEW = "@accel_limit(unit='count', floor=1000)\ndef test_{name}(accel_check, accel_devices):\n"
+ATTEMPTS = {
+    "xfail": ("@pytest.mark.xfail\n", "    {check}\n"),
+    "xfail_strict": ("@pytest.mark.xfail(strict=True)\n", "    {check}\n"),
+    "xfail_raises": ("@pytest.mark.xfail(raises=pytest.fail.Exception)\n", "    {check}\n"),
+    "flaky": ("@pytest.mark.flaky(reruns=2)\n", "    {check}\n"),
+    "swallow": ("", "    try:\n        {check}\n    except BaseException:\n        pass\n"),
+    "skip": ("", "    try:\n        {check}\n    except BaseException:\n        pytest.skip('no')\n"),
+    "xfail_after": ("", "    try:\n        {check}\n    except BaseException:\n        pytest.xfail('no')\n"),
+    "raises": ("", "    with pytest.raises(BaseException):\n        {check}\n"),
+    "subtest": ("", "    import contextlib\n    with contextlib.suppress(BaseException):\n        {check}\n"),
+}
+
+
+def test_no_test_hides_its_failure(tmp_path: Path) -> None:
+    """Whatever surrounds a broken limit, its test case has failed."""
+    check = "accel_check(probes.inventory, fact='count')"
+    tests = "".join(f"{mark}{FEW}{body}\n" for mark, body in ATTEMPTS.values())
+    for name in ATTEMPTS:
+        tests = tests.replace("{name}", name, 1)
+    write(tmp_path, test_mine=tests.replace("{check}", check))
+    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml", "--reruns", "2")
+    failed = {
+        case.get("name")
+        for case in ET.parse(tmp_path / "junit.xml").iter("testcase")  # noqa: S314  pytest wrote it
+        if case.find("failure") is not None
+    }
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED node: inventory.count 2, floor 1000")
+    assert failed == {f"test_{name}[node]" for name in ATTEMPTS}
+    broken = [each for each in ran.record["verdicts"] if each["status"] == "FAIL"]
+    assert len(broken) == len(ATTEMPTS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-k", "few"],
+        ["-m", "usefixtures"],
+        ["-x"],
+        ["--maxfail=1"],
+        ["--ff"],
+        ["--reruns", "2"],
+        ["-p", "randomly"],
+        ["--deselect", "test_facts.py::test_enough"],
+        ["--runxfail"],
+        ["--no-summary", "-q"],
+    ],
+    ids=" ".join,
+)
+def test_no_option_hides_a_failure(tmp_path: Path, options: list[str]) -> None:
+    """A limit that was measured and is broken rejects."""
+    write(tmp_path, test_facts=FACTS)
+    ran = as_user.pytest(tmp_path, *options)
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("REJECTED node: inventory.count 2, floor 1000")
+
+
+def test_stepwise(tmp_path: Path) -> None:
+    """Which is an interruption to pytest: exit 2, and the line says what was rejected by then."""
+    write(tmp_path, test_facts=FACTS)
+    ran = as_user.pytest(tmp_path, "--sw")
+
+    assert ran.exit == 2, ran.out
+    assert ran.closing.startswith("INTERRUPTED")
+    assert "REJECTED node: inventory.count 2, floor 1000" in ran.closing
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-k", "inventory_node"], "-k"),
+        (["-m", "not usefixtures", "-k", "count"], "-m"),
+        (["--deselect", "test_inventory.py::test_inventory_sku"], "--deselect"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else each,
+)
+def test_failure_that_was_filtered_out(tmp_path: Path, options: list[str], says: str) -> None:
+    """Nobody measured it, so nobody is rejected, nothing is accepted, and the line says what narrowed the run."""
+    ran = as_user.pytest(tmp_path, f"--accel-sku={wrong(tmp_path)}", *options, paths=())
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD")
+    assert f"filtered by {says}" in ran.closing
+
+
+def test_last_failed(tmp_path: Path) -> None:
+    """Repeating what failed still fails; once it holds, the run is a filtered one."""
+    sku = wrong(tmp_path)
+    first = as_user.pytest(tmp_path, f"--accel-sku={sku}", "-k", "inventory", paths=())
+    again = as_user.pytest(tmp_path, f"--accel-sku={sku}", "--lf", paths=())
+    healed = as_user.pytest(tmp_path, f"--accel-sku={facts_only(tmp_path)}", "--lf", paths=())
+
+    assert first.exit == again.exit == 1, first.out + again.out
+    assert again.closing.startswith("REJECTED cpu0: inventory.sku")
+    assert healed.exit == 0, healed.out
+    assert healed.closing.startswith("HELD 2/2 limits")
+    assert "filtered by --lf" in healed.closing
+
+
+CONFTESTS = {
+    "empty": (5, "def pytest_collection_modifyitems(items): items.clear()"),
+    "drop": (6, "def pytest_collection_modifyitems(items): items[:] = [i for i in items if '_sku' not in i.name]"),
+    "skip": (
+        6,
+        """
+        import pytest
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.skip(reason="not today"))
+        """,
+    ),
+    "no run": (
+        6,
+        """
+        import pytest
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.xfail(run=False))
+        """,
+    ),
+    "no protocol": (6, "def pytest_runtest_protocol(item): return True"),
+    "no call": (1, "def pytest_pyfunc_call(pyfuncitem): return True"),
+    "outcome": (
+        1,
+        """
+        import pytest
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_makereport():
+            report = yield
+            report.outcome = "passed"
+            report.longrepr = None
+            return report
+        """,
+    ),
+    "exit status": (
+        1,
+        """
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session):
+            session.exitstatus = 0
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "conftest"), CONFTESTS.values(), ids=CONFTESTS)
+def test_no_conftest_hides_a_failure(tmp_path: Path, status: int, conftest: str) -> None:
+    """The packaged suite on the wrong product, with a conftest that would rather not know."""
+    write(tmp_path, conftest=conftest)
+    ran = as_user.pytest(tmp_path, f"--accel-sku={wrong(tmp_path)}", paths=())
+
+    assert ran.exit == status, ran.out
+    assert not ran.closing.startswith(("ACCEPTED", "HELD"))
+    assert ran.record["closing"]["exit"] == status
+
+
+def test_nothing_missing_is_held(tmp_path: Path) -> None:
+    """The same without a conftest and on the right product holds: the tests above fail for their own reason."""
+    ran = as_user.pytest(tmp_path, f"--accel-sku={facts_only(tmp_path)}", paths=())
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD 4/4 limits (by facts.yaml); no acceptance: a CPU is no accelerator")
+
+
+def test_collection_error_is_no_verdict(tmp_path: Path) -> None:
+    """A file that cannot be imported is nobody's hardware, and not green either."""
+    write(tmp_path, test_facts=FACTS, test_broken="import nothing_of_that_name\n")
+    plain = as_user.pytest(tmp_path, "-k", "enough")
+    going_on = as_user.pytest(tmp_path, "-k", "enough", "--continue-on-collection-errors")
+
+    assert plain.exit == 2, plain.out
+    assert going_on.exit == 3, going_on.out
+    assert going_on.closing.startswith("BROKEN test_broken.py")
+
+
+def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
+    """A plain test beside ours that raises is a bug, one that asserts is a failure of the run."""
+    write(tmp_path, test_facts=FACTS, test_other="def test_enough(): 1 / 0\n")
+    ran = as_user.pytest(tmp_path, "-k", "enough")
+    write(tmp_path, test_other="def test_enough(): assert False\n")
+    asserted = as_user.pytest(tmp_path, "-k", "enough")
+
+    assert asserted.exit == 1, asserted.out
+    assert asserted.closing.startswith("REJECTED")
+    assert ran.exit == 3, ran.out
+    assert ran.closing.startswith("BROKEN test_other.py::test_enough")
+
+
+# -- surroundings
+
+
+def test_no_colour(tmp_path: Path) -> None:
+    """NO_COLOR and a pipe are respected, --color=yes colours the closing line."""
+    write(tmp_path, test_facts=FACTS)
+    plain = as_user.pytest(tmp_path, env={"NO_COLOR": "1"})
+    coloured = as_user.pytest(tmp_path, "--color=yes", "-q")
+
+    assert "\x1b[" not in plain.out
+    assert plain.closing.startswith("REJECTED")
+    (line,) = [each for each in coloured.out.splitlines() if "REJECTED" in each]
+    assert line.startswith("\x1b[31m")
+    assert coloured.exit == plain.exit == 1
+
+
+def test_no_terminal(tmp_path: Path) -> None:
+    """Without pytest's terminal reporter, exit status and record say it all."""
+    write(tmp_path, test_facts=FACTS)
+    ran = as_user.pytest(tmp_path, "-p", "no:terminal")
+
+    assert ran.exit == 1, ran.out
+    assert ran.out == ""
+    assert ran.record["closing"]["line"].startswith("REJECTED")
+
+
+def test_plugin_costs_nothing_unused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --accel-sku a few modules of our own are imported, and nothing else because of them."""
+    (tmp_path / "test_plain.py").write_text("def test_plain():\n    pass\n")
+    times = {}
+    for name, options in (("with", []), ("without", ["-p", "no:accel"])):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+            cwd=tmp_path,
+            env=as_user.environment(),
+            capture_output=True,
+            text=True,
+            timeout=as_user.SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        assert "accel" not in done.stdout
+        found = re.findall(r"^import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)$", done.stderr, re.MULTILINE)
+        times[name] = {module: int(own) for own, module in found}
+    ours = {module for module in times["with"] if module.partition(".")[0] == "pytest_accel"}
+    more = {module.partition(".")[0] for module in times["with"].keys() - times["without"].keys()}
+    with capsys.disabled():
+        milliseconds = sum(times["with"][module] for module in ours) / 1000
+        sys.stdout.write(f"[{milliseconds:.1f} ms of our own to import] ")
+
+    assert more - {"pytest_accel"} <= set(sys.stdlib_module_names)
+    names = {"", "fixtures", "keys", "marks", "measurement", "options", "plugin", "sku", "stats"}
+    assert ours <= {f"pytest_accel.{name}".rstrip(".") for name in names}
