@@ -96,6 +96,9 @@ class Compute:
             return torch.device("cpu")
         if device.facts.get("mig"):
             raise Unmeasurable(f"MIG mode of {device.name} is on: parts of a device are not accepted, nor the whole")
+        mode = device.facts.get("compute_mode")
+        if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
+            raise Unmeasurable(f"the compute mode of {device.name} is {mode}, which keeps a second process out")
         self._start_cuda(device)
         if place >= (count := torch.cuda.device_count()):
             raise Unmeasurable(f"CUDA sees {count} devices of {len(self.devices)}")

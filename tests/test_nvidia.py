@@ -137,6 +137,7 @@ def h200(place: int = 0, **answers: Any) -> Gpu:
             "nvmlDeviceGetMemoryInfo": fills(total=150754820096, used=700 << 20),
             "nvmlDeviceGetMemoryInfo_v2": fills(total=150754820096, reserved=697 << 20, used=3 << 20),
             "nvmlDeviceGetMigMode": (0, 0),
+            "nvmlDeviceGetComputeMode": 0,
             "nvmlDeviceGetEnforcedPowerLimit": 700_000,
             "nvmlDeviceGetMaxPcieLinkGeneration": 5,
             "nvmlDeviceGetMaxPcieLinkWidth": 16,
@@ -204,6 +205,7 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch)
             "pcie_gen_max": 5,
             "pcie_width_max": 16,
             "mig": False,
+            "compute_mode": "default",
             "clock_max_mhz": 1980,
         },
     }

@@ -294,9 +294,13 @@ def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch) -> N
         Compute([gpu()], AtOnce())
 
 
-def test_mig_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
+def test_modes_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unmeasurable, match="MIG mode of gpu0 is on"):
         Compute([gpu(mig=True)], AtOnce())
+    alone = gpu(compute_mode="exclusive process")
+    Compute([alone], AtOnce())
+    with pytest.raises(Unmeasurable, match="compute mode of gpu0 is exclusive process"):
+        Compute([alone, alone], AtOnce())
     with pytest.raises(Unmeasurable, match="CUDA sees 1 devices of 2"):
         Compute([gpu(), gpu()], AtOnce())
 

@@ -22,6 +22,8 @@ IDLE_UTILISATION = 5
 BUSY_READINGS = 3
 """Readings, half a second apart, that have to agree: without persistence mode the first shows the driver's start."""
 
+COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
+
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
     ((580, 82), (269, 270, 271)),
     ((580, 66), ()),  # somewhere in between they moved
@@ -105,6 +107,7 @@ class NvidiaDriver:
             "pcie_gen_max": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             "pcie_width_max": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             "mig": None if mig is None else bool(mig[0]),
+            "compute_mode": COMPUTE_MODES.get(ask(nvml.nvmlDeviceGetComputeMode, handle)),
             "clock_max_mhz": ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
         }
         return {key: value for key, value in found.items() if value is not None}
