@@ -1,0 +1,52 @@
+"""The levels promise a time: quick under 2 minutes, standard under 15."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_accel import probes, skufile
+from pytest_accel.levels import BUDGETS, OWN_PROBE, budget
+from pytest_accel.sku import LEVELS
+
+MEASUREMENTS = {
+    # how often the packaged suite measures each probe, on a node of eight
+    "matmul": 7,
+    "stream": 3,
+    "host_copy": 3 * 8,  # one device after the other
+    "host_copy_all": 3,
+    "peer_copy": 2,
+    "all_reduce": 1,
+    "ddp_step": 1,
+    "soak": 1,
+    "inventory": 3,
+}
+
+
+def test_every_packaged_probe_has_a_budget_at_every_level() -> None:
+    assert set(BUDGETS) == set(probes.__all__) == set(MEASUREMENTS)
+    assert all(set(each) == set(LEVELS) for each in [*BUDGETS.values(), OWN_PROBE])
+
+
+@pytest.mark.parametrize(("level", "minutes"), [("quick", 2), ("standard", 15)])
+@pytest.mark.parametrize("sku", [name for name in skufile.names() if name != "cpu"])
+def test_a_level_keeps_the_time_that_it_states(sku: str, level: str, minutes: int) -> None:
+    """With a quarter of it left for the processes to start and for what has to be measured again."""
+    chosen = skufile.load(sku)
+    seconds = sum(count * budget(probe, level, chosen) for probe, count in MEASUREMENTS.items())
+    assert seconds <= 0.75 * minutes * 60
+
+
+@pytest.mark.parametrize("probe", [name for name in BUDGETS if name != "inventory"])
+def test_a_longer_level_measures_longer(probe: str) -> None:
+    quick, standard, long = (budget(probe, level, None) for level in LEVELS)
+    assert 0 < quick < standard < long
+
+
+def test_the_sku_file_may_say_otherwise() -> None:
+    sku = replace(skufile.load("h100-sxm"), budgets={"quick": {"matmul": 9.0}})
+    assert budget("matmul", "quick", sku) == 9.0
+    assert budget("matmul", "standard", sku) == BUDGETS["matmul"]["standard"]
+
+
+def test_a_probe_of_ones_own_has_a_budget_too() -> None:
+    assert [budget("mine", level, None) for level in LEVELS] == list(OWN_PROBE.values())

@@ -1,0 +1,227 @@
+"""What a person reads: the table, the closing line, the plan; and what pytest-benchmark is given."""
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_accel import skufile
+from pytest_accel.closing import Closing
+from pytest_accel.measurement import Device, Measurement
+from pytest_accel.options import Options
+from pytest_accel.run import Run
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status, Verdict, judge
+from pytest_accel.views import plan
+from pytest_accel.views.benchmark import Replay, publish
+from pytest_accel.views.terminal import closing_lines, first_to_repeat, table
+
+NAMES = {"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2"}
+FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
+
+
+def judged(value: float, subject: str = "GPU-0", metric: str = "matmul.bf16") -> Verdict:
+    return judge([Measurement(metric, subject, "TFLOPS", value)], FLOOR)
+
+
+def rows(*verdicts: Verdict) -> list[str]:
+    return [" ".join(text.split()) for text, _ in table(verdicts, NAMES)]
+
+
+def colours(*verdicts: Verdict) -> list[str]:
+    return [colour for _, colour in table(verdicts, NAMES)]
+
+
+# -- the table
+
+
+def test_one_row_per_verdict_worst_first() -> None:
+    assert rows(judged(730.0), judged(612.4, "GPU-1"), judged(740.0, "GPU-2")) == [
+        "device metric value limit margin status",
+        "gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9% FAIL",
+        "gpu0 matmul.bf16 730 TFLOPS floor 672 TFLOPS +8.6% PASS",
+        "gpu2 matmul.bf16 740 TFLOPS floor 672 TFLOPS +10.1% PASS",
+    ]
+
+
+def test_the_slowest_of_several_is_marked_even_if_it_passes() -> None:
+    assert rows(judged(740.0), judged(730.0, "GPU-1"))[1].startswith("gpu1 <")
+
+
+def test_one_device_is_not_the_slowest() -> None:
+    assert "<" not in rows(judged(740.0))[1]
+
+
+def test_columns_line_up() -> None:
+    lines = [text for text, _ in table([judged(730.0), judged(1234.5, "GPU-1")], NAMES)]
+    assert len({line.index("matmul.bf16") for line in lines[1:]}) == 1
+    assert len({line.index(" TFLOPS") for line in lines[1:]}) == 1  # numbers are flush right
+
+
+@pytest.mark.parametrize(
+    ("status", "colour"),
+    [
+        (Status.FAIL, "red"),
+        (Status.UNMEASURED, "red"),
+        (Status.INCONCLUSIVE, "yellow"),
+        (Status.MARGINAL, "yellow"),
+        (Status.PASS, "green"),
+    ],
+)
+def test_a_row_has_the_colour_of_its_status(status: Status, colour: str) -> None:
+    assert colours(Verdict("a", "GPU-0", status, "why", limit=FLOOR))[1] == colour
+
+
+def test_a_marginal_row_says_why() -> None:
+    lines = table([judged(675.0)], NAMES)
+    assert lines[-1] == ("marginal: gpu0 matmul.bf16: 675 TFLOPS, floor 672 TFLOPS (+0.4%)", "yellow")
+
+
+def test_information_is_shown_without_a_limit() -> None:
+    found = judge([Measurement("ddp.step_ms", "node", "ms", 41.5)], None)
+    assert rows(found)[1] == "node ddp.step_ms 41.5 ms info"
+    assert colours(found)[1] == ""
+
+
+def test_an_expected_fact_is_shown() -> None:
+    found = judge([Measurement("inventory.count", "node", "count", 7)], Limit("inventory.count", "count", equals=8))
+    assert rows(found)[1] == "node inventory.count 7 = 8 FAIL"
+
+
+def test_what_cannot_exist_is_one_line_per_reason() -> None:
+    nothing = [Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, "one device") for uuid in ("GPU-0", "GPU-1")]
+    other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, "no fast path")
+    assert rows(judged(730.0), *nothing, other)[2:] == [
+        "not applicable: peer_copy.both: one device",
+        "not applicable: matmul.fp8: no fast path",
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None])
+def test_what_is_no_number_does_not_break_the_table(value: float | None) -> None:
+    found = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], FLOOR)
+    assert rows(found)[1].startswith("gpu0 matmul.bf16")
+
+
+def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
+    found = judge([Measurement("xid", "GPU-0", "count", 3)], Limit("xid", "count", ceiling=0.0))
+    assert rows(found)[1] == "gpu0 xid 3 ceiling 0 FAIL"
+
+
+def test_nothing_to_show_is_no_table() -> None:
+    assert table([], NAMES) == []
+
+
+# -- the closing line
+
+
+@pytest.mark.parametrize(
+    ("closing", "verdicts", "colour"),
+    [
+        (Closing("ACCEPTED 2/2 devices", 0, "ACCEPTED"), [judged(730.0)], "green"),
+        (Closing("ACCEPTED 2/2 devices (1 marginal)", 0, "ACCEPTED"), [judged(675.0)], "yellow"),
+        (Closing("HELD 1/1 limits", 0, "HELD"), [judged(730.0)], "green"),
+        (Closing("REJECTED gpu0", 1, "REJECTED"), [judged(612.0), judged(675.0, "GPU-1")], "red"),
+        (Closing("NOT JUDGED", 6, "NOT JUDGED"), [], "red"),
+        (Closing("BROKEN", 3, "BROKEN"), [judged(730.0)], "red"),
+        (Closing("INTERRUPTED", 2, "INTERRUPTED"), [judged(675.0)], "red"),
+    ],
+)
+def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], colour: str) -> None:
+    assert closing_lines(closing, verdicts) == [(closing.line, colour)]
+
+
+def test_the_worst_failure_is_the_one_to_repeat() -> None:
+    verdicts = [judged(730.0), judged(660.0, "GPU-1"), judged(612.0, "GPU-2")]
+    assert first_to_repeat(verdicts) is verdicts[2]
+
+
+@pytest.mark.parametrize("verdicts", [[], [judged(730.0)], [judged(675.0)]])
+def test_a_good_run_has_nothing_to_repeat(verdicts: list[Verdict]) -> None:
+    assert first_to_repeat(verdicts) is None
+
+
+# -- the plan
+
+
+def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
+    run = Run(Options(sku="h100-sxm", level="quick"))
+    run.sku = skufile.load("h100-sxm")
+    run.platform = run.sku.platforms[platform]
+    run.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
+    items = [
+        SimpleNamespace(fixturenames=["accel_check"], originalname=name, callspec=SimpleNamespace(params=params))
+        for name, params in tests
+    ]
+    return [" ".join(text.split()) for text, _ in plan.lines(run, items)]
+
+
+def test_a_measurement_is_planned_once_for_all_devices() -> None:
+    tests = [("test_matmul", {"_accel_subject": f"GPU-{i}", "dtype": "bf16"}) for i in range(8)]
+    lines = planned(*tests)
+    assert lines[0] == "matmul bf16 up to 4 s"
+    assert lines[1].startswith("at most about 9 s on 8 devices")
+
+
+def test_one_device_after_the_other_takes_the_sum() -> None:
+    assert planned(("test_host_copy", {"direction": "h2d"}))[0] == "host_copy h2d up to 4 s"
+    assert planned(("test_host_copy_all", {"direction": "h2d"}))[0] == "host_copy_all h2d up to 1 s"
+
+
+def test_metrics_of_one_measurement_take_its_time_once() -> None:
+    lines = planned(*(("test_soak", {"metric": metric}) for metric in ("soak.rate", "soak.power")))
+    assert lines[:-1] == ["soak up to 20 s"]
+
+
+@pytest.mark.parametrize(
+    ("test", "platform"),
+    [
+        (("test_inventory_node", {"fact": "count"}), "hgx8"),
+        (("test_peer_copy", {"direction": "both"}), "single"),
+    ],
+)
+def test_what_is_not_measured_takes_no_time(test: tuple[str, dict[str, Any]], platform: str) -> None:
+    assert len(planned(test, platform=platform)) == 1
+
+
+def test_tests_of_others_are_not_planned() -> None:
+    run = Run(Options(sku="h100-sxm", level="quick"))
+    assert len(plan.lines(run, [SimpleNamespace(fixturenames=["tmp_path"], originalname="test_x")])) == 1
+
+
+# -- pytest-benchmark
+
+REPLAY = Replay()
+
+
+@pytest.mark.benchmark(timer=REPLAY)
+def test_benchmark_is_given_the_durations_that_the_device_took(benchmark: Any) -> None:
+    """It times nothing itself: its statistics are those of the samples."""
+    measurement = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 700.0, (700.0,) * 3, seconds=(0.25, 0.5, 0.75))
+    publish(benchmark, REPLAY, judge([measurement], FLOOR), measurement)
+    stats = benchmark.stats.stats
+    assert sorted(stats.data) == [0.25, 0.5, 0.75]
+    assert (benchmark.name, benchmark.group) == ("GPU-0/matmul.bf16", "matmul.bf16")
+    assert benchmark.extra_info == {
+        "value": 700.0,
+        "unit": "TFLOPS",
+        "status": "PASS",
+        "floor": 672.0,
+        "ceiling": None,
+        "limit_from": "h100-sxm.yaml:20",
+    }
+
+
+@pytest.mark.parametrize("seconds", [[], [0.5], [0.25, 0.5, 0.125]])
+def test_the_timer_reads_back_what_it_was_given(seconds: list[float]) -> None:
+    replay = Replay()
+    clock: Callable[[], float] = replay
+    replay.load(seconds)
+    taken = []
+    for _ in seconds:
+        start = clock()
+        taken.append(clock() - start)
+    assert taken == seconds
+    assert replay.used
