@@ -112,13 +112,13 @@ class Sku:
     """Every file that a value came from, with its SHA-256."""
 
     def recognises(self, device: Device) -> bool:
-        """True if the device is this product: by its whole name, or by its PCI id where it reports no name."""
+        """True if the device is this product: by its whole name, or by its PCI id where it, or the file, has no name."""
         if self.vendor != device.driver:
             return False
         names, ids = self.match.get("names", ()), self.match.get("pci_ids", ())
         if not names and not ids:
             return True  # a file without `match` is for whatever its owner names it for
-        return device.model in names if device.model else device.pci_id in ids
+        return device.model in names if device.model and names else device.pci_id in ids
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """All limits by metric, those of the platform over those of the SKU."""

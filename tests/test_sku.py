@@ -51,6 +51,12 @@ def test_a_device_is_recognised_by_its_whole_name(found: Device, known: bool) ->
     assert made().recognises(found) is known
 
 
+def test_a_file_that_knows_no_name_goes_by_the_pci_id() -> None:
+    by_id = made(match={"pci_ids": ["10de:2330"]})
+    assert by_id.recognises(device("NVIDIA H100 of a vendor's own naming"))
+    assert not by_id.recognises(device(pci_id="10de:2335"))
+
+
 def test_a_file_without_match_is_for_any_device_of_its_vendor() -> None:
     assert made(match={}).recognises(device("anything"))
     assert not made(match={}).recognises(device(driver="amd"))
