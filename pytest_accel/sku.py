@@ -112,7 +112,7 @@ class Sku:
     """Every file that a value came from, with its SHA-256."""
 
     def recognises(self, device: Device) -> bool:
-        """True if the device is this product: by its whole name, or by its PCI id where it, or the file, has no name."""
+        """True if the device is this product: by its whole name, or by its PCI id where either has no name."""
         if self.vendor != device.driver:
             return False
         names, ids = self.match.get("names", ()), self.match.get("pci_ids", ())

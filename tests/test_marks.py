@@ -95,7 +95,11 @@ def test_a_wrong_marker_shows_its_signature() -> None:
 
 
 def test_markers_of_others_are_left_alone() -> None:
-    others: list[Any] = [pytest.mark.usefixtures("x").mark, accel_min_gbps(0.5).mark, pytest.mark.parametrize("x", [1]).mark]
+    others: list[Any] = [
+        pytest.mark.usefixtures("x").mark,
+        accel_min_gbps(0.5).mark,
+        pytest.mark.parametrize("x", [1]).mark,
+    ]
     assert [each.unit for each in limits_of(others, WHERE)] == ["of peak"]
 
 
