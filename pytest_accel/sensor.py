@@ -21,6 +21,8 @@ NEEDS = {
     "ascend": "pytest_accel cannot read Ascend devices yet",
 }
 
+SILENT_SECONDS = 10.0
+
 
 class Sensor:
     def __init__(self, pipe: Pipe) -> None:
@@ -29,6 +31,9 @@ class Sensor:
         self._devices: dict[str, Device] = {}
         self._rested = 0
         self._wake = threading.Event()
+        self._threads: dict[str, threading.Thread] = {}
+        self._asked: dict[str, float] = {}
+        """When the reading that every device is busy with began."""
 
     def discover(self, want: str | None) -> None:
         """Announce the devices of vendor `want`; without one, of all that the machine hints at, else the CPU."""
@@ -75,26 +80,43 @@ class Sensor:
         self._pipe.send("idle", reasons=reasons)
 
     def watch(self, turn: int, hz: float) -> None:
-        """Send a reading of every device, `hz` times a second, until `rest` of the same turn."""
-        try:
-            while self._rested < turn:
-                began = time.time()
-                self._read_all()
-                self._wake.wait(max(0.0, began + 1 / hz - time.time()))
-        except Exception as error:  # noqa: BLE001  a driver may raise anything; "rest" wants its answer all the same
-            self._pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
+        """Send a reading of every device, `hz` times a second, until `rest` of the same turn.
+
+        Every device has a thread of its own: one whose readings hang keeps no other from being read. While some
+        answer, one that has been silent for SILENT_SECONDS is lost; when none does, it may be the library.
+        """
+        for uuid in self._devices:
+            if uuid in self._threads:
+                self._threads[uuid].join(2 / hz)  # the end of its last turn
+            if uuid not in self._asked:  # else its last reading still hangs
+                self._asked[uuid] = time.monotonic()
+                self._threads[uuid] = threading.Thread(target=self._follow, args=(uuid, turn, hz), daemon=True)
+                self._threads[uuid].start()
         while self._rested < turn:
-            self._wake.wait()
+            self._wake.wait(1.0)
+            silent = [uuid for uuid, at in list(self._asked.items()) if time.monotonic() - at > SILENT_SECONDS]
+            for uuid in silent if len(silent) < len(self._devices) else ():
+                text = f"its management library has not answered for {SILENT_SECONDS:g} s"
+                self._pipe.send("reading", uuid=uuid, at=time.time(), lost=text)
         self._wake.clear()
         self._pipe.send("resting", turn=turn)
 
-    def _read_all(self) -> None:
-        for uuid, device in self._devices.items():
-            try:
-                reading: dict[str, Any] = dict(self._drivers[device.driver].read(device))
-            except DriverProblem as problem:
-                reading = {"lost": str(problem)}
-            self._pipe.send("reading", uuid=uuid, at=time.time(), **reading)
+    def _follow(self, uuid: str, turn: int, hz: float) -> None:
+        """Read one device until the turn is over. An error ends its readings, "rest" gets its answer all the same."""
+        device = self._devices[uuid]
+        try:
+            while self._rested < turn:
+                self._asked[uuid] = began = time.monotonic()
+                try:
+                    reading: dict[str, Any] = dict(self._drivers[device.driver].read(device))
+                except DriverProblem as problem:
+                    reading = {"lost": str(problem)}
+                self._pipe.send("reading", uuid=uuid, at=time.time(), **reading)
+                self._wake.wait(max(0.0, began + 1 / hz - time.monotonic()))
+        except Exception as error:  # noqa: BLE001  a driver may raise anything
+            self._pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
+        finally:
+            del self._asked[uuid]
 
     def hear(self, message: dict[str, Any]) -> bool:
         if message["event"] == "rest":

@@ -1,0 +1,111 @@
+"""The sensor reads every device on its own: one that hangs is named, and keeps no other from being read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_accel import sensor
+from pytest_accel.drivers import DriverProblem
+from pytest_accel.measurement import Device
+
+LEFT, RIGHT = (Device(name, index, "fake", "a device") for index, name in enumerate(("left", "right")))
+
+
+class Heard:
+    """What the sensor sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, event: str, **fields: Any) -> None:
+        self.messages.append({"event": event, **fields})
+
+    def of(self, uuid: str) -> list[dict[str, Any]]:
+        return [each for each in self.messages if each.get("uuid") == uuid]
+
+
+class Fake:
+    """A driver whose right device does what the test says."""
+
+    def __init__(self, right: Callable[[], dict[str, float]]) -> None:
+        self.right = right
+
+    def discover(self) -> list[Device]:
+        return [LEFT, RIGHT]
+
+    def idle(self, device: Device) -> str | None:
+        self.read(device)
+        return None
+
+    def read(self, device: Device) -> dict[str, float]:
+        return {"power_w": 1.0} if device == LEFT else self.right()
+
+
+def watched(right: Callable[[], dict[str, float]], seconds: float) -> tuple[sensor.Sensor, Heard]:
+    """The sensor after one turn of so many seconds."""
+    heard: Any = Heard()
+    found = sensor.Sensor(heard)
+    found._drivers["fake"] = Fake(right)
+    found._devices = {device.uuid: device for device in (LEFT, RIGHT)}
+    turn = threading.Thread(target=found.watch, args=(1, 50.0))
+    turn.start()
+    time.sleep(seconds)
+    found.hear({"event": "rest", "turn": 1})
+    turn.join(5.0)
+    assert {"event": "resting", "turn": 1} in heard.messages
+    return found, heard
+
+
+def test_all_devices_are_read() -> None:
+    _, heard = watched(lambda: {"power_w": 2.0}, 0.3)
+    assert len(heard.of("left")) > 3
+    assert len(heard.of("right")) > 3
+    assert {each["power_w"] for each in heard.of("right")} == {2.0}
+
+
+def test_a_device_that_hangs_is_lost_and_the_other_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensor, "SILENT_SECONDS", 0.2)
+    hang = threading.Event()
+    found, heard = watched(lambda: {"power_w": float(hang.wait(30))}, 1.3)
+    assert "has not answered" in heard.of("right")[0]["lost"]
+    assert len(heard.of("left")) > 10
+    assert not any("lost" in each for each in heard.of("left"))
+    found.hear({"event": "rest", "turn": 2})
+    found.watch(2, 50.0)
+    assert found._threads["right"].is_alive(), "it is not asked again while it hangs"
+    hang.set()
+
+
+def test_every_device_is_read_in_every_turn() -> None:
+    found, heard = watched(lambda: {"power_w": 2.0}, 0.1)
+    for turn in range(2, 12):
+        before = len(heard.of("left")), len(heard.of("right"))
+        threading.Timer(0.05, found.hear, [{"event": "rest", "turn": turn}]).start()
+        found.watch(turn, 50.0)
+        assert len(heard.of("left")) > before[0]
+        assert len(heard.of("right")) > before[1]
+
+
+def test_a_lost_device_says_so() -> None:
+    def lost() -> dict[str, float]:
+        raise DriverProblem("GPU is lost")
+
+    found, heard = watched(lost, 0.1)
+    assert heard.of("right")[0]["lost"] == "GPU is lost"
+    found.idle()
+    assert heard.messages[-1] == {"event": "idle", "reasons": {"right": "GPU is lost"}}
+
+
+def test_an_error_of_a_driver_is_told_and_ends_its_readings() -> None:
+    def broken() -> dict[str, float]:
+        raise ValueError("what is this")
+
+    _, heard = watched(broken, 0.2)
+    errors = [each for each in heard.messages if each["event"] == "error"]
+    assert [each["reason"] for each in errors] == ["ValueError: what is this"]
+    assert len(heard.of("left")) > 2
