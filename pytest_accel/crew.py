@@ -118,6 +118,8 @@ class Crew:
 
     def _wake_sensor(self) -> None:
         """A sensor that died or hung is started once more; what it missed is missing."""
+        for child, message in listen([self._sensor] if self._sensor else [], 0.0):
+            self._hear(child, message)
         if self._sensor and self._sensor.ended is not None and self._sensors == 1:
             self.discover(self._vendor)
 

@@ -92,7 +92,7 @@ class Child:
             found = None
         if isinstance(found, dict) and "event" in found:
             return found
-        with _log(self.log) as log:
+        with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
         return None
 
