@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -200,4 +200,12 @@ def processes() -> dict[int, int]:
             state, parent = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
             if state != "Z":
                 found[int(stat.parent.name)] = int(parent)
+    return found
+
+
+def left(pids: Iterable[int]) -> set[int]:
+    """Those that are still there after five seconds."""
+    until = time.monotonic() + 5
+    while (found := set(pids) & set(processes())) and time.monotonic() < until:
+        time.sleep(0.05)
     return found

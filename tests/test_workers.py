@@ -1,0 +1,336 @@
+"""The child processes by themselves: what they say, how they end, who is to blame."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from as_user import left
+
+from pytest_accel.crew import Crew, Outcome, Request
+from pytest_accel.measurement import Device
+from pytest_accel.workers import Call, Child, Message, conduct, listen
+
+HEAD = """
+import json, os, signal, subprocess, sys, time
+sys.path.insert(0, os.getcwd())
+
+def send(event, **fields):
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+def receive():
+    return json.loads(sys.stdin.readline())
+
+"""
+PATIENCE = 60.0
+Start = Callable[..., Child]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a child that runs the given lines."""
+    children: list[Child] = []
+
+    def start(lines: str, name: str = "child") -> Child:
+        module = f"{name}_of_{len(children)}"
+        (tmp_path / f"{module}.py").write_text(HEAD + lines)
+        child = Child(name, module, tmp_path / f"{module}.log", {"PYTHONPATH": str(tmp_path)})
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill("the test is over")
+
+
+def hear(child: Child, event: str) -> list[Message]:
+    """Everything up to a message."""
+    heard: list[Message] = []
+    until = time.monotonic() + PATIENCE
+    while not any(message["event"] == event for message in heard):
+        assert time.monotonic() < until, heard
+        heard += [message for _, message in listen([child], 1.0)]
+    return heard
+
+
+def test_messages_come_in_order(start: Start) -> None:
+    """However long a line is, and whatever else was printed: that goes to the log."""
+    child = start('print("a banner of the site")\nsend("long", text="x" * 300000)\nprint("[1]")\nsend("last")\ninput()')
+    heard = hear(child, "last")
+
+    assert [each["event"] for each in heard] == ["long", "last"]
+    assert len(heard[0]["text"]) == 300000
+    assert child.log.read_text() == "a banner of the site\n[1]\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("sys.exit(3)", "it ended with exit code 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "it was killed by SIGKILL"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "it was killed by SIGSEGV"),
+    ],
+)
+def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str) -> None:
+    """Nothing that it said before is lost."""
+    child = start(f'send("words")\n{end}')
+    heard = hear(child, "died")
+
+    assert heard == [{"event": "words"}, {"event": "died", "reason": reason}]
+    assert child.ended == reason
+    assert not child.left_behind
+
+
+def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
+    """And the grandchild goes too."""
+    child = start('send("pid", pid=subprocess.Popen(["sleep", "1000"]).pid)\nsys.exit(1)')
+    heard = hear(child, "died")
+
+    assert heard[1]["reason"] == "it ended with exit code 1"
+    assert not left([heard[0]["pid"]])
+
+
+def test_child_dies_with_its_pipe(start: Start) -> None:
+    """A child of ours ends when nobody listens any more."""
+    child = start(
+        "import runpy\nsys.argv[1:] = [str(os.getppid())]\nrunpy.run_module('pytest_accel.sensor', run_name='__main__')"
+    )
+    child.send("idle")
+    hear(child, "idle")
+    assert child._process.stdin
+    child._process.stdin.close()
+
+    assert hear(child, "died")[-1]["reason"] == "it ended with exit code 0"
+
+
+def test_log_on_a_full_disk(tmp_path: Path) -> None:
+    """Nothing is kept, and nothing fails."""
+    (tmp_path / "loud.py").write_text(HEAD + 'print("noise")\nsend("last")\ninput()')
+    for log in (Path("/dev/full"), tmp_path / "no" / "such" / "folder"):
+        child = Child("loud", "loud", log, {"PYTHONPATH": str(tmp_path)})
+        assert hear(child, "last")
+        child.kill("enough")
+
+
+STEPS = """
+assert receive()["event"] == "call"
+time.sleep({pause})
+send("ready")
+assert receive()["event"] == "go"
+send("block", seconds=1, at=time.time())
+send("settled")
+assert receive()["event"] == "release"
+send("finding", at=time.time())
+send("done")
+input()
+"""
+
+
+def test_in_step(start: Start) -> None:
+    """All begin when the last is ready, and none ends before the last has seen enough."""
+    calls = [Call(start(STEPS.format(pause=pause)), {"event": "call"}) for pause in (0, 1)]
+    conduct(calls, patience=PATIENCE)
+    begun = [call.blocks[0]["at"] for call in calls]
+    ended = [call.findings[0]["at"] for call in calls]
+
+    assert [call.trouble for call in calls] == [None, None]
+    assert abs(begun[0] - begun[1]) < 0.9
+    assert min(ended) >= max(begun)
+
+
+def test_one_death_does_not_stop_the_others(start: Start) -> None:
+    """Who is left goes on without it."""
+    dead, alive = Call(start("sys.exit(1)"), {"event": "call"}), Call(start(STEPS.format(pause=0)), {"event": "call"})
+    conduct([dead, alive], patience=PATIENCE)
+
+    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1"}
+    assert alive.trouble is None
+    assert alive.findings
+
+
+ANSWERS = """
+receive()
+while receive()["event"] != "where":
+    pass
+send("at", frames={frames})
+input()
+"""
+
+
+def test_silent_child_is_asked_where_it_is(start: Start) -> None:
+    """Then it is killed, and its answer is the reason; so is having none."""
+    calls = [
+        Call(start(ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"])), {"event": "call"}),
+        Call(start("time.sleep(1000)"), {"event": "call"}),
+    ]
+    conduct(calls, patience=1.0)
+    reasons = [call.trouble and call.trouble["reason"] for call in calls]
+
+    assert reasons[0] == "nothing was heard from its process for 1 s; it is in synchronize (a.py:7)"
+    assert reasons[1] == "nothing was heard from its process for 1 s; it does not even say where it is"
+    assert all(call.trouble and call.trouble["event"] == "hung" for call in calls)
+    assert not left(call.child.pid for call in calls)
+
+
+WAITS = ANSWERS.format(frames=["all_reduce (torch/distributed/c10d.py:7)", "work (mine.py:1)"])
+WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "blamed"),
+    [
+        ((WAITS, WORKS, WAITS), [1]),
+        ((WAITS, "time.sleep(1000)", WAITS), [1]),
+        ((WAITS, WORKS, "time.sleep(1000)"), [2]),
+        ((WAITS, WAITS, WAITS), [0, 1, 2]),
+        ((WORKS, WORKS, WORKS), [0, 1, 2]),
+    ],
+    ids=["busy", "deaf", "deaf and busy", "all wait", "all work"],
+)
+def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]) -> None:
+    """Blamed is who does not wait for the others. If that tells nothing, it is said so, and counted for nobody."""
+    calls = [Call(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(ranks)]
+    conduct(calls, patience=1.0, all_or_none=True)
+    troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
+
+    assert [place for place, each in enumerate(troubles) if each["event"] == "hung"] == blamed
+    if len(blamed) == 1:
+        others = [each for place, each in enumerate(troubles) if place not in blamed]
+        assert all(each["kind"] == "stopped" for each in others)
+        assert all(each["reason"] == f"stopped, because gpu{blamed[0]} failed" for each in others)
+    else:
+        assert all(each["shared"] for each in troubles)
+        assert all(each["reason"].endswith("cannot be told which of gpu0, gpu1, gpu2 hung") for each in troubles)
+
+
+def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
+    """Though it is heard first."""
+    notices = 'receive()\nsend("error", kind="bug", reason="connection closed by peer")\ninput()'
+    calls = [
+        Call(start(notices, "gpu0"), {"event": "call"}),
+        Call(start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)", "gpu1"), {"event": "call"}),
+        Call(start("receive()\ninput()", "gpu2"), {"event": "call"}),
+    ]
+    conduct(calls, patience=PATIENCE, all_or_none=True)
+    troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
+
+    assert troubles[1] == {"event": "died", "reason": "it was killed by SIGKILL"}
+    assert troubles[0]["kind"] == troubles[2]["kind"] == "stopped"
+    assert troubles[0]["reason"] == "stopped, because gpu1 failed: connection closed by peer"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no time")], ids=lambda each: type(each).__name__)
+def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException) -> None:
+    """What they had sent is kept, and they are not left in the middle of a call."""
+    call = Call(start('receive()\nsend("block", seconds=1, at=1)\ninput()'), {"event": "call"})
+
+    def tick() -> None:
+        if call.blocks:
+            raise error
+
+    with pytest.raises(type(error)):
+        conduct([call], patience=PATIENCE, tick=tick)
+
+    assert len(call.blocks) == 1
+    assert call.trouble
+    assert call.trouble["kind"] == "need"
+    assert not left([call.child.pid])
+
+
+# -- the crew
+
+PROBES = """
+import os, signal
+
+def dies(device):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def adds(device):
+    return device.sample(lambda: 1 + 1, amount=1.0, unit="1", seconds=0.2)
+"""
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    """A crew that writes to a folder of the test's."""
+    crew = Crew(PATIENCE, lambda what, spent, expected: None)
+    crew.logs = tmp_path
+    (tmp_path / "probes_of_test.py").write_text(PROBES)
+    yield crew
+    crew.stop()
+
+
+def ask(crew: Crew, name: str, runs: str, devices: list[Device]) -> dict[str, Outcome]:
+    """Outcomes by the names of the devices."""
+    assert crew.logs
+    file = crew.logs / "probes_of_test.py"
+    probe = {"module": "probes_of_test", "file": str(file), "name": name}
+    request = Request(
+        metric=f"{name}.{runs}", suffix="", runs=runs, probe=probe, conditions={}, seconds=0.2, precision=0.0
+    )
+    outcomes: list[Outcome] = []
+    crew.measure(request, devices, outcomes.append)
+    return {"+".join(device.name for device in each.group): each for each in outcomes}
+
+
+def test_peers_that_die_cost_no_device(crew: Crew) -> None:
+    """The process that sees all devices may be lost twice; each device still has its own chances."""
+    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    both = "+".join(device.name for device in devices)
+    reasons = [(ask(crew, "dies", "peers", devices)[both].trouble or {})["reason"] for _ in range(3)]
+    after = ask(crew, "adds", "together", devices)
+
+    assert reasons[:2] == ["it was killed by SIGKILL"] * 2
+    assert reasons[2] == "not measured: peers lost its worker in dies.peers and dies.peers"
+    assert [each.trouble for each in after.values()] == [None] * len(devices)
+    assert all(each.findings for each in after.values())
+
+
+def test_peers_without_a_lost_device(crew: Crew) -> None:
+    """Copies go on between those that are left; the lost one fails by itself."""
+    first, *others = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    for _ in range(2):
+        ask(crew, "dies", "together", [first])
+    found = ask(crew, "adds", "peers", [first, *others])
+    rest = found["+".join(device.name for device in others)]
+
+    assert (found[first.name].trouble or {})["kind"] == "device"
+    assert "lost its worker in dies.together and dies.together" in (found[first.name].trouble or {})["reason"]
+    assert rest.trouble is None
+    assert rest.findings
+
+
+def test_sensor_that_dies_is_started_once_more(crew: Crew) -> None:
+    """Then no more: what it would have said is missing, and the notes say why."""
+    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    for _ in range(2):
+        assert crew._sensor
+        os.kill(crew._sensor.pid, signal.SIGKILL)
+        assert not left([crew._sensor.pid])
+        ask(crew, "adds", "together", devices[:1])
+
+    assert crew._sensor
+    assert crew._sensor.ended == "it was killed by SIGKILL"
+    assert crew.notes == ["the sensor failed: it was killed by SIGKILL"]
+    assert crew.not_idle() == {}
+    assert "nobody could tell whether the devices were idle before the run" in crew.notes
+
+
+def test_nothing_is_left(crew: Crew) -> None:
+    """After `stop` neither a process nor a meeting place of ranks remains."""
+    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    ask(crew, "adds", "together", devices)
+    ask(crew, "adds", "ranks", devices)
+    pids = [child.pid for child in crew._children]
+    meeting = crew._meeting
+    crew.stop()
+
+    assert len(pids) == len(devices) + 1
+    assert not left(pids)
+    assert meeting
+    assert not meeting.exists()
