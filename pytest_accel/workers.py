@@ -273,9 +273,11 @@ def conduct(
             tick()
     except BaseException as error:
         why = "the run was interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by: {error}"
-        for call in calls:
-            if not call.over:
-                call.end(why, event="died", kind="need")
+        unfinished = [call for call in calls if not call.over]
+        for call in unfinished:  # said first: a second signal may come before all of them are gone
+            call.hear({"event": "died", "kind": "need", "reason": why})
+        for call in unfinished:
+            call.child.kill(why)
         raise
 
 
