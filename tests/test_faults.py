@@ -334,17 +334,23 @@ def check_interrupted(ran: Ran) -> None:
     assert broken["trouble"]["reason"].startswith("the run was interrupted")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
-def test_signal(tmp_path: Path, number: signal.Signals) -> None:
-    """Half way, the run ends with exit 2 and everything that was measured so far; so it does for the impatient."""
+@pytest.mark.parametrize(
+    ("number", "pause"),
+    [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.0), (signal.SIGTERM, 0.01), (signal.SIGHUP, 0.1)],
+    ids=lambda each: getattr(each, "name", str(each)),
+)
+def test_signal(tmp_path: Path, number: signal.Signals, pause: float) -> None:
+    """Half way, the run ends with exit 2 and everything that was measured so far.
+
+    Every signal is sent twice, as an impatient user does, and as schedulers do.
+    """
     write(tmp_path, test_long=LONG)
     with going(tmp_path) as run:
         run.until(lambda: measuring(tmp_path))
         children = run.children()
         run.process.send_signal(number)
-        if number == signal.SIGTERM:
-            run.process.send_signal(number)
-        ran = run.end()
+        time.sleep(pause)
+        ran = run.end(number)
 
     assert ran.exit == 2, ran.out
     why = "Ctrl-C" if number == signal.SIGINT else number.name
