@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import reports
-from pytest_accel.closing import Closing
+from pytest_accel.closing import Closing, Errors
 from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
 from pytest_accel.options import Options, Refused
 from pytest_accel.run import Run
@@ -33,6 +33,10 @@ TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "col
 """Options that ask pytest-benchmark for its table."""
 
 
+JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+"""Exit statuses of pytest that the verdicts replace."""
+
+
 class Acceptance:
     """One acceptance run as pytest sees it. Made in pytest_configure; its methods are the hooks of the run."""
 
@@ -47,7 +51,7 @@ class Acceptance:
         self._handlers: dict[int, Any] = {}
         self._stopped_by = ""
         self._items: list[pytest.Item] = []
-        self._closing: Closing | None = None
+        self._beside = Errors()
         self.run = Run(_options(config), Progress(self._reporter))
         config.stash[RUN] = self.run
         self._open()
@@ -79,7 +83,8 @@ class Acceptance:
             raise KeyboardInterrupt
 
         for number in (signal.SIGTERM, signal.SIGHUP):
-            self._handlers[number] = signal.signal(number, stop)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                self._handlers[number] = signal.signal(number, stop)
 
     def _reporter(self) -> pytest.TerminalReporter | None:
         """pytest's own, which it makes later than us."""
@@ -150,7 +155,14 @@ class Acceptance:
         report = yield
         if _is_ours(item):
             reports.amend(self.run, item, call, report)
+        elif report.outcome == "failed":
+            reports.remember(self._beside, item, call)
         return report
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be imported measures nothing."""
+        if report.failed:
+            self._beside.broken.append(f"{report.nodeid} could not be collected")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """A signal has said so already; errors while collecting come as an interrupt too, with a text."""
@@ -163,22 +175,25 @@ class Acceptance:
         """Judge the run before any summary is written, and say so after all of them."""
         if self._config.option.collectonly:
             return (yield)
-        self._closing = self._close(session, exitstatus)
+        closing = self._close(exitstatus)
+        session.exitstatus = closing.exit
         yield
-        self._write(self._closing_lines(self._closing), bold=True)
+        session.exitstatus = closing.exit  # whatever another plugin made of it
+        self._write(self._closing_lines(closing), bold=True)
 
-    def _close(self, session: pytest.Session, exitstatus: int) -> Closing:
-        """Close the run and set the exit status that its verdicts ask for."""
-        run = self.run
-        interrupted = (self._stopped_by or "Ctrl-C") if exitstatus == pytest.ExitCode.INTERRUPTED else None
-        said = run.failed_tests or run.broken_tests or any(each.status.fails for each in run.verdicts)
+    def _close(self, exitstatus: int) -> Closing:
+        """Close the run. A failure that no verdict explains is that of a test beside ours, or of the collection."""
+        run, beside = self.run, self._beside
+        said = run.errors.broken or run.errors.failed or any(each.status.fails for each in run.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not said:
-            run.failed_tests.append(f"{session.testsfailed} tests failed that measure nothing")
-        usable = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        closing = run.finish(interrupted, usable=usable)
-        if usable:
-            session.exitstatus = closing.exit
-        return closing
+            run.errors.failed += beside.failed
+            run.errors.broken += beside.broken
+            if not (beside.failed or beside.broken):
+                run.errors.broken.append("something failed that measures nothing")
+        if exitstatus in JUDGED:
+            return run.finish()
+        empty = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+        return run.finish("no test was collected" if empty else self._stopped_by or "Ctrl-C", ended=int(exitstatus))
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

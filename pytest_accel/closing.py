@@ -14,6 +14,14 @@ REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")
 
 
 @dataclass
+class Errors:
+    """Tests that ended badly without a verdict: by an error (broken), or by an assertion of their own (failed)."""
+
+    broken: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Circumstances:
     """What, besides the verdicts, decides how a run closes."""
 
@@ -33,6 +41,8 @@ class Circumstances:
     failed_tests: Sequence[str] = ()
     record_problem: str | None = None
     interrupted: str | None = None
+    """Why pytest ended before its time, and the exit status `ended` that it gives itself."""
+    ended: int = 2
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,9 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     holding = sum(each.status.holds for each in limits)
     tally = f"{holding}/{len(limits)} limits"
     if around.interrupted:
-        text = f"INTERRUPTED ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
-        return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), 2, "INTERRUPTED")
+        word = "INTERRUPTED" if around.ended == 2 else "BROKEN"
+        text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
+        return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), around.ended, word)
     if failed:
         return Closing(_rejected(failed, around), 1, "REJECTED")
     if around.broken_tests:

@@ -25,10 +25,16 @@ class Context:
     ended: float
     how: str = "together"
 
+    def under_load(self, outcome: Outcome) -> Context:
+        """The same from the first block to the last: before and after it, processes start and results are checked."""
+        at = [block["at"] for block in outcome.blocks]
+        return replace(self, started=min(at), ended=max(at)) if len(at) > 1 else self
+
 
 def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
     """The measurements of one worker's devices, what is left of a call that broke included."""
     found = []
+    context = context.under_load(outcome)
     for device in outcome.group:
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
         found += [_measurement(each, device.uuid, context) for each in own]

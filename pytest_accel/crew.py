@@ -91,13 +91,13 @@ class Crew:
         self._sensors += 1
         return self._ask("devices", "discover", want=vendor)
 
-    def not_idle(self) -> dict[str, str]:
-        """UUID to reason of every device that is in use before we begin."""
+    def not_idle(self) -> dict[str, str] | None:
+        """UUID to reason of every device that is in use before we begin; None if nobody can tell."""
         self._wake_sensor()
         reasons = self._ask("idle", "idle").get("reasons")
         if reasons is None:
             self._say("nobody could tell whether the devices were idle before the run")
-        return dict(reasons or {})
+        return None if reasons is None else dict(reasons)
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
         """Ask the sensor and wait for its answer, no longer than the patience of the run."""
@@ -207,7 +207,9 @@ class Crew:
         for group, call in zip(groups, calls, strict=True):
             trouble = call.trouble or {}
             blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared")
-            if trouble.get("event") in ("died", "hung") and blamed:
+            if trouble.get("lost"):
+                call.child.kill("its device context is lost")
+            if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
                 self._died_in.setdefault(group, []).append(request.metric)
             keep(Outcome(group, call.blocks, call.findings, call.trouble))
 

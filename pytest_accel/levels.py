@@ -6,14 +6,14 @@ from pytest_accel.sku import Sku
 
 BUDGETS: dict[str, dict[str, float]] = {
     #            nightly,        handover,          burn-in: seconds per metric, warm-up included
-    "matmul": {"quick": 4.0, "standard": 15.0, "long": 30.0},
+    "matmul": {"quick": 3.0, "standard": 15.0, "long": 30.0},
     "stream": {"quick": 1.0, "standard": 3.0, "long": 10.0},
     "host_copy": {"quick": 0.5, "standard": 1.0, "long": 3.0},
     "host_copy_all": {"quick": 1.0, "standard": 2.0, "long": 5.0},
-    "peer_copy": {"quick": 3.0, "standard": 10.0, "long": 30.0},
+    "peer_copy": {"quick": 10.0, "standard": 30.0, "long": 60.0},
     "all_reduce": {"quick": 3.0, "standard": 8.0, "long": 20.0},
     "ddp_step": {"quick": 3.0, "standard": 10.0, "long": 30.0},
-    "soak": {"quick": 20.0, "standard": 300.0, "long": 3600.0},
+    "soak": {"quick": 15.0, "standard": 300.0, "long": 3600.0},
     "inventory": {"quick": 0.0, "standard": 0.0, "long": 0.0},
 }
 OWN_PROBE = {"quick": 2.0, "standard": 5.0, "long": 15.0}

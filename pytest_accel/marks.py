@@ -70,7 +70,7 @@ def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: 
     if of_peak is not None:
         if not 0 < _number("the fraction", of_peak) <= 1:
             raise ValueError(f"{of_peak} is not a fraction of the peak in (0, 1]; write {keyword}={of_peak} for {unit}")
-        return Limit(metric="", unit="of peak", floor=of_peak)
+        return Limit(metric="", unit="of peak", of_unit=unit, floor=of_peak)
     if _number(keyword, absolute) <= 0:
         raise ValueError(f"{keyword}={absolute} is not above zero")
     return Limit(metric="", unit=unit, floor=absolute)

@@ -49,10 +49,12 @@ def platform_of(sku: Sku, wanted: str, count: int) -> tuple[Platform, str | None
 
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
-    """What narrows the devices, by what says so: the option, and for NVIDIA the environment."""
+    """What narrows the devices, by what says so: the option, and for NVIDIA the environment. Raises Refused."""
     narrowing = {}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and found and found[0].driver == "nvidia":
+        if visible.strip() in ("", "-1", "NoDevFiles"):
+            raise Refused(f"CUDA_VISIBLE_DEVICES={visible} hides every device: unset it")
         narrowing["CUDA_VISIBLE_DEVICES"] = [entry.strip() for entry in visible.split(",") if entry.strip()]
     if devices:
         narrowing["--accel-devices"] = list(devices)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -18,6 +20,7 @@ from pytest_accel.verdict import Verdict
 SCHEMA = 1
 FILE = "record.json"
 TELEMETRY = "telemetry.jsonl"
+LOGS = "logs"
 
 
 @dataclasses.dataclass
@@ -51,6 +54,14 @@ def write(record: Record, folder: Path) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove(folder: Path) -> None:
+    """Take back the empty record of a run that never began, so that its output can be used again."""
+    (folder / FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder / LOGS, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def hash_file(path: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_accel.closing import Errors
 from pytest_accel.keys import VERDICTS
 from pytest_accel.run import Run
 from pytest_accel.verdict import Verdict
@@ -15,27 +16,27 @@ def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     if call.when == "call":
         for verdict in verdicts:
             run.tests[verdict.key] = item.name
-            _properties(report, verdict)
+            _properties(item, report, verdict)
         bad = [each for each in verdicts if each.status.fails]
         if bad and report.outcome != "failed":
             _fail(report, f"{run.names.get(bad[0].subject, bad[0].subject)}: {bad[0].metric} {bad[0].sentence}")
         elif not verdicts and report.outcome == "passed":
             _fail(report, "the test has an accel marker or fixture and records no measurement: it cannot fail")
-            run.failed_tests.append(f"{item.nodeid} records no measurement")
+            run.errors.broken.append(f"{item.nodeid} records no measurement")
         if bad:
             return
-    _remember(run, item, call)
+    remember(run.errors, item, call)
 
 
-def _remember(run: Run, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Tell apart a test's own assertion, which is a verdict, and an error, which is none."""
-    if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
+    if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
         return
     text = f"{item.nodeid} ({call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]})"
     if call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
-        run.failed_tests.append(text)
+        errors.failed.append(text)
     else:
-        run.broken_tests.append(text)
+        errors.broken.append(text)
 
 
 def _fail(report: pytest.TestReport, sentence: str) -> None:
@@ -45,7 +46,7 @@ def _fail(report: pytest.TestReport, sentence: str) -> None:
         del report.wasxfail
 
 
-def _properties(report: pytest.TestReport, verdict: Verdict) -> None:
+def _properties(item: pytest.Item, report: pytest.TestReport, verdict: Verdict) -> None:
     """JUnit properties, flat: value, unit, limit and status of each verdict."""
     pairs = {
         "metric": verdict.metric,
@@ -59,4 +60,6 @@ def _properties(report: pytest.TestReport, verdict: Verdict) -> None:
         "status": verdict.status.value,
         "limit_from": verdict.limit.origin if verdict.limit else None,
     }
-    report.user_properties += [(f"accel.{key}", str(value)) for key, value in pairs.items() if value is not None]
+    found = [(f"accel.{key}", str(value)) for key, value in pairs.items() if value is not None]
+    item.user_properties += found  # junitxml takes those of the teardown's report, which is made from the item
+    report.user_properties += found

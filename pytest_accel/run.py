@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_accel import collect, expected, hostlock, recognise, record
-from pytest_accel.closing import Circumstances, Closing, close
+from pytest_accel.closing import Circumstances, Closing, Errors, close
 from pytest_accel.crew import Crew, Outcome, Request
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.levels import budget
@@ -71,8 +71,7 @@ class Run:
         self.platform = Platform("unknown", None)
         self.output: Path | None = None
         self.record = record.Record(run={})
-        self.broken_tests: list[str] = []
-        self.failed_tests: list[str] = []
+        self.errors = Errors()
         self.tests: dict[tuple[str, str, str], str] = {}
         """Key of a verdict to the name of the test that asked for it."""
         self._crew = Crew(options.patience, progress or (lambda what, spent, expected: None))
@@ -92,9 +91,10 @@ class Run:
         """Find SKU, devices and platform; with `measuring` also the output and the locks. Raises Refused."""
         try:
             self._open(measuring)
-        except Refused as refused:
-            self.record.state, self.record.closing = "refused", {"line": str(refused), "exit": 4}
-            self.save()
+        except Refused:
+            self._crew.stop()
+            if self.output:
+                record.remove(self.output)
             raise
 
     def _open(self, measuring: bool) -> None:
@@ -123,7 +123,7 @@ class Run:
                 raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
             folder = folder.with_name(f"{folder.name}-{os.getpid()}")
         try:
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
+            (folder / record.LOGS).mkdir(parents=True, exist_ok=True)
             record.write(self.record, folder)
         except OSError as error:
             raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
@@ -131,7 +131,7 @@ class Run:
 
     def _discover(self, vendor: str | None) -> None:
         """Ask the sensor. One that does not answer has devices that nobody can use."""
-        self._crew.logs = self.output / "logs" if self.output else None
+        self._crew.logs = self.output / record.LOGS if self.output else None
         answer = self._crew.discover(vendor)
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
@@ -350,9 +350,10 @@ class Run:
     def _gate(self) -> None:
         """Before our own first context: who else is using the devices?"""
         if self._not_idle is None:
-            self._not_idle = self._crew.not_idle()
-            for uuid, reason in self._not_idle.items():
-                self.record.notes.append(f"{self.names[uuid]} was not idle before the run: {reason}")
+            unknown = {device.uuid: "nobody could tell whether it was idle" for device in self.devices}
+            found = self._crew.not_idle()
+            self._not_idle = unknown if found is None else found
+            self.record.notes += [f"{self.names[uuid]}, before the run: {why}" for uuid, why in self._not_idle.items()]
 
     def _measure(self, result: Result, asked: Asked, alone: Device | None = None) -> None:
         """Run the probe once on all devices (or on one, `alone`) and add what was found to the result."""
@@ -404,7 +405,7 @@ class Run:
 
     def _foreign(self, device: Device) -> str | None:
         reason = (self._not_idle or {}).get(device.uuid)
-        return f"it was not idle before the run: {reason}" if reason else None
+        return f"before the run, {reason}" if reason else None
 
     # -- the record
 
@@ -426,11 +427,13 @@ class Run:
         except OSError as error:
             self._record_problem = error.strerror or str(error)
 
-    def finish(self, interrupted: str | None = None, usable: bool = True) -> Closing:
-        """Stop the children, close the record, and say what the run found."""
-        if not usable and interrupted is None:
-            interrupted = "pytest ended with an error of its own"
+    def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
+        """Stop the children, close the record, and say what the run found.
+
+        `interrupted` says why pytest ended before its time, `ended` is the exit status that it gives itself.
+        """
         self.stop()
+        self._crew.telemetry.close()
         if self.output:
             side = self.output / record.TELEMETRY
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
@@ -438,12 +441,11 @@ class Run:
         wall, device = time.monotonic() - self._began, self._crew.device_seconds
         self.record.run["seconds"] = {"wall": round(wall, 2), "device": round(device, 2)}
         self.record.state = "interrupted" if interrupted else "finished"
-        closing = self._close(interrupted)
-        self.record.closing = vars(closing)
+        self.record.closing = vars(self._close(interrupted, ended))
         self.save()
-        return self._close(interrupted)  # the record itself may have failed
+        return self._close(interrupted, ended)  # the record itself may have failed
 
-    def _close(self, interrupted: str | None) -> Closing:
+    def _close(self, interrupted: str | None, ended: int) -> Closing:
         limits = self.limits()
         unfit = expected.unfit(self.sku, self.platform, self.options.level)
         return close(
@@ -456,10 +458,11 @@ class Run:
                 filtered=self._filtered,
                 own_file=self.sku.own_file if self.sku else None,
                 overridden=sum(limit.overridden for limit in limits.values()),
-                broken_tests=self.broken_tests,
-                failed_tests=self.failed_tests,
+                broken_tests=self.errors.broken,
+                failed_tests=self.errors.failed,
                 record_problem=self._record_problem,
                 interrupted=interrupted,
+                ended=ended,
             ),
         )
 

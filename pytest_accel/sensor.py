@@ -45,7 +45,7 @@ class Sensor:
             try:
                 driver = self._open(vendor)
                 devices += driver.discover()
-                reasons = list(getattr(driver, "problems", ()))
+                reasons = driver.problems
             except DriverProblem as problem:
                 reasons = [str(problem)]
             problems += [{"driver": vendor, "reason": reason, "shown": places} for reason in reasons]

@@ -61,6 +61,8 @@ class Limit:
     same_on_all: bool = False
     if_supported: bool = False
     """The limit holds where the device turns out to have the path, and asks for nothing where it has not."""
+    of_unit: str | None = None
+    """The unit that the metric must have for a fraction of its peak to be meant."""
     reference: float | None = None
     of_reference: float | None = None
     levels: tuple[str, ...] = LEVELS

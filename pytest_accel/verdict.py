@@ -13,6 +13,9 @@ from pytest_accel.sku import Limit
 MARGINAL_WITHIN = 0.02
 """A value that holds by less than this share of the limit is marginal."""
 
+ENOUGH_SAMPLES = 3
+"""Fewer samples bound nothing: their mean may hold, and is marginal."""
+
 
 class Status(str, Enum):
     """What a verdict says. The order is worst first."""
@@ -192,8 +195,9 @@ def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
         return "the limit has no bound to hold a value against"
     if limit.relative and not _usable(measurement.peak):
         return f"no peak is known for {measurement.metric}: give the limit in {measurement.unit}"
-    if not limit.relative and limit.unit != measurement.unit:
-        return f"the limit is in {limit.unit}, the measurement in {measurement.unit}"
+    unit = limit.of_unit if limit.relative else limit.unit
+    if unit is not None and unit != measurement.unit:
+        return f"the limit is in {unit}, the measurement in {measurement.unit}"
     return None
 
 
@@ -226,7 +230,9 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     note = ""
     low, high = _interval(measurement, limit, scale)
     if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
-        status = Status.MARGINAL
+        status, note = Status.MARGINAL, f"; within {MARGINAL_WITHIN:.0%} of the {word}"
+    elif status is Status.PASS and 0 < len(measurement.samples) < ENOUGH_SAMPLES:
+        status, note = Status.MARGINAL, f"; {len(measurement.samples)} samples say little"
     elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
         status, note = Status.MARGINAL, f"; past {show(limit.warn * scale, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib
 import importlib.util
 import os
@@ -75,7 +76,8 @@ def main() -> None:
             elif compute is not None:
                 _call(message, compute, gate, pipe)
         except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
-            pipe.send("error", kind=_kind(error), reason=_reason(error), traceback=traceback.format_exc())
+            kind, lost = _kind(error), compute is not None and _context_is_lost(error)
+            pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
 
 def _stack() -> list[str]:
@@ -103,14 +105,14 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])
-    began = time.time()
-    found = probe(compute, **message["conditions"])
-    for finding in _findings(found, message["metric"]):
-        pipe.send("finding", **dataclasses.asdict(finding), started=began)
-    pipe.send("done")
-    del found
-    if not compute.is_cpu:
-        compute.torch.cuda.empty_cache()
+    try:
+        for finding in _findings(probe(compute, **message["conditions"]), message["metric"]):
+            pipe.send("finding", **dataclasses.asdict(finding))
+        pipe.send("done")
+    finally:
+        gc.collect()  # DDP lies in reference cycles, with its gradients
+        if not compute.is_cpu:
+            compute.torch.cuda.empty_cache()
 
 
 def _findings(found: Any, metric: str) -> list[Finding]:
@@ -150,7 +152,7 @@ def _software(compute: Compute) -> dict[str, Any]:
         found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
         return found
     found.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
-    if torch.distributed.is_nccl_available():
+    if torch.distributed.is_available() and torch.distributed.is_nccl_available():
         found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     return found
 
@@ -163,11 +165,15 @@ def _kind(error: Exception) -> str:
         return "not_applicable"
     if isinstance(error, WrongResult):
         return "device"
-    name, text = type(error).__name__, str(error)
-    device = ("AcceleratorError", "OutOfMemoryError", "DistBackendError")
-    if name in device or any(word in text for word in ("CUDA error", "HIP error", "NCCL error", "CUBLAS_STATUS")):
+    if _context_is_lost(error) or type(error).__name__ in ("OutOfMemoryError", "DistBackendError"):
         return "device"
     return "bug"
+
+
+def _context_is_lost(error: Exception) -> bool:
+    """True for an error that stays: every later call of this process would fail with it too."""
+    words = ("CUDA error", "HIP error", "NCCL error", "CUBLAS_STATUS")
+    return type(error).__name__ == "AcceleratorError" or any(word in str(error) for word in words)
 
 
 def _reason(error: Exception) -> str:

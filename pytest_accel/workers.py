@@ -21,6 +21,14 @@ KILL_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
 """How long a silent process may take to say where it is; and the ranks that notice a death, to hear of it."""
 
+DISTURBING = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
+"""Variables of the environment that would change what is measured; children do not inherit them."""
+
 Message = dict[str, Any]
 
 
@@ -151,7 +159,8 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
     path = os.environ.get("PYTHONPATH", "")
     if not home.endswith("-packages"):
         path = os.pathsep.join(filter(None, [home, path]))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
+    kept = {name: value for name, value in os.environ.items() if name not in DISTURBING}
+    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **extra}
 
 
 def _how_it_ended(code: int) -> str:

@@ -74,12 +74,13 @@ def test_one_worker_of_all_devices_gives_each_its_own() -> None:
 
 
 def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> None:
-    blocks = [{"event": "block", "seconds": 0.1}, {"event": "block", "seconds": 0.2}]
+    blocks = [{"event": "block", "seconds": 0.1, "at": 11.0}, {"event": "block", "seconds": 0.2, "at": 12.0}]
     (found,) = per_device(outcome(blocks=blocks, trouble=DIED), context())
     assert found.trouble is not None
     assert found.trouble.kind == "device"
     assert found.trouble.reason == "its worker process died: killed by SIGKILL, after 2 blocks"
     assert (found.value, found.seconds) == (None, (0.1, 0.2))
+    assert (found.started, found.ended) == (11.0, 12.0)
 
 
 @pytest.mark.parametrize("kind", ["device", "need", "not_applicable", "bug"])

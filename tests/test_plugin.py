@@ -360,8 +360,8 @@ def test_nothing_measured_fails(tmp_path: Path) -> None:
     )
     ran = as_user.pytest(tmp_path)
 
-    assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("REJECTED test_mine.py::test_")
+    assert ran.exit == 3, ran.out
+    assert ran.closing.startswith("BROKEN test_mine.py::test_")
     assert "records no measurement" in ran.closing
     assert "5 failed" in ran.out
 

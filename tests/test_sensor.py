@@ -34,6 +34,7 @@ class Fake:
 
     def __init__(self, right: Callable[[], dict[str, float]]) -> None:
         self.right = right
+        self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
         return [LEFT, RIGHT]

@@ -18,6 +18,9 @@ class DriverProblem(Exception):
 class Driver(Protocol):
     """One vendor's management library."""
 
+    problems: list[str]
+    """Devices that `discover` found and could not use, a sentence each."""
+
     def discover(self) -> list[Device]:
         """Every device, whatever CUDA_VISIBLE_DEVICES says. Raises DriverProblem."""
 

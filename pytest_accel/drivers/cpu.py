@@ -19,6 +19,9 @@ _CPUS = Path("/sys/devices/system/cpu")
 class CpuDriver:
     """Identity from /proc and /sys, readings from psutil."""
 
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
     def discover(self) -> list[Device]:
         model, machine = _model(), _machine()
         memory = psutil.virtual_memory().total
