@@ -29,9 +29,9 @@ MULTIPLE_OF = {"fp8": 16, "int8": 8}
 """What n and k have to be multiples of on a GPU, by torch._scaled_mm and torch._int_mm."""
 
 MICRO_PEAK_SIDES = (256, 512, 768)
-PILOT_SIDE = 256
-FAST_PATH = 1.2
-"""A reduced dtype has a fast path on a CPU if it beats fp32 by this factor (method: fp16 may be 200 x slower)."""
+PILOTS = ((64, 0.05), (256, 1.2))
+"""Side and least speed against fp32 of the products that show a fast path: a tiny one first, since an emulated
+dtype may be thousands of times slower than fp32."""
 
 
 @probe("matmul.{dtype}")
@@ -173,11 +173,12 @@ def _refuse_slow_path(device: Compute, dtype: str) -> None:
     """Refuse a dtype that the CPU only emulates, found on a small product before a large one takes minutes."""
     if dtype in ("fp64", "fp32"):
         return
-    try:
-        rate = _rate(Product(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
-    except (RuntimeError, NotImplementedError) as error:
-        raise NotApplicable(f"torch has no {dtype} matmul on this CPU: {str(error).splitlines()[0]}") from None
-    fp32 = _rate(Product(device, "fp32", PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
-    if rate < FAST_PATH * fp32:
-        text = f"{dtype} has no fast path on this CPU: {rate / fp32:.2f} of the speed of fp32 at {PILOT_SIDE}^3"
-        raise NotApplicable(text)
+    for side, least in PILOTS:
+        try:
+            rate = _rate(Product(device, dtype, side, side, side))
+        except (RuntimeError, NotImplementedError) as error:
+            raise NotApplicable(f"torch has no {dtype} matmul on this CPU: {str(error).splitlines()[0]}") from None
+        fp32 = _rate(Product(device, "fp32", side, side, side))
+        if rate < least * fp32:
+            text = f"{dtype} has no fast path on this CPU: {rate / fp32:.2g} of the speed of fp32 at {side}^3"
+            raise NotApplicable(text)

@@ -45,11 +45,10 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str]) -> list[Line]:
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
     """What was not measured because it cannot exist here, one line for each reason."""
+    why = {each.metric: each.sentence for each in reversed(verdicts)}
     reasons: dict[str, list[str]] = {}
-    for each in verdicts:
-        metrics = reasons.setdefault(each.sentence, [])
-        if each.metric not in metrics:
-            metrics.append(each.metric)
+    for metric in dict.fromkeys(each.metric for each in verdicts):
+        reasons.setdefault(why[metric], []).append(metric)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
 
