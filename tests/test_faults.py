@@ -225,9 +225,13 @@ def at_the_sensor(device, *, signal_number):
 def test_sensor(accel_check, signal_number=int(os.environ["SIGNAL"])):
     accel_check(at_the_sensor, signal_number=signal_number)
 
+def longer(device):
+    a = device.torch.randn(64, 64)
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=3.0, precision=0.0)
+
 @accel_limit(unit="GB/s", floor=1e-6)
 def test_after(accel_check):
-    accel_check(tiny)
+    accel_check(longer)
 """
 
 
@@ -242,7 +246,7 @@ def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     assert ran.closing.startswith("HELD 4/4 limits")
     assert set(ran.statuses(metric).values()) <= {"PASS", "MARGINAL"}
     assert any(note.startswith("the sensor") for note in ran.record["notes"]), ran.record["notes"]
-    last = ran.measurements("tiny", "cpu0")[-1]
+    last = ran.measurements("longer", "cpu0")[-1]
     assert last["details"]["telemetry"]["readings"] > 0
 
 
