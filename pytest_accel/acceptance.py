@@ -76,11 +76,12 @@ class Acceptance:
             raise
 
     def _handle_signals(self) -> None:
-        """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record."""
+        """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second one finds it ending already."""
 
         def stop(number: int, _frame: object) -> None:
-            self._stopped_by = signal.Signals(number).name
-            raise KeyboardInterrupt
+            if not self._stopped_by:
+                self._stopped_by = signal.Signals(number).name
+                raise KeyboardInterrupt
 
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
@@ -164,9 +165,11 @@ class Acceptance:
         if report.failed:
             self._beside.broken.append(f"{report.nodeid} could not be collected")
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """A signal has said so already; errors while collecting come as an interrupt too, with a text."""
-        self._stopped_by = self._stopped_by or str(excinfo.value)
+        self._stopped_by = self._stopped_by or str(excinfo.value) or "Ctrl-C"
+        self._handlers.setdefault(signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN))
 
     # -- closing
 
@@ -193,7 +196,7 @@ class Acceptance:
         if exitstatus in JUDGED:
             return run.finish()
         empty = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
-        return run.finish("no test was collected" if empty else self._stopped_by or "Ctrl-C", ended=int(exitstatus))
+        return run.finish("no test was collected" if empty else self._stopped_by or "an error of pytest itself", ended=int(exitstatus))
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
