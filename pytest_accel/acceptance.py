@@ -195,8 +195,10 @@ class Acceptance:
                 run.errors.broken.append("something failed that measures nothing")
         if exitstatus in JUDGED:
             return run.finish()
-        empty = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
-        return run.finish("no test was collected" if empty else self._stopped_by or "an error of pytest itself", ended=int(exitstatus))
+        why = self._stopped_by or "an error of pytest itself"
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            why = "no test was collected"
+        return run.finish(why, ended=int(exitstatus))
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
