@@ -119,7 +119,13 @@ class Loops:
 
     def stop(self) -> None:
         for child in self.children:
-            child.communicate()  # the end of its input ends it
+            assert child.stdin
+            child.stdin.close()  # the end of its input ends it
+            try:
+                child.wait(10.0)
+            except subprocess.TimeoutExpired:  # a rank that waits for one that is gone
+                child.kill()
+                child.wait()
 
 
 def _child(threads: int, cpus: Sequence[int]) -> subprocess.Popen[str]:
@@ -130,7 +136,14 @@ def _child(threads: int, cpus: Sequence[int]) -> subprocess.Popen[str]:
         "GLOO_SOCKET_IFNAME": "lo",
     }
     command = [sys.executable, str(HERE / "loops.py"), str(threads), *map(str, cpus)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,  # as our workers: Linux shares a busy processor among sessions, not processes
+    )
 
 
 def _tell(child: subprocess.Popen[str], line: str) -> None:

@@ -76,14 +76,14 @@ class Acceptance:
             raise
 
     def _handle_signals(self) -> None:
-        """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second one finds it ending already."""
+        """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second signal finds it ending already."""
 
         def stop(number: int, _frame: object) -> None:
             if not self._stopped_by:
-                self._stopped_by = signal.Signals(number).name
+                self._stopped_by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
                 raise KeyboardInterrupt
 
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
                 self._handlers[number] = signal.signal(number, stop)
 
@@ -169,7 +169,6 @@ class Acceptance:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """A signal has said so already; errors while collecting come as an interrupt too, with a text."""
         self._stopped_by = self._stopped_by or str(excinfo.value) or "Ctrl-C"
-        self._handlers.setdefault(signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN))
 
     # -- closing
 
@@ -206,6 +205,7 @@ class Acceptance:
         run = self.run
         planning = self._config.option.collectonly
         lines = plan.lines(run, self._items) if planning else terminal.table(run.verdicts, run.names)
+        lines += [(f"note: {note}", "yellow") for note in run.record.notes]
         if lines:
             title = f"accel: {run.sku.name if run.sku else 'no SKU'}, {run.options.level}"
             terminalreporter.section(title, sep="=", bold=True)

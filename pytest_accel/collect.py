@@ -49,7 +49,8 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
     if guilty:
         broken = _troubled(guilty[0], NODE, context)
         assert broken.trouble
-        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}"
+        told = not (guilty[0].trouble or {}).get("shared")
+        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}" if told else broken.trouble.reason
         return [replace(broken, trouble=replace(broken.trouble, reason=reason))]
     if not outcomes:
         trouble = Trouble("need", "there is no device to measure")

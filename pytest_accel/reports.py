@@ -13,6 +13,8 @@ from pytest_accel.verdict import Verdict
 def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Bring the report of one phase of a measuring test in line with its verdicts, and remember its errors."""
     verdicts = item.stash.get(VERDICTS, [])
+    if report.skipped and not verdicts:
+        run.not_run.append(item.name)
     if call.when == "call":
         for verdict in verdicts:
             run.tests[verdict.key] = item.name

@@ -72,6 +72,8 @@ class Run:
         self.output: Path | None = None
         self.record = record.Record(run={})
         self.errors = Errors()
+        self.not_run: list[str] = []
+        """Measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
         """Key of a verdict to the name of the test that asked for it."""
         self._crew = Crew(options.patience, progress or (lambda what, spent, expected: None))
@@ -454,7 +456,11 @@ class Run:
                 required=expected.required(limits, self.options.level, self.found.devices, self.expected_devices),
                 names=self.names,
                 expected_devices=self.expected_devices,
-                no_acceptance=[*self._no_acceptance, *([unfit] if unfit else [])],
+                no_acceptance=[
+                    *self._no_acceptance,
+                    *([unfit] if unfit else []),
+                    *([f"{len(self.not_run)} tests did not run"] if self.not_run else []),
+                ],
                 filtered=self._filtered,
                 own_file=self.sku.own_file if self.sku else None,
                 overridden=sum(limit.overridden for limit in limits.values()),
