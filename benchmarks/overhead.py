@@ -243,7 +243,8 @@ def lines(workload: Workload) -> Iterator[str]:
         yield (
             f"{workload.metric:<27}{plain.name:<7}{median(workload.rates['ours']):9.4g}"
             f"{median(workload.rates[plain.name]):9.4g} {workload.unit:<7}{middle:7.3f}"
-            f"{median(workload.ratios('ours by time', plain.name)):9.3f}   {low:.3f} .. {high:.3f}   {min(ratios):.3f} .. {max(ratios):.3f}   {required:<8}{judged}"
+            f"{median(workload.ratios('ours by time', plain.name)):9.3f}   {low:.3f} .. {high:.3f}"
+            f"   {min(ratios):.3f} .. {max(ratios):.3f}   {required:<8}{judged}"
         ).rstrip()
 
 
