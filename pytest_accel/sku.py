@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,8 +168,3 @@ def expected_platform(sku: Sku, count: int) -> tuple[Platform, bool]:
         if platform.devices in (None, count):
             return platform, False
     return first, True
-
-
-def same_product(devices: Iterable[Device]) -> bool:
-    """True if all devices report one product name."""
-    return len({device.model for device in devices}) <= 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.measurement import Device
-from pytest_accel.sku import Limit, Platform, Sku, expected_platform, same_product
+from pytest_accel.sku import Limit, Platform, Sku, expected_platform
 
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 SINGLE = Platform("single", 1)
@@ -124,9 +124,3 @@ def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, gra
     """A smaller platform that fits is taken, but has to be confirmed by its name."""
     found, usual = expected_platform(made(), count)
     assert (found.name, usual) == (platform, granted)
-
-
-def test_devices_of_one_product() -> None:
-    assert same_product([])
-    assert same_product([device(), device()])
-    assert not same_product([device(), device("NVIDIA H200")])
