@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import deque
@@ -141,20 +140,24 @@ def _blocks(
     clock: Clock,
 ) -> Iterator[tuple[float, float | None]]:
     """Endless blocks: seconds per operation of `work`, and of `beside` in the block that followed it."""
-    queued: deque[tuple[Any, Any, Any]] = deque()
-    for _ in itertools.count():
-        start = clock.mark()
+    queued: deque[list[Any]] = deque()
+    while True:
+        if beside:
+            work()  # not counted: the caches are full of the other's data
+        marks = [clock.mark()]
         for _ in range(per_block):
             work()
-        middle = clock.mark()
-        for _ in range(per_beside):
-            if beside:
+        marks.append(clock.mark())
+        if beside:
+            beside()
+            marks.append(clock.mark())
+            for _ in range(per_beside):
                 beside()
-        queued.append((start, middle, clock.mark() if beside else middle))
+            marks.append(clock.mark())
+        queued.append(marks)
         if len(queued) > clock.depth:
-            start, middle, end = queued.popleft()
-            other = clock.seconds(middle, end) / per_beside if per_beside else None
-            yield clock.seconds(start, middle) / per_block, other
+            start, end, *other = queued.popleft()
+            yield clock.seconds(start, end) / per_block, clock.seconds(*other) / per_beside if other else None
 
 
 def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -125,6 +126,12 @@ def pytest(
         time.sleep(2)
 
 
+def hear_signals() -> None:
+    """Undo what whoever runs these tests ignores (nohup, a background job)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Going:
     """A run that is under way."""
 
@@ -168,6 +175,7 @@ def going(folder: Path, *args: str, prefix: Sequence[str] = (), **popen: Any) ->
                 command(*args, output=place, prefix=prefix),
                 cwd=folder,
                 env=environment(),
+                preexec_fn=hear_signals,  # noqa: PLW1509  this process has one thread
                 **{**streams, **popen},
             )
         run = Going(process, place, log)
