@@ -10,7 +10,8 @@ from pathlib import Path
 MEANS = {
     "wall": "from the start of the run to its end",
     "starting": "processes, imports, discovery",
-    "warm_up": "data made, devices warmed up",
+    "preparing": "memory allocated, data made",
+    "warm_up": "blocks that warm the devices up",
     "measuring": "blocks that are sampled",
     "checks": "results compared, judged, written",
     "waiting": "for the sensor",
@@ -27,8 +28,8 @@ def main() -> None:
     if seconds is None:
         sys.exit(f"{path} is the record of a run that has not ended (state: {record['state']})")
     wall = seconds["wall"]
-    for name, means in MEANS.items():
-        print(f"{name:<10}{seconds[name]:9.2f} s {seconds[name] / wall if wall else 0.0:7.1%}   {means}")
+    for name in [each for each in MEANS if each in seconds]:
+        print(f"{name:<10}{seconds[name]:9.2f} s {seconds[name] / wall if wall else 0.0:7.1%}   {MEANS[name]}")
 
 
 if __name__ == "__main__":

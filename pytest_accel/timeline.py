@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-PHASES = ("starting", "warm_up", "measuring", "checks", "waiting", "rest")
-"""Processes and imports; data made and devices warmed up; blocks that are sampled; results and limits checked and
-written; the sensor waited for; what is left (pytest itself)."""
+PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "rest")
+"""Processes and imports; memory allocated and data made; blocks that warm up; blocks that are sampled; results and
+limits checked and written; the sensor waited for; what is left (pytest itself)."""
 
 
 class Timeline:
@@ -50,11 +50,16 @@ class Timeline:
 def around(began: float, ended: float, blocks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What of a probe's call was no measuring, from when its blocks were `heard` and whether each was `warm`.
 
-    The way to a first block, and to every warm one, is preparation and warm-up; what follows the last is checks.
+    The way to a first block is preparation, that block included, and so is the way to the first of other warm ones;
+    the rest of the warm ones are warm-up, and what follows the last block is checks.
     """
-    warm_up, at = 0.0, began
+    if not blocks:
+        return {"preparing": ended - began}
+    parts, at, warming = {"preparing": 0.0, "warm_up": 0.0}, began, False
     for place, block in enumerate(blocks):
-        if block["warm"] or place == 0:
-            warm_up += block["heard"] - at
-        at = block["heard"]
-    return {"warm_up": warm_up, "checks": ended - at} if blocks else {"warm_up": ended - began}
+        if place == 0 or (block["warm"] and not warming):
+            parts["preparing"] += block["heard"] - at
+        elif block["warm"]:
+            parts["warm_up"] += block["heard"] - at
+        at, warming = block["heard"], block["warm"]
+    return {**parts, "checks": ended - at}

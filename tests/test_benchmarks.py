@@ -42,7 +42,8 @@ def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
     seconds = {
         "wall": 40.0,
         "starting": 6.0,
-        "warm_up": 8.0,
+        "preparing": 3.0,
+        "warm_up": 5.0,
         "measuring": 15.0,
         "checks": 1.0,
         "waiting": 0.0,

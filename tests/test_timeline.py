@@ -25,8 +25,15 @@ def test_every_moment_counts_once() -> None:
     clock.time += 4
     found = line.seconds()
     assert found == {
-        "wall": 20.0, "starting": 0.0, "warm_up": 0.0, "measuring": 13.0, "checks": 0.0, "waiting": 2.0, "rest": 5.0,
-    }  # fmt: skip
+        "wall": 20.0,
+        "starting": 0.0,
+        "preparing": 0.0,
+        "warm_up": 0.0,
+        "measuring": 13.0,
+        "checks": 0.0,
+        "waiting": 2.0,
+        "rest": 5.0,
+    }
 
 
 def test_what_breaks_is_counted_where_it_broke() -> None:
@@ -48,7 +55,7 @@ def test_a_call_is_split_by_its_blocks() -> None:
     """Two pairs of devices in one call: each is prepared, warmed up and measured; what follows the last is checks."""
     heard = [(2.0, True), (2.5, True), (3.0, False), (3.5, False), (6.0, True), (6.5, False)]
     parts = around(0.0, 8.0, [{"heard": at, "warm": warm} for at, warm in heard])
-    assert parts == {"warm_up": 5.0, "checks": 1.5}  # 1.5 were measuring
+    assert parts == {"preparing": 4.5, "warm_up": 0.5, "checks": 1.5}  # 1.5 were measuring
     clock = Clock()
     line = Timeline(clock)
     with line.on("measuring"):
@@ -59,5 +66,5 @@ def test_a_call_is_split_by_its_blocks() -> None:
 
 
 def test_a_call_without_a_block_was_preparation() -> None:
-    assert around(1.0, 4.0, []) == {"warm_up": 3.0}
-    assert around(1.0, 4.0, [{"heard": 3.0, "warm": False}]) == {"warm_up": 2.0, "checks": 1.0}
+    assert around(1.0, 4.0, []) == {"preparing": 3.0}
+    assert around(1.0, 4.0, [{"heard": 3.0, "warm": False}]) == {"preparing": 2.0, "warm_up": 0.0, "checks": 1.0}
