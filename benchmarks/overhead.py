@@ -76,8 +76,12 @@ class Ours:
         self.devices = [Device(**fields) for fields in found["devices"]]
 
     def rate(self, workload: Workload, seconds: float) -> float:
-        """What we report: work over time. The sum over the devices; of ranks, what the first found (all hold the
-        slowest's time)."""
+        """The sum over the devices; of ranks, what the first found (all hold the slowest's time)."""
+        found = self.rates(workload, seconds, self.devices)
+        return found[0] if spec_of(workload.probe).runs == "ranks" else math.fsum(found)
+
+    def rates(self, workload: Workload, seconds: float, devices: Sequence[Device]) -> list[float]:
+        """What we report of each of `devices`, which work at the same time: work over time."""
         spec = spec_of(workload.probe)
         code = workload.probe.__code__
         request = Request(
@@ -90,13 +94,13 @@ class Ours:
             precision=0.0,  # never ended early: the same time as the plain loop
         )
         outcomes: list[Outcome] = []
-        self.crew.measure(request, self.devices, outcomes.append)
+        self.crew.measure(request, devices, outcomes.append)
         found = []
         for outcome in outcomes:
             if outcome.trouble:
                 raise SystemExit(f"{workload.metric} on {outcome.group[0].name}: {outcome.trouble['reason']}")
             found.append(harmonic_mean(outcome.findings[0]["samples"]))
-        return found[0] if spec.runs == "ranks" else math.fsum(found)
+        return found
 
 
 class Loops:
