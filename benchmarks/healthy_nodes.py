@@ -3,12 +3,13 @@
     python benchmarks/healthy_nodes.py --nodes 30000 --processes 2
 
 Every figure of a node goes the way of a real one: blocks by `timing.time_blocks` until its stopping rule is met, the
-soak's droop by `soak.droop`, the matrix of the peers by `peers.judged_fairly`, the repeat of a shortfall by
-`attempts.Result`, the verdict by `verdict.judge`. Nothing is vectorised and no rule is written down a second time.
+soak's droop by `soak.droop`, the matrix of the peers by `peers.judged_fairly` and `peers.judged_again`, the repeat of a
+shortfall by `attempts.Result`, the verdict by `verdict.judge`. Nothing is vectorised and no rule is written down a
+second time.
 
 Healthy is: the SKU's reference, a spread between devices (that of simulate/model.py, not cut off), and block by block a
-noise whose coefficient of variation is drawn up to --cv for every go, with a lag-1 autocorrelation up to --lag and a
-drift up to --drift over the go. Links are drawn up to --link-cv.
+noise whose coefficient of variation is drawn up to --cv for every go, with an autocorrelation up to --lag from one
+50 ms to the next and a drift up to --drift over the go. Links are drawn up to --link-cv.
 
 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 """
@@ -20,8 +21,9 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
 from multiprocessing import get_context
 
 from pytest_accel import expected, peers, skufile
@@ -33,7 +35,7 @@ from pytest_accel.measurement import NODE, Measurement, estimate_of
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
 from pytest_accel.sku import Limit, Sku
-from pytest_accel.timing import BLOCK_SECONDS, Timed, time_blocks
+from pytest_accel.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.verdict import Status, Verdict
 
 LEVEL = "quick"
@@ -53,18 +55,18 @@ class Noise:
 
 
 class NoisyClock:
-    """A device whose blocks take BLOCK_SECONDS divided by its pace at that moment."""
+    """A device whose blocks take so many seconds, divided by its pace at that moment."""
 
     depth = 0
 
-    def __init__(self, pace: Iterator[float]) -> None:
-        self._pace, self._now = pace, 0.0
+    def __init__(self, block: float, pace: Iterator[float]) -> None:
+        self._block, self._pace, self._now = block, pace, 0.0
 
     def mark(self) -> float:
         return self._now
 
     def seconds(self, start: float, end: float) -> float:  # noqa: ARG002  the signature of a clock
-        spent = BLOCK_SECONDS / next(self._pace)
+        spent = self._block / next(self._pace)
         self._now += spent
         return spent
 
@@ -113,8 +115,8 @@ class Node:
     def _judged(self, metric: str, limit: Limit, limits: dict[str, Limit]) -> Iterator[Verdict]:
         result = Result()
         own = {metric: limit, **({"soak.droop_slow": limits["soak.droop_slow"]} if metric == "soak.rate" else {})}
-        for _ in range(2):
-            for found in self._go(metric, limit):
+        for again in (False, True):
+            for found in self._go(metric, limit, result, again=again):
                 result.add(foreseen(found, self.sku))
             if not any(result.short(name, each, {}) for name, each in own.items()):
                 break
@@ -122,51 +124,72 @@ class Node:
             for subject in [NODE] if expected.of_node(name) else self.devices:
                 yield result.judged(name, subject, each, {})
 
-    def _go(self, metric: str, limit: Limit) -> list[Measurement]:
+    def _go(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
         probe = metric.partition(".")[0]
         if probe == "peer_copy":
-            return peers.judged_fairly([self._row(metric, limit, uuid) for uuid in self.devices], {})
+            return self._between(metric, limit, result, again=again)
         if expected.of_node(metric):
             return [min((self._one(metric, limit, uuid) for uuid in self.devices), key=_value)]
         found = [self._one(metric, limit, uuid) for uuid in self.devices]
         return found + [_droop(each) for each in found] if probe == "soak" else found
 
-    def _one(self, metric: str, limit: Limit, uuid: str, others: Sequence[str] = ()) -> Measurement:
-        """A go of a device; with one of `others`, of a pair."""
-        probe, kind = metric.partition(".")[0], FAMILY[metric.partition(".")[0]]
-        seconds = budget(probe, LEVEL, self.sku)
-        if others:
-            seconds /= len(self.devices) * (len(self.devices) - 1)
-        pace = min(self._spread[kind][each] for each in (uuid, *others))
-        timed = self._timed(kind, pace, seconds, 0.0 if probe == "soak" else self.sku.precision)
+    def _between(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
+        """A go at all pairs, or a second one at those that are short."""
+        seconds = budget("peer_copy", LEVEL, self.sku)
+        if not again:
+            pairs: Sequence[peers.Pair] = tuple(permutations(self.devices, 2))
+            result.rows = self._rows(metric, limit, pairs, seconds / len(pairs), self.sku.precision)
+            return peers.judged_fairly(result.rows, {})
+        assert limit.floor
+        pairs = peers.accused(result.rows, limit.floor)
+        fresh = self._rows(metric, limit, pairs, peers.seconds_again(pairs, seconds) / len(pairs), 0.0)
+        return peers.judged_again(result.rows, fresh, {})
+
+    def _one(self, metric: str, limit: Limit, uuid: str) -> Measurement:
+        """A go of a device by itself."""
+        probe = metric.partition(".")[0]
+        precision = 0.0 if probe == "soak" else self.sku.precision
+        return self._timed(metric, limit, (uuid,), budget(probe, LEVEL, self.sku), precision)
+
+    def _timed(
+        self, metric: str, limit: Limit, devices: Sequence[str], seconds: float, precision: float
+    ) -> Measurement:
+        """What one device does, or two of them together."""
+        kind, uuid = FAMILY[metric.partition(".")[0]], devices[0]
+        block = block_seconds(seconds)
+        timed = self._blocks(kind, min(self._spread[kind][each] for each in devices), seconds, block, precision)
         assert limit.reference
         assert limit.unit
-        samples = tuple(limit.reference * BLOCK_SECONDS / each for each in timed.seconds)
+        samples = tuple(limit.reference * block / each for each in timed.seconds)
         subject = NODE if expected.of_node(metric) else uuid
         return Measurement(
             metric, subject, limit.unit, estimate_of(samples, limit.unit).mean, samples, tuple(timed.seconds),
             conditions={"ranks": limit.conditions.get("ranks")}, details={"ends": timed.ends},
         )  # fmt: skip
 
-    def _row(self, metric: str, limit: Limit, uuid: str) -> Measurement:
-        cells = {other: self._one(metric, limit, uuid, [other]) for other in self.devices if other != uuid}
-        told = {
-            other: {"samples": each.samples, "seconds": each.seconds, "wrong": None} for other, each in cells.items()
-        }
-        worst = min(cells.values(), key=_value)
-        return Measurement(metric, uuid, worst.unit, worst.value, worst.samples, details={"cells": told})
+    def _rows(
+        self, metric: str, limit: Limit, pairs: Sequence[peers.Pair], seconds: float, precision: float
+    ) -> list[Measurement]:
+        found: dict[str, dict[str, Measurement]] = {}
+        for sender, receiver in pairs:
+            cell = self._timed(metric, limit, (sender, receiver), seconds, precision)
+            found.setdefault(sender, {})[receiver] = cell
+        return [_row(sender, cells) for sender, cells in found.items()]
 
-    def _timed(self, kind: str, pace: float, seconds: float, precision: float) -> Timed:
+    def _blocks(self, kind: str, pace: float, seconds: float, block: float, precision: float) -> Timed:
         cv = self._random.uniform(0, self._noise.link_cv if kind in ("link", "host") else self._noise.cv)
-        return time_blocks(
-            lambda: None, NoisyClock(self._paces(pace, cv, seconds)), Open(), seconds=seconds, precision=precision
-        )
+        clock = NoisyClock(block, self._paces(pace, cv, seconds, block))
+        return time_blocks(lambda: None, clock, Open(), seconds=seconds, precision=precision)
 
-    def _paces(self, pace: float, cv: float, seconds: float) -> Iterator[float]:
-        """AR(1) around a line: it may fall or rise, and its mean over the go is the pace."""
+    def _paces(self, pace: float, cv: float, seconds: float, block: float) -> Iterator[float]:
+        """AR(1) around a line: it may fall or rise, and its mean over the go is the pace.
+
+        Shorter blocks do not make it milder: they are as noisy, and more alike.
+        """
         gauss = self._random.gauss
         lag, drift = self._random.uniform(0, self._noise.lag), self._random.uniform(-1, 1) * self._noise.drift
-        fresh, step = cv * (1 - lag**2) ** 0.5, drift * BLOCK_SECONDS / seconds
+        lag **= block / BLOCK_SECONDS
+        fresh, step = cv * (1 - lag**2) ** 0.5, drift * block / seconds
         off, line = gauss(0, cv), -drift / 2
         while True:
             yield pace * max(0.1, 1 + off + line)
@@ -188,6 +211,12 @@ def skufile_of(name: str) -> Sku:
 
 def _value(found: Measurement) -> float:
     return float(found.value or 0)
+
+
+def _row(sender: str, cells: Mapping[str, Measurement]) -> Measurement:
+    told = {other: {"samples": each.samples, "seconds": each.seconds, "wrong": None} for other, each in cells.items()}
+    worst = min(cells.values(), key=_value)
+    return replace(worst, subject=sender, details={"cells": told})
 
 
 def _droop(soak: Measurement) -> Measurement:

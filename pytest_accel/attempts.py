@@ -21,6 +21,8 @@ class Result:
 
     attempts: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
     repeated: bool = False
+    rows: list[Measurement] = field(default_factory=list)
+    """Of copies between peers, what the first go found, before anybody was blamed."""
 
     def add(self, measurement: Measurement) -> None:
         self.attempts.setdefault((measurement.metric, measurement.subject), []).append(measurement)
@@ -47,16 +49,15 @@ class Result:
                 raise ProbeError(each.trouble.reason)
         return judge(attempts, limit, software)
 
-    def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[str]:
-        """Subjects that fall short of the limit in a way that a repeat could tell more about."""
+    def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
+        """The verdicts on subjects that fall short of the limit in a way that a repeat could tell more about."""
         if limit is None or self.repeated:
             return []
         found = []
-        for (name, subject), attempts in self.attempts.items():
-            untroubled = not any(each.trouble for each in attempts)
-            if name == metric and untroubled and judge(attempts, limit, software).status is Status.FAIL:
-                found.append(subject)
-        return found
+        for (name, _), attempts in self.attempts.items():
+            if name == metric and not any(each.trouble for each in attempts):
+                found.append(judge(attempts, limit, software))
+        return [each for each in found if each.status is Status.FAIL]
 
 
 def why_not(

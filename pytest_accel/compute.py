@@ -107,6 +107,8 @@ class Compute:
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
+        self.pairs: list[tuple[str, str]] = []
+        """UUIDs of senders and receivers whose copies are to be measured again; none: all."""
         self.rank, self.world = 0, 1
         self._rendezvous: str | None = None
 

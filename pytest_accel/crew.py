@@ -16,6 +16,7 @@ from pytest_accel.counters import Ledger
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.host.reading import FACTS
 from pytest_accel.measurement import Device, Measurement, Trouble
+from pytest_accel.peers import Pair
 from pytest_accel.reported import METRICS as XIDS
 from pytest_accel.reported import Ended, Report, Reports
 from pytest_accel.telemetry import Telemetry
@@ -42,7 +43,10 @@ Group = tuple[Device, ...]
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the workers. `runs` is that of the probe's declaration, `suffix` ends every metric."""
+    """What is asked of the workers. `runs` is that of the probe's declaration, `suffix` ends every metric.
+
+    `pairs` are those that a copy between peers is to measure again; none: all.
+    """
 
     metric: str
     suffix: str
@@ -51,6 +55,7 @@ class Request:
     conditions: Mapping[str, Any]
     seconds: float
     precision: float
+    pairs: Sequence[Pair] = ()
 
     def message(self) -> Message:
         fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}

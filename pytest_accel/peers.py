@@ -16,6 +16,9 @@ Pair = tuple[str, str]
 SHORT = 0.97
 """A pair below this share of the fastest ones is short: one of 18 links costs 5.6 %, healthy pairs lie within 1 %."""
 
+AGAIN = 3
+"""A second go at some pairs takes so many times what the first one at all of them took, at most."""
+
 
 def fastest(matrix: Mapping[Pair, float]) -> float:
     """The median of the fastest quarter: half of a matrix may be slow for one device's sake."""
@@ -41,18 +44,60 @@ def blamed(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
     return found
 
 
+def accused(found: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
+    """The pairs below the floor: what a second go is about, so that it need not measure the others again."""
+    return tuple(pair for pair, rate in _rates(_cells(found)).items() if rate < floor)
+
+
+def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
+    """How long the accused pairs may take together, where the whole matrix had `seconds`: each as long as that.
+
+    The worst of many pairs is the one that luck was against, and it is to be told from one that is short. No more
+    than AGAIN times as long in all: where many are short, it is not luck.
+    """
+    return seconds * min(len(pairs), AGAIN)
+
+
+def judged_again(
+    before: Sequence[Measurement], fresh: Sequence[Measurement], names: Mapping[str, str]
+) -> list[Measurement]:
+    """As judged_fairly, of a second go at some pairs: every device in one of them, by the whole matrix.
+
+    The new cells stand in place of those of the first go, `before`; its samples are not mixed with theirs, for they
+    were chosen by being low.
+    """
+    new = {each.subject: each.details["cells"] for each in fresh if "cells" in each.details}
+    involved = {*new, *(receiver for cells in new.values() for receiver in cells)}
+    whole = [_renewed(row, new.get(row.subject, {}), fresh[0]) for row in before if fresh and "cells" in row.details]
+    judged = [each for each in judged_fairly(whole, names) if each.subject in involved]
+    return [*judged, *(each for each in fresh if "cells" not in each.details)]
+
+
+def _renewed(row: Measurement, cells: Mapping[str, Any], when: Measurement) -> Measurement:
+    details = {**row.details, "cells": {**row.details["cells"], **cells}}
+    return replace(row, details=details, started=when.started, ended=when.ended)
+
+
+def _cells(found: Sequence[Measurement]) -> dict[Pair, Mapping[str, Any]]:
+    return {
+        (each.subject, receiver): cell for each in found for receiver, cell in each.details.get("cells", {}).items()
+    }
+
+
+def _rates(cells: Mapping[Pair, Mapping[str, Any]]) -> dict[Pair, float]:
+    return {pair: 0.0 if cell["wrong"] else estimate_rate(cell["samples"]).mean for pair, cell in cells.items()}
+
+
 def judged_fairly(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
     """Each device with the worst pair that it is to blame for, in place of the worst of its row.
 
     A measurement of a row holds `details["cells"]`: receiver -> samples, seconds, and `wrong` where the payload was
     not what was sent. Other measurements pass. `names` are what a person reads, by subject.
     """
-    cells = {
-        (each.subject, receiver): cell for each in found for receiver, cell in each.details.get("cells", {}).items()
-    }
+    cells = _cells(found)
     if not cells:
         return list(found)
-    matrix = {pair: 0.0 if cell["wrong"] else estimate_rate(cell["samples"]).mean for pair, cell in cells.items()}
+    matrix = _rates(cells)
     guilty = blamed(matrix)
     return [_own(each, matrix, guilty, cells, names) if "cells" in each.details else each for each in found]
 

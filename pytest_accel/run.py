@@ -158,7 +158,7 @@ class Run(Scene):
         result = self._result(asked)
         software = self.record.software
         every = [*limits, *self._of_siblings(result, asked, binding)]
-        if any(result.short(each.metric, each, software) for each in every):
+        if self._short(result, every):
             self._repeat(result, asked, every)
         with self.crew.timeline.on("checks"):
             found = [result.judged(asked.metric, subject, each, software) for each in (limits or (None,))]
@@ -230,13 +230,17 @@ class Run(Scene):
         """Measure again, still hot and together, before a device is blamed; then those that are short alone."""
         if asked.spec.runs == "facts":
             return
-        self._measure(result, asked)
-        short = {subject for each in limits for subject in result.short(each.metric, each, self.record.software)}
+        floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
+        self._measure(result, asked, pairs=peers.accused(result.rows, max(floors, default=0.0)))
+        short = {each.subject for each in self._short(result, limits)}
         result.repeated = True
         if asked.spec.runs == "together" and len(self.devices) > 1:
             for device in self.devices:
                 if device.uuid in short:
                     self._measure(result, asked, alone=device)
+
+    def _short(self, result: Result, limits: Sequence[Limit]) -> list[Verdict]:
+        return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
 
     # -- measuring
 
@@ -268,8 +272,11 @@ class Run(Scene):
             self._entrance = enter(self.crew, self.devices)
             self.record.notes += self._entrance.notes
 
-    def _measure(self, result: Result, asked: Asked, alone: Device | None = None) -> None:
-        """Run the probe once on all devices (or on one, `alone`) and add what was found to the result."""
+    def _measure(
+        self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[peers.Pair] = ()
+    ) -> None:
+        """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
+        seconds = self.budget(asked.function.__name__, asked.metric)
         request = Request(
             metric=asked.metric,
             suffix=asked.suffix,
@@ -280,8 +287,9 @@ class Run(Scene):
                 "name": asked.function.__qualname__,
             },
             conditions=asked.conditions,
-            seconds=self.budget(asked.function.__name__, asked.metric),
-            precision=self.sku.precision if self.sku else Sku.precision,
+            seconds=peers.seconds_again(pairs, seconds) if pairs else seconds,
+            precision=0.0 if pairs else self.sku.precision if self.sku else Sku.precision,
+            pairs=pairs,
         )
         right = [device for device in self.devices if not self._barred(asked, device.uuid)]
         outcomes: list[Outcome] = []
@@ -299,8 +307,12 @@ class Run(Scene):
             for each in collect.per_node(outcomes, context):
                 result.add(foreseen(each, self.sku))
         else:
-            found = [each for outcome in outcomes for each in collect.per_device(outcome, context)]
-            self._explain(result, peers.judged_fairly(collect.compared(found), self.names))
+            found = collect.compared([each for outcome in outcomes for each in collect.per_device(outcome, context)])
+            if context.request.pairs:
+                self._explain(result, peers.judged_again(result.rows, found, self.names))
+            else:
+                result.rows = found
+                self._explain(result, peers.judged_fairly(found, self.names))
         self._note(result)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:

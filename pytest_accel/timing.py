@@ -12,6 +12,9 @@ from typing import Any, Protocol
 from pytest_accel.stats import LOOKS, estimate, estimate_ratio
 
 BLOCK_SECONDS = 0.05
+BLOCKS_AT_LEAST = 12
+"""So many blocks fit into every budget: of three, chance makes an interval too wide to tell anything (Student's t of
+99.9 % is 31.6 for three, 4.4 for twelve)."""
 WARMUP_SHARE = 0.25
 """Share of a probe's budget that warms the device up and is not sampled."""
 WARMUP_SECONDS = 5.0
@@ -93,7 +96,7 @@ def time_blocks(
     beside: Callable[[], object] | None = None,
     collective: bool = False,
 ) -> Timed:
-    """Time `work` in blocks of about 50 ms until its mean is known within `precision`, or for `seconds`.
+    """Time `work` in blocks (`block_seconds`) until its mean is known within `precision`, or for `seconds`.
 
     Known within means: the 99.9 % interval, autocorrelation counted, has a half-width under `precision` of the
     mean; looked at only at a fixed sequence of sizes (`stats.LOOKS`). The loop never sees a limit. With
@@ -101,8 +104,9 @@ def time_blocks(
     gate releases it, so that no device finishes in the quiet of the others.
     """
     timed = Timed()
-    per_block = _operations(work, clock, gate)
-    per_beside = _operations(beside, clock, gate) if beside else 0
+    block = block_seconds(seconds)
+    per_block = _operations(work, clock, gate, block)
+    per_beside = _operations(beside, clock, gate, block) if beside else 0
     timed.operations_per_block = per_block
     gate.ready()
     pairs = _blocks(work, per_block, beside, per_beside, clock)
@@ -180,18 +184,23 @@ def time_bursts(
     return found
 
 
-def _operations(work: Callable[[], object], clock: Clock, gate: Gate) -> int:
+def block_seconds(seconds: float) -> float:
+    """How long a block is about: 50 ms, or less where a budget of `seconds` would hold but a few."""
+    return min(BLOCK_SECONDS, (1 - WARMUP_SHARE) * seconds / BLOCKS_AT_LEAST)
+
+
+def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> int:
     """How many operations fill a block. The first call pays for everything lazy and is not counted."""
     work()
     spent, count = 0.0, 1
-    while spent < BLOCK_SECONDS / 10:
+    while spent < block / 10:
         start = clock.mark()
         for _ in range(count):
             work()
         spent = gate.agree(clock.seconds(start, clock.mark()))
-        if spent < BLOCK_SECONDS / 10:
+        if spent < block / 10:
             count *= 4
-    return max(1, round(BLOCK_SECONDS * count / spent))
+    return max(1, round(block * count / spent))
 
 
 def _blocks(

@@ -129,6 +129,7 @@ def _compute(devices: list[Device], gate: PipeGate, simulated: dict[str, Any] | 
 
 def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe) -> None:
     compute.seconds, compute.precision = message["seconds"], message["precision"]
+    compute.pairs = [(sender, receiver) for sender, receiver in message["pairs"]]
     ranks = message.get("ranks")
     gate.collective = ranks is not None
     if ranks:

@@ -214,6 +214,27 @@ def test_peer_copy_finds_every_cell_and_announces_it(direction: str, ways: int) 
     assert len(device.gate.steps) == 6  # type: ignore[attr-defined]
 
 
+def test_peer_copy_measures_the_pairs_again_that_it_is_told_to() -> None:
+    device = compute(3)
+    device.pairs = [("CPU-test-2", "CPU-test-0"), ("CPU-test-0", "CPU-test-1"), ("CPU-test-2", "CPU-lost")]
+    found = list(probes.peer_copy(device, mib=1))
+    assert {each.subject: set(each.details["cells"]) for each in found} == {
+        "CPU-test-0": {"CPU-test-1"},
+        "CPU-test-2": {"CPU-test-0"},
+    }
+    assert all(sum(each.seconds) < device.seconds / 2 for each in found)
+
+
+@pytest.mark.parametrize("how", ["rounds", "all"])
+def test_a_wrong_copy_among_many_at_once_is_found_however_fast_it_was(how: str) -> None:
+    device = compute(4)
+    made = iter([Rotten, *[torch.Tensor] * 99])
+    device.torch = Instead(torch, zeros=lambda *size, **kind: torch.zeros(*size, **kind).as_subclass(next(made)))
+    found = {each.subject: each.wrong for each in probes.peer_copy_all(device, how=how, mib=1) if each.wrong}
+    first = ("cpu0", "cpu3") if how == "rounds" else ("cpu0", "cpu1")
+    assert found == {name.replace("cpu", "CPU-test-"): f"{first[0]} to {first[1]}: arrived wrong" for name in first}
+
+
 @pytest.mark.parametrize(("how", "sent"), [("rounds", 2), ("all", 3)])
 def test_peer_copies_at_once_count_what_one_device_moves(how: str, sent: int) -> None:
     found = list(probes.peer_copy_all(compute(4), how=how, mib=1))

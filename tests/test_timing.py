@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_accel.stats import LOOKS
-from pytest_accel.timing import BLOCK_SECONDS, WARMUP_SHARE, HostClock, Timed, time_blocks
+from pytest_accel.timing import BLOCK_SECONDS, BLOCKS_AT_LEAST, WARMUP_SHARE, HostClock, Timed, time_blocks
 
 
 @dataclass
@@ -118,6 +118,12 @@ def test_a_block_is_filled_whatever_one_operation_takes(measure: Measure, cost: 
     timed, _, _ = measure(steady(cost))
     assert timed.operations_per_block * cost == pytest.approx(BLOCK_SECONDS, rel=0.02)
     assert timed.seconds == pytest.approx([cost] * len(timed.seconds))
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.178, 0.5])
+def test_a_short_budget_has_more_and_shorter_blocks(measure: Measure, seconds: float) -> None:
+    timed, _, _ = measure(steady(0.0002), seconds=seconds, precision=0.0)
+    assert len(timed.seconds) >= BLOCKS_AT_LEAST
 
 
 def test_an_operation_longer_than_a_block_is_a_block(measure: Measure) -> None:

@@ -18,7 +18,7 @@ from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping
 from pytest_accel.simulate.model import Model, applied, family
 from pytest_accel.simulate.node import PROBES
-from pytest_accel.timing import BLOCK_SECONDS, Gate
+from pytest_accel.timing import Gate, block_seconds
 
 PACE = 10.0
 """Simulated seconds that pass in a real one at most: the sensor has to see what happens."""
@@ -225,8 +225,9 @@ class SimulatedDevice(Compute):
         **more: Any,
     ) -> Finding:
         amount *= self._scale
+        simulated = PACE * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
-        batch = 1 if as_duration else max(1, math.ceil(BLOCK_SECONDS / CALLS_PER_BLOCK / block()))
+        batch = 1 if as_duration else max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
         self._clock = SimulatedClock(self, block, batch)
         found = super().sample(
             self._clock.counted(work, always=bool(more.get("collective"))),
@@ -234,7 +235,7 @@ class SimulatedDevice(Compute):
             unit=unit,
             metric=metric,
             as_duration=as_duration,
-            seconds=PACE * (self.seconds if seconds is None else seconds),
+            seconds=simulated,
             **more,
         )
         self._clock = None
