@@ -98,8 +98,9 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
         cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong}
         found.append(one)
     worst = min(found, key=lambda one: estimate_rate(one.samples).mean)
-    sender = device.devices[pairs[0][0]]
-    return replace(worst, subject=sender.uuid, details={**worst.details, "cells": cells}, wrong=None)
+    return replace(
+        worst, subject=device.devices[pairs[0][0]].uuid, details={**worst.details, "cells": cells}, wrong=None
+    )
 
 
 def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> Finding:
