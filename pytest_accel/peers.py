@@ -61,15 +61,15 @@ def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
 def judged_again(
     before: Sequence[Measurement], fresh: Sequence[Measurement], names: Mapping[str, str]
 ) -> list[Measurement]:
-    """As judged_fairly, of a second go at some pairs: every device in one of them, by the whole matrix.
+    """As judged_fairly, of a second go at some pairs: every device whose figure that changes, by the whole matrix.
 
     The new cells stand in place of those of the first go, `before`; its samples are not mixed with theirs, for they
     were chosen by being low.
     """
     new = {each.subject: each.details["cells"] for each in fresh if "cells" in each.details}
-    involved = {*new, *(receiver for cells in new.values() for receiver in cells)}
+    old = {each.subject: each.samples for each in judged_fairly(before, names)}
     whole = [_renewed(row, new.get(row.subject, {}), fresh[0]) for row in before if fresh and "cells" in row.details]
-    judged = [each for each in judged_fairly(whole, names) if each.subject in involved]
+    judged = [each for each in judged_fairly(whole, names) if each.samples != old[each.subject]]
     return [*judged, *(each for each in fresh if "cells" not in each.details)]
 
 

@@ -123,6 +123,12 @@ def test_a_slow_device_is_the_only_one_to_blame_after_the_second_go() -> None:
     assert [subject for subject, (status, _) in found.items() if status is Status.FAIL] == ["gpu1"]
 
 
+def test_who_was_not_measured_again_is_not_said_to_have_been() -> None:
+    before = rows({**matrix(4), ("gpu2", "gpu3"): 380.0})
+    (only,) = judged_again(before, rows({("gpu2", "gpu3"): 399.0}), {})
+    assert only.subject == "gpu2"
+
+
 def test_what_breaks_in_the_second_go_is_kept() -> None:
     before = rows({**matrix(3), ("gpu0", "gpu1"): 300.0})
     broken = replace(before[0], details={}, trouble=Trouble("device", "lost"))
