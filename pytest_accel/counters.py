@@ -13,7 +13,7 @@ from typing import Any
 from pytest_accel import factsheet
 from pytest_accel.measurement import DURING, Device, Measurement, Trouble
 
-MINUTE = 60.0
+MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"
 """The state of a link that is down, which counts nothing."""
 
@@ -26,6 +26,10 @@ class Counter:
     read: Callable[[Any], int] = int
     unit: str = "count"
     per: float = 0.0
+
+    def over(self, moved: int, seconds: float) -> float:
+        """How far it went; of a rate, in `per` seconds, a shorter time being taken for that long."""
+        return moved * self.per / max(self.per, seconds) if self.per else moved
 
 
 def _links(*names: str) -> Callable[[Any], int]:
@@ -169,7 +173,7 @@ class Ledger:
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Window]) -> Measurement:
     name = metric.partition(".")[2]
-    found = [(_amount(each, name, counter), each) for each in windows]
+    found = [(counter.over(each.moved.get(name, 0), each.ended - each.started), each) for each in windows]
     worst, window = max(found, key=lambda pair: pair[0])
     total = worst if counter.per else sum(amount for amount, _ in found)
     moving = [each for each in windows if name in each.moved]
@@ -186,12 +190,6 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Win
             **({DURING: ", ".join(during)} if worst else {}),
         },
     )
-
-
-def _amount(window: Window, name: str, counter: Counter) -> float:
-    """How far the counter went; of a rate, in `per` seconds, a shorter window being taken for that long."""
-    moved = window.moved.get(name, 0)
-    return moved * counter.per / max(counter.per, window.ended - window.started) if counter.per else moved
 
 
 def _troubled(metric: str, device: Device, trouble: Trouble) -> Measurement:

@@ -6,15 +6,16 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import visible
+from pytest_accel import host_counters, visible
 from pytest_accel.counters import Ledger
 from pytest_accel.drivers.kernel_log import is_at
-from pytest_accel.host.reading import FACTS
+from pytest_accel.host.reading import COUNTED, FACTS
+from pytest_accel.host_counters import Seen
 from pytest_accel.measurement import Device, Measurement, Trouble
 from pytest_accel.peers import Pair
 from pytest_accel.reported import METRICS as XIDS
@@ -93,6 +94,9 @@ class Crew:
         """The model of the node that the processes look at instead of this one."""
         self.addresses: dict[str, str | None] = {}
         """Of every device that was ever found, on the PCI bus."""
+        self._host_before: Seen | None = None
+        self._host_after: Seen | None = None
+        """Of the host's counters, after the last probe so far; None until somebody asks."""
         self._vendor: str | None = None
         self._sensor: Child | None = None
         self._sensors = 0
@@ -136,13 +140,23 @@ class Crew:
         facts = self._ask("health", "health").get("facts")
         return None if facts is None else dict(facts)
 
-    def host(self) -> dict[str, Message]:
+    def host(self, names: Iterable[str] = tuple(FACTS)) -> dict[str, Message]:
         """What the sensor could read of the host, by fact; why there is nothing under each that is missing."""
         self._wake_sensor()
-        answer = self._ask("host", "host")
+        answer = self._ask("host", "host", names=list(names))
         facts: dict[str, Message] = answer.get("facts", {})
         silent = {"unreadable": f"the host could not be read: {answer.get('reason')}"}
-        return {name: facts.get(name, silent) for name in FACTS}
+        return {name: facts.get(name, silent) for name in names}
+
+    def host_counted(self, metric: str) -> Measurement:
+        """One metric `host_counters.*`: what the host counted since the first probe."""
+        if self._host_after is None:
+            self._host_after = self._host_counters()
+        return host_counters.measured(metric, self._host_before, self._host_after)
+
+    def _host_counters(self) -> Seen:
+        answers = self.host(COUNTED)
+        return Seen(time.time(), answers)
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
@@ -245,7 +259,11 @@ class Crew:
         self._count(request.metric)
 
     def _count(self, during: str) -> None:
-        """Read the counters of every device: after the readings of the telemetry, never beside what is timed."""
+        """Read the counters of every device: after the readings of the telemetry, never beside what is timed. Those of
+        the host are read at the start, and again when somebody asks what moved."""
+        if not self.counters.readings:
+            self._host_before = self._host_counters()
+        self._host_after = None
         answers = self.health()
         self.counters.read(time.time(), during, answers, self.addresses)
 

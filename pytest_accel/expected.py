@@ -9,7 +9,7 @@ from pytest_accel.measurement import NODE, Device
 from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.standing import lacking
 
-NODE_PROBES = ("all_reduce", "ddp", "host")
+NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")
 NODE_FACTS = ("inventory.driver", "inventory.count")
 
 

@@ -27,7 +27,7 @@ BUDGETS: dict[str, dict[str, float]] = {
     "stream.write": {"quick": 0.0, "standard": 1.5, "long": 5.0},
     "stream.copy_kernel": {"quick": 0.0, "standard": 1.5, "long": 5.0},
 }
-FACTS = ("inventory", "health", "host", "counters")
+FACTS = ("inventory", "health", "host", "counters", "host_counters")
 """Read, not sampled: they take no time of their own."""
 OWN_PROBE = {"quick": 2.0, "standard": 5.0, "long": 15.0}
 """For a user's own probe."""

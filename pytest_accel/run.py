@@ -263,6 +263,8 @@ class Run(Scene):
     def _facts(self, metric: str) -> list[Measurement]:
         if metric.startswith("counters."):
             return [self.crew.counted(metric, device) for device in self.devices]
+        if metric.startswith("host_counters."):
+            return [self.crew.host_counted(metric)]
         name = metric.removeprefix("host.")
         return [host_fact(metric, self.host()[name])] if name != metric else facts(metric, self.found, self.sku)
 

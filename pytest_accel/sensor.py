@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,8 +33,8 @@ class Sensor:
         self._threads: dict[str, threading.Thread] = {}
         self._shown: Callable[[], list[Hint]] = hints
         self._now: Callable[[str], float] = lambda uuid: time.time()
-        self._host: Path | None = Path("/")
-        """Where the files of the host are, None if it is not simulated."""
+        self._host: Callable[[], Path | None] = lambda: Path("/")
+        """Where the files of the host are, None of a simulated node that has none."""
         self._asked: dict[str, float] = {}
         """When the reading that every device is busy with began."""
 
@@ -43,7 +43,7 @@ class Sensor:
         from pytest_accel.simulate import management
 
         self._shown, self._now = management.install(fields)
-        self._host = management.host(fields)
+        self._host = partial(management.host, fields)
 
     def discover(self, want: str | None) -> None:
         """Announce the devices of vendor `want`; without one, of all that the machine hints at, else the CPU."""
@@ -103,11 +103,11 @@ class Sensor:
             self._drivers[vendor] = BareDriver(vendor, [hint for hint in shown if hint.driver == vendor])
         return self._drivers[vendor]
 
-    def host(self) -> dict[str, Any]:
-        """The facts of the host; of a simulated node those that a fault is in."""
-        if self._host:
-            return dict(reading.read(self._host))
-        return {name: {"absent": "the host is not simulated"} for name in reading.FACTS}
+    def host(self, names: Iterable[str]) -> dict[str, Any]:
+        """Some facts of the host; of a simulated node those that a fault is in."""
+        if root := self._host():
+            return dict(reading.read(root, {name: reading.FACTS[name] for name in names}))
+        return {name: {"absent": "the host is not simulated"} for name in names}
 
     def idle(self) -> None:
         answers = self._ask(lambda driver, device: driver.idle(device))
@@ -176,7 +176,7 @@ class Sensor:
         elif message["event"] == "discover":
             self.discover(message["want"])
         elif message["event"] == "host":
-            self._pipe.send("host", facts=self.host())
+            self._pipe.send("host", facts=self.host(message["names"]))
         elif message["event"] == "idle":
             self.idle()
         elif message["event"] == "health":

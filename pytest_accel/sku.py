@@ -26,6 +26,7 @@ UNITS = (
     "text",
     "version",
     "of peak",
+    "per h",
     "per min",
     "per s",
 )

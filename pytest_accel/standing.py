@@ -10,8 +10,8 @@ REQUIRED_PROBES = ("inventory", "health", "matmul", "stream", "host_copy", "soak
 REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")
 """A SKU file is fit to accept against only if it has a sourced limit for each of these."""
 
-FACTS = ("inventory", "health", "counters")
-"""What devices state of themselves: no measurement makes a limit on it better founded."""
+FACTS = ("inventory", "health", "counters", "host_counters")
+"""What devices and host state of themselves: no measurement makes a limit on it better founded."""
 
 STANDINGS = ("validated", "published", "provisional", "catalogue")
 """Best first. `validated`: measured by us on enough nodes; `published`: on others' word; `provisional`: measured by

@@ -222,6 +222,17 @@ IN_PROCESS: Sequence[Case] = (
     advice("acs-on", "host.acs"),
     advice("narrow-riser", "host.pcie_width"),
     advice("far-processors", "host.accelerator_numa"),
+    # -- what the host counts meanwhile
+    Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node"),
+    Case("machine-check", ("host_counters.machine_checks",), "node"),
+    Case("pcie-error-of-a-bridge", ("host_counters.pcie_fatal",), "node"),
+    Case("nic-link-lost", ("host_counters.nic_link_downed",), "node"),
+    Case("nic-link-recovers", ("host_counters.nic_link_recovery",), "node"),
+    Case("nic-carrier-lost", ("host_counters.nic_carrier_lost",), "node"),
+    advice("host-memory-corrected", "host_counters.ecc_corrected"),
+    advice("pcie-transaction-lost", "host_counters.pcie_nonfatal"),
+    advice("nic-errors", "host_counters.nic_errors"),
+    advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost"),
     # -- seen, and no reason to reject
     Case("hot, device: 1", (), closing="HELD", exit=0),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Entry = tuple[str, str, tuple[str, ...] | str]
 
 NETWORK = "out of scope: what lies between nodes; the NICs' state is a fact of the host, their rate is not measured"
-HOST = "out of scope: the host is recorded and warned about, not accepted"
+HOST = "out of scope: of the host only the errors that it counts meanwhile are judged"
 SOFTWARE = "out of scope: a fault of the job, not of the node"
 OWN = "out of scope: a message about DCGM itself"
 UNUSED = "not used by DCGM"
@@ -39,7 +39,7 @@ LLAMA = Published(
         ("32", "host maintenance", "out of scope: planned by people"),
         ("19", "GPU SRAM memory", ("sram-errors", "wrong-result")),
         ("17", "GPU system processor", ("library-blocked", "device-lost", "hang")),
-        ("7", "NIC", NETWORK),
+        ("7", "NIC", ("nic-link-lost", "nic-carrier-lost", "nic-link-recovers")),
         ("7", "NCCL watchdog timeout", ("rank-never-arrives", "hang")),
         ("6", "silent data corruption", ("wrong-result",)),
         ("6", "GPU thermal interface or sensor", ("thermal-slowdown", "cooling-fades", "slow-at-rest")),
@@ -48,8 +48,8 @@ LLAMA = Published(
         ("2", "server chassis", "out of scope: what it does to a GPU is caught as heat, brake or link"),
         ("2", "IO expansion board", ("narrow-riser", "slot-of-older-generation", "narrow-pcie")),
         ("2", "dependency", SOFTWARE),
-        ("2", "CPU", HOST),
-        ("2", "system memory", HOST),
+        ("2", "CPU", ("machine-check",)),
+        ("2", "system memory", ("host-memory-uncorrected",)),
     ),
 )
 
@@ -61,7 +61,7 @@ AZNHC = Published(
         ("NHC2002", "InfiniBand missing", NETWORK),
         ("NHC2003", "InfiniBand slow", NETWORK),
         ("NHC2004", "InfiniBand port down", NETWORK),
-        ("NHC2005", "InfiniBand port flapping", NETWORK),
+        ("NHC2005", "InfiniBand port flapping", ("nic-link-lost",)),
         ("NHC2007", "row remap pending, failed, too many", ("remap-pending", "remap-failure", "rows-remapped")),
         ("NHC2008", "InfoROM corrupted", "not covered: nobody validates it; another image than the others' is"),
         ("NHC2009", "GPU missing", ("device-missing", "device-lost")),

@@ -200,6 +200,8 @@ def run(node: Path, output: Path) -> tuple[Run, Closing]:
     for probe, fact in limited(here, "counters"):
         for subject in subjects if not fact.startswith("xid") else ():
             here.check(probe, {"fact": fact}, subject)
+    for fact in probes.HOST_COUNTERS:
+        here.check(probes.host_counters, {"fact": fact}, NODE)
     return here, here.finish()
 
 

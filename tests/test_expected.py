@@ -55,9 +55,9 @@ def test_missing_devices_are_required_too() -> None:
 def test_what_concerns_the_node_is_required_once() -> None:
     keys = expected.required(expected.limits(H100, HGX8, 8), "quick", devices(8), 8)
     of_node = {metric for metric, subject, _ in keys if subject == NODE}
-    host = {metric for metric in of_node if metric.startswith("host.")}
+    host = {metric for metric in of_node if metric.startswith(("host.", "host_counters."))}
     assert of_node - host == {"inventory.driver", "inventory.count", "all_reduce.busbw@8GiB"}
-    assert "host.numa_balancing" in host
+    assert {"host.numa_balancing", "host_counters.nic_link_downed"} <= host
     assert len(keys) == len(set(keys))
 
 

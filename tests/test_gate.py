@@ -19,7 +19,8 @@ HEALTHY: dict[str, Any] = {
     "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "recovery_action": "none",
     "remap_pending": False, "fabric_state": "completed", "fabric_status": 0, "temperature_c": 40,
 }  # fmt: skip
-MEASURING = sorted(set(probes.__all__) - {"HOST_FACTS", "counters", "health", "host", "inventory"})
+FACTS = {"HOST_COUNTERS", "HOST_FACTS", "counters", "health", "host", "host_counters", "inventory"}
+MEASURING = sorted(set(probes.__all__) - FACTS)
 
 
 def gpu(index: int = 3, **facts: Any) -> Device:

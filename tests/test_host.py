@@ -93,6 +93,13 @@ def gpu(path: str = GPU, **files: str) -> dict[str, str]:
     }
 
 
+def card(name: str, lost: str = "3", **device: str) -> dict[str, str]:
+    """An Ethernet interface; `infiniband` if it is an RDMA NIC's."""
+    folder = f"sys/class/net/{name}"
+    inside = {f"{folder}/device/{file}/x": text for file, text in {"x": "", **device}.items()}
+    return {**inside, f"{folder}/type": "1", f"{folder}/carrier_down_count": lost}
+
+
 def config(*capabilities: tuple[int, int]) -> bytes:
     """A PCI configuration space with extended capabilities: number and the 16 bits at offset 6 of each."""
     space = bytearray(4096)
@@ -122,6 +129,9 @@ def dimm(mib: int, rated: int, configured: int) -> bytes:
     return bytes(raw)
 
 
+AER = "Undefined 0\nDLP 0\nTLP 0\nTOTAL_ERR_{} {}\n"
+"""After the sample in Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer."""
+AER_ABOVE = {f"{BUS}/aer_dev_fatal": AER.format("FATAL", 2)}
 MEMINFO = {"proc/meminfo": "MemTotal:       2113400000 kB\nMemFree: 1 kB\n"}
 ALLOWED = {"proc/self/status": "Name:\tx\nCpus_allowed_list:\t0-3\n", "sys/devices/system/node/node0/cpulist": "0-3\n"}
 POLICY = f"{CPU}/cpufreq/policy0"
@@ -199,7 +209,14 @@ KNOWN: list[tuple[str, Tree, Any]] = [
     ("nic_link_layer", rdma("mlx5_0", {"link_layer": "Ethernet"}), "Ethernet"),
     ("nic_firmware", rdma("mlx5_0", {}), "MT_0000000838 28.43.2026"),
     ("nic_link_downed", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {"counters/link_downed": "7"}, FAR_NIC)}, 7),
-    ("nic_errors", rdma("mlx5_0", {"counters/symbol_error": "3", "counters/link_error_recovery": "2"}), 5),
+    ("nic_link_recovery", rdma("mlx5_0", {"counters/link_error_recovery": "2"}), 2),
+    ("nic_errors", rdma("mlx5_0", {"counters/symbol_error": "3", "counters/port_rcv_errors": "2"}), 5),
+    ("nic_carrier_lost", {**card("rdma0", infiniband="1"), **card("eth0", "9")}, 3),
+    ("ethernet_carrier_lost", {**card("rdma0", "9", infiniband="1"), **card("eth0"), **card("eth1", "5")}, 5),
+    ("pcie_fatal", {**gpu(aer_dev_fatal=AER.format("FATAL", 0)), **AER_ABOVE}, 2),
+    ("pcie_fatal", {**gpu(), **rdma("mlx5_0", {}), f"{NIC}/aer_dev_fatal": AER.format("FATAL", 1)}, 1),
+    ("pcie_nonfatal", gpu(aer_dev_nonfatal=AER.format("NONFATAL", 1)), 1),
+    ("pcie_corrected", gpu(aer_dev_correctable=AER.format("COR", 40)), 40),
     ("ethernet_rate", {"sys/class/net/eth0/device": "", "sys/class/net/eth0/operstate": "up",
                        "sys/class/net/eth0/type": "1",
                        "sys/class/net/eth0/speed": "100000"}, 12.5),

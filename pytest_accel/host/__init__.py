@@ -38,7 +38,8 @@ Reader = Callable[[Path], "Value | Found"]
 class Fact:
     """One metric `host.NAME`. `user`, `container`, `machine` say what each of them hides; empty for nothing.
 
-    `user` is who is not root, `machine` is a virtual machine.
+    `user` is who is not root, `machine` is a virtual machine. `counts`: errors, which are read again after the last
+    probe; of several parts the details have the `counts`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Fact:
     user: str = ""
     container: str = ""
     machine: str = ""
+    counts: bool = False
 
     @property
     def metric(self) -> str:
@@ -58,12 +60,14 @@ DECLARED: dict[str, Fact] = {}
 """Every fact by name, as the modules beside this one are imported; `reading.FACTS` has all of them."""
 
 
-def fact(unit: str, what: str, *, user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
+def fact(
+    unit: str, what: str, *, user: str = "", container: str = "", machine: str = "", counts: bool = False
+) -> Callable[[Reader], Reader]:
     """Declare a reader. It is named after its function, raises Unreadable or Absent, and changes nothing."""
 
     def declare(reader: Reader) -> Reader:
         name = reader.__name__.rstrip("_")
-        DECLARED[name] = Fact(name, unit, what, reader, user, container, machine)
+        DECLARED[name] = Fact(name, unit, what, reader, user, container, machine, counts)
         return reader
 
     return declare
@@ -106,6 +110,21 @@ def shown(path: Path) -> str:
 def some(found: list[str], limit: int = 4) -> str:
     """A list for a sentence."""
     return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
+
+
+def counted(counts: Mapping[str, int]) -> Found:
+    """The sum of several counters, with the part that has the most."""
+    return _counts(counts, sum(counts.values()))
+
+
+def most(counts: Mapping[str, int]) -> Found:
+    """The highest of several counters, with the part that has it."""
+    return _counts(counts, max(counts.values()))
+
+
+def _counts(counts: Mapping[str, int], value: int) -> Found:
+    worst = max(counts, key=lambda part: counts[part])
+    return Found(value, worst if counts[worst] else "", {"counts": dict(counts)})
 
 
 def cpus_of(listed: str) -> set[int]:

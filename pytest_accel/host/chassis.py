@@ -7,18 +7,18 @@ import struct
 from collections import Counter
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, fact, maybe, number, shown, some, text
+from pytest_accel.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
 
 _HOST = "the host sees them"
 _BMC = "the host has them"
 
 
-@fact("count", "memory errors that were corrected", machine=_HOST)
+@fact("count", "memory errors that were corrected", machine=_HOST, counts=True)
 def ecc_corrected(root: Path) -> Found:
     return _edac(root, "ce_count")
 
 
-@fact("count", "memory errors that could not be corrected", machine=_HOST)
+@fact("count", "memory errors that could not be corrected", machine=_HOST, counts=True)
 def ecc_uncorrected(root: Path) -> Found:
     return _edac(root, "ue_count")
 
@@ -29,9 +29,7 @@ def _edac(root: Path, counter: str) -> Found:
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
         raise Unreadable(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
-    counts = {each.name: number(each / counter) for each in controllers}
-    worst = max(counts, key=lambda name: counts[name])
-    return Found(sum(counts.values()), worst if counts[worst] else "", {"controllers": counts})
+    return counted({each.name: number(each / counter) for each in controllers})
 
 
 @fact(

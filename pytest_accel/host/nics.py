@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, fact, maybe, number, shown, some, text
+from pytest_accel.host import Absent, Found, Unreadable, fact, maybe, most, number, shown, some, text
 
 ERRORS = (
     "symbol_error",
-    "link_error_recovery",
     "port_rcv_errors",
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
@@ -17,6 +16,7 @@ ERRORS = (
 """Counters of a port that speak of a bad cable, connector or transceiver; they count since the last reset."""
 _OWN = "its own, where RDMA namespaces are exclusive"
 _HANDED = "only those that were handed in"
+_ITS = "its own interfaces"
 
 
 def ports(root: Path) -> dict[str, Path]:
@@ -89,37 +89,69 @@ def nic_firmware(root: Path) -> str:
     return "; ".join(f"{board} {' and '.join(sorted(each))}" for board, each in sorted(versions.items()))
 
 
-@fact("count", "most often that an RDMA port lost its link", container=_OWN, machine=_HANDED)
+@fact("count", "most often that an RDMA port lost its link", container=_OWN, machine=_HANDED, counts=True)
 def nic_link_downed(root: Path) -> Found:
-    return _worst({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
+    return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
-@fact("count", "most errors on the link of an RDMA port", container=_OWN, machine=_HANDED)
+@fact("count", "most often that an RDMA port had to recover its link", container=_OWN, machine=_HANDED, counts=True)
+def nic_link_recovery(root: Path) -> Found:
+    return _of_ports(root, "link_error_recovery")
+
+
+@fact("count", "most errors on the link of an RDMA port", container=_OWN, machine=_HANDED, counts=True)
 def nic_errors(root: Path) -> Found:
-    """The sum of ERRORS; a port without such counters (RoCE of some vendors) leaves them out."""
+    return _of_ports(root, *ERRORS)
+
+
+def _of_ports(root: Path, *counters: str) -> Found:
+    """The sum of some counters; a port without such ones (RoCE of some vendors) leaves them out."""
     counts: dict[str, int] = {}
     for name, port in ports(root).items():
-        there = [port / "counters" / counter for counter in ERRORS]
-        if any(path.exists() for path in there):
-            counts[name] = sum(number(path) for path in there if path.exists())
+        there = [path for counter in counters if (path := port / "counters" / counter).exists()]
+        if there:
+            counts[name] = sum(map(number, there))
     if not counts:
         raise Absent("no RDMA port counts errors")
-    return _worst(counts)
+    return most(counts)
 
 
-def _worst(counts: dict[str, int]) -> Found:
-    name = max(counts, key=lambda port: counts[port])
-    return Found(counts[name], name if counts[name] else "", {"ports": counts})
+# -- Ethernet
 
 
-@fact(
-    "GB/s", "slowest Ethernet link that is up, each way", container="its own interfaces", machine="not told as a rule"
-)
+@fact("count", "most often that an RDMA NIC's Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
+def nic_carrier_lost(root: Path) -> Found:
+    """RoCE: the ports' own counters stand still under some drivers, the interface's does not."""
+    return _carrier_lost(root, rdma=True)
+
+
+@fact("count", "most often that another Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
+def ethernet_carrier_lost(root: Path) -> Found:
+    return _carrier_lost(root, rdma=False)
+
+
+def _carrier_lost(root: Path, *, rdma: bool) -> Found:
+    counts = {}
+    for interface in _cards(root):
+        path = interface / "carrier_down_count"
+        if path.exists() and (interface / "device/infiniband").is_dir() == rdma:
+            counts[interface.name] = number(path)
+    if not counts:
+        raise Absent(f"no Ethernet interface {'of an RDMA NIC ' if rdma else ''}counts how often its link was lost")
+    return most(counts)
+
+
+def _cards(root: Path) -> list[Path]:
+    """The Ethernet interfaces that have a device."""
+    every = sorted((root / "sys/class/net").glob("*"))
+    return [each for each in every if (each / "device").exists() and maybe(each / "type") == "1"]
+
+
+@fact("GB/s", "slowest Ethernet link that is up, each way", container=_ITS, machine="not told as a rule")
 def ethernet_rate(root: Path) -> Found:
     rates = {}
-    for interface in sorted((root / "sys/class/net").glob("*")):
-        up = (interface / "device").exists() and maybe(interface / "operstate") == "up"
-        if not up or maybe(interface / "type") != "1":
+    for interface in _cards(root):
+        if maybe(interface / "operstate") != "up":
             continue  # others answer with an error when they are asked for their speed
         speed = maybe(interface / "speed")
         if speed.isdigit() and int(speed):

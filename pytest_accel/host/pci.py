@@ -8,13 +8,15 @@ import struct
 from pathlib import Path
 
 from pytest_accel.drivers.hints import on_bus
-from pytest_accel.host import Absent, Found, Unreadable, fact, maybe, number, shown, some
+from pytest_accel.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
 from pytest_accel.host.place import place
 from pytest_accel.host.system import listed, usable_cpus
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _EXTENDED, _ACS = 0x100, 0x000D
 """Where the extended capabilities begin, and the number of that for access control (PCI Express base spec, 7.7.8)."""
+
+_BRIDGES = "the host's bridges are hidden"
 
 WIDEST = 32
 """Lanes of a link at most; virtual devices tell 0, 63 or 255."""
@@ -42,7 +44,7 @@ def bridges(function: Path) -> list[Path]:
     "PCI access control (ACS) on the bridges above the accelerators",
     user="the extended configuration space takes CAP_SYS_ADMIN",
     container="unless it is privileged",
-    machine="the host's bridges are hidden",
+    machine=_BRIDGES,
 )
 def acs(root: Path) -> Found:
     """Any bit of the control register sends what devices say to each other up to the root complex."""
@@ -98,9 +100,7 @@ def iommu(root: Path) -> Found:
     return Found("passthrough" if kinds == {"identity"} else "translated", details=details)
 
 
-@fact(
-    "text", "links of accelerators and the bridges above at their full width", machine="the host's bridges are hidden"
-)
+@fact("text", "links of accelerators and the bridges above at their full width", machine=_BRIDGES)
 def pcie_width(root: Path) -> str:
     """A link's width never changes with the load, so that one below what both ends can do is a fault."""
     narrow = []
@@ -118,6 +118,41 @@ def pcie_width(root: Path) -> str:
             if now < most:
                 narrow.append(f"{child.name} x{now} of x{most}")
     return some(list(dict.fromkeys(narrow))) or "full"
+
+
+@fact("count", "PCIe errors that were fatal (AER)", machine=_BRIDGES, counts=True)
+def pcie_fatal(root: Path) -> Found:
+    return _aer(root, "fatal", "TOTAL_ERR_FATAL")
+
+
+@fact("count", "PCIe errors that lost a transaction, not the link (AER)", machine=_BRIDGES, counts=True)
+def pcie_nonfatal(root: Path) -> Found:
+    return _aer(root, "nonfatal", "TOTAL_ERR_NONFATAL")
+
+
+@fact("count", "PCIe errors that were corrected (AER)", machine=_BRIDGES, counts=True)
+def pcie_corrected(root: Path) -> Found:
+    return _aer(root, "correctable", "TOTAL_ERR_COR")
+
+
+def _aer(root: Path, kind: str, total: str) -> Found:
+    """Of accelerators, RDMA NICs and the bridges above: either end of a link may be the one that sees an error
+    (Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
+    nics = [_resolve(nic) for nic in (root / "sys/class/infiniband").glob("*/device")]
+    ends = [*accelerators(root), *nics]
+    every = {function for end in ends for function in (end, *bridges(end))}
+    files = {each.name: each / f"aer_dev_{kind}" for each in sorted(every)}
+    counts = {name: _total(path, total) for name, path in files.items() if path.exists()}
+    if not counts:
+        raise Absent("no PCIe link of an accelerator or RDMA NIC counts errors (AER)")
+    return counted(counts)
+
+
+def _total(path: Path, name: str) -> int:
+    match = re.search(rf"^{name} (\d+)$", text(path), re.MULTILINE)
+    if match is None:
+        raise Unreadable(f"{shown(path)} has no {name}")
+    return int(match[1])
 
 
 @fact("text", "accelerators near processors that this process may use", container="its own cpuset")

@@ -15,6 +15,9 @@ READERS = (place, system, pci, nics, chassis, services)
 FACTS = {name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__}
 """Every fact by name, in the order in which they are shown."""
 
+COUNTED = tuple(name for name, fact in FACTS.items() if fact.counts)
+"""Those that count errors."""
+
 SECONDS = 5.0
 """How long all facts together may take. They are small files; one that takes longer has a driver that hangs."""
 

@@ -78,7 +78,7 @@ def kernel_taint(root: Path) -> Found:
     )
 
 
-@fact("count", "machine check exceptions since boot", machine="the host takes them")
+@fact("count", "machine check exceptions since boot", machine="the host takes them", counts=True)
 def machine_checks(root: Path) -> int:
     for line in text(root / "proc/interrupts").splitlines():
         name, _, rest = line.strip().partition(":")

@@ -4,7 +4,7 @@ Importing this package imports no torch: probes run in the worker processes.
 """
 
 from pytest_accel.probes.all_reduce import all_reduce
-from pytest_accel.probes.counters import counters
+from pytest_accel.probes.counters import HOST_COUNTERS, counters, host_counters
 from pytest_accel.probes.ddp_step import ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul
 from pytest_accel.probes.health import health
@@ -21,6 +21,7 @@ from pytest_accel.probes.stream import stream
 from pytest_accel.probes.stream_windows import stream_windows
 
 __all__ = [
+    "HOST_COUNTERS",
     "HOST_FACTS",
     "all_reduce",
     "counters",
@@ -30,6 +31,7 @@ __all__ = [
     "host",
     "host_copy",
     "host_copy_all",
+    "host_counters",
     "host_latency",
     "inventory",
     "matmul",

@@ -1,13 +1,24 @@
-"""Errors that the devices counted while they were measured."""
+"""Errors that the devices, and the host around them, counted while they were measured."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pytest_accel.host.reading import COUNTED
 from pytest_accel.probes.spec import probe
+
+HOST_COUNTERS = COUNTED
+"""Every counter of the host: ecc_corrected, nic_link_downed ..."""
 
 
 @probe("counters.{fact}", runs="facts")
 def counters(device: Any, *, fact: str) -> None:
     """How far one counter of errors, such as nvlink_crc, moved since the first probe. Answered by the run itself."""
+    raise NotImplementedError("facts are answered by the run")
+
+
+@probe("host_counters.{fact}", runs="facts")
+def host_counters(device: Any, *, fact: str) -> None:
+    """How far one counter of the host, of HOST_COUNTERS, moved from the first probe to the last. Answered by the run
+    itself."""
     raise NotImplementedError("facts are answered by the run")

@@ -47,8 +47,9 @@ class Symptoms:
     """Where bits are flipped: "matmul", "always" (the same ones of every product), "copy", "memory", "collective"."""
     library: str = ""
     """What becomes of the management library: "missing", "not loaded", "mismatched", "blocked"."""
-    host: dict[str, str | bytes] = field(default_factory=dict)
-    """Files of the host below its root, "-> PATH" for a link; the rest of it is not simulated."""
+    host: dict[str, str | bytes | tuple[str, str]] = field(default_factory=dict)
+    """Files of the host below its root, "-> PATH" for a link, of two texts the second once a device has worked; the
+    rest of it is not simulated."""
 
 
 @dataclass(frozen=True)

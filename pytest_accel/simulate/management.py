@@ -118,19 +118,21 @@ def _missing(model: Model, board: Board, place: int) -> bool:
 
 
 def host(message: Mapping[str, Any]) -> Path | None:
-    """The root of the host's files, beside the board; None where nothing of the host is simulated."""
+    """The root of the host's files as they are now, beside the board; None where nothing of the host is simulated."""
     model = Model.read(message)
     files = model.of_node().host
     root = Path(model.board).parent / "host"
+    worked = any(Board(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        elif content.startswith("-> "):
-            path.symlink_to(root / content.removeprefix("-> "))
-        else:
-            path.write_text(content, encoding="utf-8")
+        text = content[worked] if isinstance(content, tuple) else content
+        if isinstance(text, bytes):
+            path.write_bytes(text)
+        elif not text.startswith("-> "):
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_symlink():
+            path.symlink_to(root / text.removeprefix("-> "))
     return root if files else None
 
 

@@ -79,7 +79,9 @@ GPU = {
     "sys/devices/system/node/node1/cpulist": "4-7\n",
 }
 
-OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes]], ...] = (
+MEMORY, PORT = "sys/devices/system/edac/mc/mc0", "sys/class/infiniband/mlx5_0/ports/1"
+
+OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]], ...] = (
     ("numa-balancing", "host.numa_balancing, as advice", "The kernel moves pages between NUMA nodes.",
      {"proc/sys/kernel/numa_balancing": "1\n"}),
     ("acs-on", "host.acs, as advice", "A bridge sends what devices say to each other up to the root.",
@@ -88,6 +90,29 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes]], ...] = (
      {**GPU, f"{SLOT}/current_link_width": "8", f"{SLOT}/max_link_width": "16"}),
     ("far-processors", "host.accelerator_numa, as advice", "The cpuset has no processor near the device.",
      {**GPU, f"{SLOT}/numa_node": "1"}),
+    # -- counted while the devices work
+    ("host-memory-uncorrected", "host_counters.ecc_uncorrected", "A memory module of the host loses data.",
+     {f"{MEMORY}/ue_count": ("0", "1")}),
+    ("host-memory-corrected", "host_counters.ecc_corrected, as advice", "A memory module of the host corrects errors.",
+     {f"{MEMORY}/ce_count": ("0", "40")}),
+    ("machine-check", "host_counters.machine_checks", "A processor of the host raises machine checks.",
+     {"proc/interrupts": ("MCE: 0 0", "MCE: 1 0")}),
+    ("pcie-error-of-a-bridge", "host_counters.pcie_fatal", "A PCIe bridge above a device reports a fatal error.",
+     {**GPU, f"{ROOT}/aer_dev_fatal": ("TOTAL_ERR_FATAL 0", "TOTAL_ERR_FATAL 1")}),
+    ("pcie-transaction-lost", "host_counters.pcie_nonfatal, as advice", "A PCIe bridge reports a lost transaction.",
+     {**GPU, f"{ROOT}/aer_dev_nonfatal": ("TOTAL_ERR_NONFATAL 0", "TOTAL_ERR_NONFATAL 1")}),
+    ("nic-link-lost", "host_counters.nic_link_downed", "The link of an RDMA NIC goes down and comes back.",
+     {f"{PORT}/counters/link_downed": ("3", "4")}),
+    ("nic-link-recovers", "host_counters.nic_link_recovery", "The link of an RDMA NIC has to recover.",
+     {f"{PORT}/counters/link_error_recovery": ("0", "1")}),
+    ("nic-errors", "host_counters.nic_errors, as advice", "The link of an RDMA NIC counts symbol errors.",
+     {f"{PORT}/counters/symbol_error": ("0", "7")}),
+    ("nic-carrier-lost", "host_counters.nic_carrier_lost", "The Ethernet link of an RDMA NIC goes down.",
+     {"sys/class/net/rdma0/type": "1", "sys/class/net/rdma0/device/infiniband/mlx5_0/x": "",
+      "sys/class/net/rdma0/carrier_down_count": ("1", "2")}),
+    ("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost, as advice", "Another Ethernet link goes down.",
+     {"sys/class/net/eth0/type": "1", "sys/class/net/eth0/device/x": "",
+      "sys/class/net/eth0/carrier_down_count": ("1", "2")}),
 )  # fmt: skip
 
 COUNTED = ("rows-remapped", "rows-remapped-corrected", "pcie-fatal", "recovery-needed")
@@ -105,7 +130,7 @@ def _of_device(said: Mapping[str, Any]) -> Callable[[Symptoms], None]:
     return lambda sick: sick.shows.update(said)
 
 
-def _of_host(files: Mapping[str, str | bytes]) -> Callable[[Symptoms], None]:
+def _of_host(files: Mapping[str, str | bytes | tuple[str, str]]) -> Callable[[Symptoms], None]:
     return lambda sick: sick.host.update(files)
 
 

@@ -18,6 +18,7 @@ COLOURS = {
     Status.PASS: "green",
 }
 FACTS = ("inventory.", "health.")
+HOST = ("host.", "host_counters.")
 FEW = 2
 """So many devices have a row each for every metric."""
 Line = tuple[str, str]
@@ -30,7 +31,7 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool =
     Whatever fails or is marginal has a row of its own. Devices that state the same fact share one; so do more than
     two that hold the same limit, with the weakest named and the range of values, unless `full`.
     """
-    host = [each for each in verdicts if each.metric.startswith("host.") and each.limit is None]
+    host = [each for each in verdicts if each.metric.startswith(HOST) and each.limit is None]
     verdicts = [each for each in verdicts if each not in host]
     shown = [each for each in verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
     if not shown:

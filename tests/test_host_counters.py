@@ -1,0 +1,119 @@
+"""What the host counted from the first probe to the last: read again, told apart by part, judged by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_host import FAR_NIC, MC, METAL, make, rdma
+
+from pytest_accel import expected, skufile
+from pytest_accel.host.reading import COUNTED, FACTS, answer
+from pytest_accel.host_counters import COUNTERS, Seen, measured
+from pytest_accel.measurement import Measurement
+from pytest_accel.sku import LEVELS
+from pytest_accel.verdict import Status, Verdict, judge
+
+OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
+HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}
+
+
+def limits(vendor: str = "nvidia") -> dict[str, Any]:
+    name, platform = OF[vendor]
+    sku = skufile.load(name)
+    found = expected.limits(sku, sku.platforms[platform], 8)
+    return {metric: limit for metric, limit in found.items() if metric.startswith("host_counters.")}
+
+
+def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> Seen:
+    make(folder, tree)
+    return Seen(at, {name: answer(FACTS[name], folder, METAL) for name in COUNTED})
+
+
+def between(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Measurement:
+    """On a host whose files are these two trees, before the first probe and after the last."""
+    first, last = (seen(folder / str(at), at * seconds, tree) for at, tree in enumerate(trees))
+    return measured(f"host_counters.{name}", first, last)
+
+
+def verdict(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Verdict:
+    metric = f"host_counters.{name}"
+    return judge([between(folder, name, *trees, seconds=seconds)], limits().get(metric))
+
+
+def port(nic: str, counter: str, number: int) -> dict[str, str]:
+    return {f"sys/class/infiniband/{nic}/ports/1/counters/{counter}": str(number)}
+
+
+def test_what_stands_still_holds_whatever_it_stands_at(tmp_path: Path) -> None:
+    old = {**HEALTHY, **port("mlx5_0", "link_downed", 9), MC.format(0, "ue"): "3"}
+    for place, name in enumerate(("nic_link_downed", "ecc_uncorrected", "ecc_corrected")):
+        assert verdict(tmp_path / str(place), name, old, old).status is Status.PASS
+
+
+def test_a_link_that_is_lost_fails_the_node_and_names_the_port(tmp_path: Path) -> None:
+    found = verdict(tmp_path, "nic_link_downed", HEALTHY, {**HEALTHY, **port("mlx5_1", "link_downed", 1)})
+    assert (found.status, found.subject, found.sentence) == (Status.FAIL, "node", "1, expected 0, at mlx5_1/1")
+
+
+def test_a_port_that_stood_higher_hides_none_that_moved(tmp_path: Path) -> None:
+    """The fact of the host is the worst port's count, which did not change."""
+    before = {**HEALTHY, **port("mlx5_0", "symbol_error", 900)}
+    found = between(tmp_path, "nic_errors", before, {**before, **port("mlx5_1", "symbol_error", 2)})
+    assert (found.value, found.details["moved"]) == (2, {"mlx5_1/1": 2})
+
+
+def test_memory_that_loses_data_fails_memory_that_corrects_is_advice(tmp_path: Path) -> None:
+    assert verdict(tmp_path / "lost", "ecc_uncorrected", HEALTHY, {**HEALTHY, MC.format(0, "ue"): "1"}).fails
+    for corrected, status in ((1, Status.PASS), (40, Status.MARGINAL)):
+        after = {**HEALTHY, MC.format(0, "ce"): str(5 + corrected)}
+        found = verdict(tmp_path / str(corrected), "ecc_corrected", HEALTHY, after)
+        assert (found.status, found.value, found.unit) == (status, corrected, "per h")
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(60.0, 30), (3600.0, 30), (36000.0, 3)])
+def test_a_short_run_makes_no_rate_out_of_few_errors(tmp_path: Path, seconds: float, rate: float) -> None:
+    storm = {**HEALTHY, MC.format(0, "ce"): "35"}
+    assert between(tmp_path, "ecc_corrected", HEALTHY, storm, seconds=seconds).value == rate
+
+
+def test_a_counter_that_went_back_has_counted_since(tmp_path: Path) -> None:
+    before, after = ({**HEALTHY, **port("mlx5_0", "link_downed", count)} for count in (7, 2))
+    assert between(tmp_path, "nic_link_downed", before, after).value == 2
+
+
+def test_a_nic_that_vanished_is_not_taken_for_one_that_counted_nothing(tmp_path: Path) -> None:
+    one = {**rdma("mlx5_0", {})}
+    found = verdict(tmp_path / "one", "nic_link_downed", HEALTHY, one)
+    assert (found.status, found.sentence) == (
+        Status.UNMEASURED,
+        "mlx5_1/1 was there before the first probe and is gone",
+    )
+    found = verdict(tmp_path / "all", "nic_link_downed", HEALTHY, {MC.format(0, "ue"): "0"})
+    assert (found.status, found.sentence) == (
+        Status.UNMEASURED, "there is no RDMA NIC, which was not so before the first probe",
+    )  # fmt: skip
+
+
+def test_what_cannot_be_seen_here_is_not_judged_here(tmp_path: Path) -> None:
+    found = verdict(tmp_path, "ecc_uncorrected", {"sys/": ""}, {"sys/": ""})
+    assert found.status is Status.NOT_APPLICABLE
+    assert "its EDAC driver is not loaded" in found.sentence
+
+
+def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:
+    found = measured("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
+    assert found.trouble
+    assert found.trouble.kind == "need"
+
+
+@pytest.mark.parametrize("vendor", OF)
+def test_every_counter_but_what_links_correct_has_a_limit_of_its_class(vendor: str) -> None:
+    found = limits(vendor)
+    assert set(found) == {f"host_counters.{name}" for name in COUNTERS if name != "pcie_corrected"}
+    advice = {metric.partition(".")[2] for metric, limit in found.items() if limit.severity == "warn"}
+    assert advice == {"ecc_corrected", "pcie_nonfatal", "nic_errors", "ethernet_carrier_lost"}
+    assert all(limit.unit == COUNTERS[metric.partition(".")[2]].unit for metric, limit in found.items())
+    assert all(set(limit.levels) == set(LEVELS) for limit in found.values())
