@@ -15,11 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, stdev
+from typing import Any
+
+import yaml
 
 from pytest_accel.measurement import NEXT_RUN, Measurement, Value
 from pytest_accel.record import Record
@@ -125,6 +128,26 @@ def _share(hits: Sequence[bool | None]) -> str:
     return f"{sum(known)}/{len(known)}" if known else ""
 
 
+def spread(found: Mapping[str, Sequence[Series]], record: Record) -> dict[str, Any]:
+    """A threshold file that says how far apart these runs lay, so that the next run can be foreseen."""
+    sku = record.sku["name"]
+    stated = {}
+    for metric, lines in found.items():
+        runs = min(len(line.found) for line in lines)
+        source = {
+            "kind": "measured",
+            "by": "pytest_accel",
+            "date": record.run["started"][:7],
+            "software": f"torch {record.software['torch']}",
+            "conditions": f"{runs} runs of level {record.run['level']} in processes of their own",
+            "devices": len(lines),
+            "nodes": 1,
+        }
+        between = _pooled([between_runs(line.values) for line in lines])
+        stated[metric] = {"between_runs": round(between, 5), "runs": runs, "source": source}
+    return {"sku": f"{sku}-repeated", "extends": sku, "spread": stated}
+
+
 HEADER = (
     f"{'metric':<28}{'dev':>3}{'runs':>5}{'median':>11} {'unit':<7}"
     f"{'spread':>8}{'own':>8}{'next':>8}{'printed':>9}{'gauge':>8}"
@@ -164,6 +187,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--level", default="quick")
     parser.add_argument("-k", default="", metavar="WORDS", help="only these tests, as pytest's -k")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the records here (default: nowhere)")
+    parser.add_argument("--spread", type=Path, metavar="FILE", help="write a threshold file that states these spreads")
     parser.add_argument("--records", type=Path, nargs="+", metavar="RECORD", help="measure nothing, read these")
     return parser.parse_args()
 
@@ -175,14 +199,18 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         places = options.records or list(measure(options, folder))
         records = [load(find(place)) for place in places]
+    found = {metric: lines for metric, lines in series(records).items() if min(len(each.found) for each in lines) > 1}
     print(f"\n{HEADER}")
-    for metric, lines in series(records).items():
-        if min(len(line.found) for line in lines) > 1:
-            print(row(metric, lines).rstrip())
+    for metric, lines in found.items():
+        print(row(metric, lines).rstrip())
     print(
         "own, next, printed: how often the next run's value lay in the run's own 99.9 % interval, in that of the next"
     )
     print("run (95 %, by the spread of the other runs), and in the one that was printed")
+    if options.spread:
+        stated = spread(found, records[0])
+        options.spread.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
+        print(f"{options.spread}: judge by it, and the runs that follow foresee the next one")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.measurement import Measurement
+from pytest_accel import skufile
+from pytest_accel.foresight import foreseen
+from pytest_accel.measurement import NEXT_RUN, Measurement
 from pytest_accel.record import Record, write
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import judge
@@ -79,12 +81,28 @@ def test_repeatability_reads_records(tmp_path: Path) -> None:
     assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
 
 
+def test_repeatability_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path: Path) -> None:
+    """The spread of the four runs above, as a threshold file: a value of 101 comes with 101 +- t sqrt(2) spread."""
+    places = [record_of(tmp_path / str(run), 100.0 + 2 * (run % 2)) for run in range(4)]
+    written = tmp_path / "own.yaml"
+
+    done = run("repeatability.py", "--records", *map(str, places), "--spread", str(written))
+
+    assert done.returncode == 0, done.stderr
+    measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
+    low, high = foreseen(measured, skufile.load(str(written))).details[NEXT_RUN]
+    assert (low + high) / 2 == pytest.approx(101)
+    assert (high - low) / 2 == pytest.approx(3.182 * 2**0.5 * 0.01143 * 101, rel=1e-3)  # Student's t of 3
+
+
 def record_of(folder: Path, value: float) -> Path:
     """A record with one measurement, made by the classes that write one."""
     limit = Limit("matmul.bf16", "TFLOPS", floor=91.0, origin="here:1")
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, samples=(value,) * 8)
     folder.mkdir()
-    write(Record(run={}, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
+    run = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
+    about = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
+    write(Record(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
 
 
