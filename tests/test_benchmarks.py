@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def record_of(folder: Path, value: float) -> Path:
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, samples=(value,) * 8)
     folder.mkdir()
     run = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
-    about = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
+    about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
     write(Record(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,7 +228,7 @@ def test_peer_copy_measures_the_pairs_again_that_it_is_told_to() -> None:
 @pytest.mark.parametrize("how", ["rounds", "all"])
 def test_a_wrong_copy_among_many_at_once_is_found_however_fast_it_was(how: str) -> None:
     device = compute(4)
-    made = iter([Rotten, *[torch.Tensor] * 99])
+    made: Iterator[Any] = iter([Rotten, *[torch.Tensor] * 99])
     device.torch = Instead(torch, zeros=lambda *size, **kind: torch.zeros(*size, **kind).as_subclass(next(made)))
     found = {each.subject: each.wrong for each in probes.peer_copy_all(device, how=how, mib=1) if each.wrong}
     first = ("cpu0", "cpu3") if how == "rounds" else ("cpu0", "cpu1")
