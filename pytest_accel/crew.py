@@ -13,13 +13,13 @@ from typing import Any
 
 from pytest_accel import host_counters, visible
 from pytest_accel.counters import Ledger
-from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.host.reading import COUNTED, FACTS
 from pytest_accel.host_counters import Seen
-from pytest_accel.measurement import Device, Measurement, Trouble
+from pytest_accel.kernel_messages import LOGGED
+from pytest_accel.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.peers import Pair
 from pytest_accel.reported import METRICS as XIDS
-from pytest_accel.reported import Ended, Report, Reports
+from pytest_accel.reported import Ended, Reports
 from pytest_accel.telemetry import Telemetry
 from pytest_accel.timeline import Timeline, around
 from pytest_accel.workers import Call, Child, Message, conduct, listen
@@ -149,7 +149,9 @@ class Crew:
         return {name: facts.get(name, silent) for name in names}
 
     def host_counted(self, metric: str) -> Measurement:
-        """One metric `host_counters.*`: what the host counted since the first probe."""
+        """One metric `host_counters.*`: what the host counted, or the kernel said of it, since the first probe."""
+        if metric.partition(".")[2] in LOGGED:
+            return self.reports.logged(metric, NODE, next(iter(self.counters.windows.values()), []))
         if self._host_after is None:
             self._host_after = self._host_counters()
         return host_counters.measured(metric, self._host_before, self._host_after)
@@ -160,8 +162,11 @@ class Crew:
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
+        windows = self.counters.windows.get(device.uuid, [])
         if metric in XIDS:
-            return self.reports.measured(metric, device, self.counters.windows.get(device.uuid, []))
+            return self.reports.measured(metric, device, windows)
+        if metric.partition(".")[2] in LOGGED:
+            return self.reports.logged(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
@@ -209,24 +214,15 @@ class Crew:
     def _hear(self, child: Child, message: Message) -> None:
         if child is self._sensor and message["event"] == "reading":
             self.telemetry.hear(message)
-        elif child is self._sensor and message["event"] == "xid":
-            self._hear_xid(message)
+        elif child is self._sensor and message["event"] in ("xid", "logged"):
+            if foreign := self.reports.hear(message, self.addresses):
+                self._say(foreign)
         elif child is self._sensor and message["event"] == "hearing":
             self.reports.hearing(message["source"], message["deaf"], message.get("uuid"))
         elif child is self._sensor and message["event"] in ("died", "error"):
             self._say(f"the sensor failed: {message['reason']}")
         if child is self._sensor and message["event"] == "died":
             self._miss(message["reason"])
-
-    def _hear_xid(self, message: Message) -> None:
-        address = message.get("address", "")
-        found = [message["uuid"]] if "uuid" in message else []
-        found += [uuid for uuid, place in self.addresses.items() if address and is_at(address, place)]
-        more = {key: message[key] for key in ("pid", "text") if key in message}
-        for uuid in found:
-            self.reports.heard.append(Report(uuid, message["number"], message["at"], message["source"], **more))
-        if not found:
-            self._say(f"Xid {message['number']} of {address}, which is none of the devices: {message.get('text', '')}")
 
     def _miss(self, why: str) -> None:
         """Nobody listened for Xids any more, or for a while: a new sensor hears of none that came before it."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_accel import kernel_messages
 from pytest_accel.child import Pipe, begin
 from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, patience
 from pytest_accel.drivers.bare import BareDriver
@@ -70,12 +71,12 @@ class Sensor:
         self._listen()
 
     def _listen(self) -> None:
-        """Hear of Xids from now on, in threads of their own: from the library, and from the kernel log."""
+        """Hear of Xids and the like from now on, in threads of their own: from the library, and the kernel log."""
         sources: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
             name: driver.events for name, driver in self._drivers.items() if hasattr(driver, "events")
         }
-        if sources and self._shown is hints:
-            sources["kernel log"] = kernel_log.follow
+        if self._shown is hints:
+            sources[kernel_messages.SOURCE] = kernel_log.follow
         for source, follow in sources.items():
             threading.Thread(target=self._report, args=(source, follow), daemon=True).start()
 
@@ -84,7 +85,8 @@ class Sensor:
             events = follow()
             self._pipe.send("hearing", source=source, deaf=None)
             for event in events:
-                self._pipe.send("hearing" if "deaf" in event else "xid", source=source, at=time.time(), **event)
+                kind = "hearing" if "deaf" in event else "logged" if "message" in event else "xid"
+                self._pipe.send(kind, source=source, at=time.time(), **event)
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("hearing", source=source, deaf=str(error))
 

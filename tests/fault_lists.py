@@ -16,7 +16,8 @@ SOFTWARE = "out of scope: a fault of the job, not of the node"
 OWN = "out of scope: a message about DCGM itself"
 UNUSED = "not used by DCGM"
 EUD = "out of scope: NVIDIA's closed EUD"
-SWITCH = "not covered: NVSwitches are not read; links that are down show at the GPUs"
+SWITCH = "not covered: NVSwitches are not asked; links that are down show at the GPUs"
+SXID = "not simulated: SXids are heard from the kernel log (tests/test_kernel_log.py)"
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ DCGM = Published(
         ("12 CLOCKS_EVENT_POWER", "clocks held down for power", "out of scope: normal at the power limit"),
         ("13 NVLINK_ERROR_THRESHOLD", "rate of NVLink errors", ("link-errors",)),
         ("14 NVLINK_DOWN", "NVLink down", ("nvlink-down",)),
-        ("15 NVSWITCH_FATAL_ERROR", "NVSwitch, fatal", SWITCH),
-        ("16 NVSWITCH_NON_FATAL_ERROR", "NVSwitch, not fatal", SWITCH),
+        ("15 NVSWITCH_FATAL_ERROR", "NVSwitch, fatal", SXID),
+        ("16 NVSWITCH_NON_FATAL_ERROR", "NVSwitch, not fatal", SXID),
         ("17 NVSWITCH_DOWN", "NVSwitch down", UNUSED),
         ("18 NO_ACCESS_TO_FILE", "a file cannot be read", ("reading-denied",)),
         ("19 NVML_API", "error of an NVML function", UNUSED),
@@ -192,7 +193,7 @@ DCGM = Published(
         ("106 DBE_THRESHOLD_VIOLATION", "too many uncorrectable errors", ("ecc-counted",)),
         ("107 PCIE_REPLAY_THRESHOLD_VIOLATION", "too many PCIe replays", ("pcie-replays",)),
         ("108 CUDA_FM_NOT_INITIALIZED", "fabric manager not ready", ("fabric-not-ready",)),
-        ("109 SXID_ERROR", "NVSwitch, fatal", SWITCH),
+        ("109 SXID_ERROR", "NVSwitch, fatal", SXID),
         ("110 GFLOPS_THRESHOLD_VIOLATION", "compute is slow", ("slow-compute", "slow-dtype")),
         ("111 NAN_VALUE", "NaN in a result", ("wrong-result",)),
         ("112 FABRIC_MANAGER_TRAINING_ERROR", "links did not train", ("fabric-error", "fabric-not-ready")),

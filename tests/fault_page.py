@@ -117,6 +117,10 @@ def _by_check(found: Caught) -> list[str]:
 WHY = {
     "host.iommu": "advice on some platforms; the reading is tested (tests/test_host.py)",
     "inventory.driver_version": "NVML has one driver version for all devices, so they cannot differ",
+    **dict.fromkeys(
+        ("counters.log_hardware", "counters.log_advice", "host_counters.log_hardware", "host_counters.log_advice"),
+        "the kernel log is not simulated; real lines are tested (tests/test_kernel_log.py)",
+    ),
     "matmul_best": "information at level standard; its search is not simulated",
     "matmul_burst": "information at level standard; bursts from rest are not simulated",
     "matmul": "the same probe and rule as the dtypes above, at parts that limit it",

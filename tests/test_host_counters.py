@@ -12,6 +12,7 @@ from test_host import FAR_NIC, MC, METAL, make, rdma
 from pytest_accel import expected, skufile
 from pytest_accel.host.reading import COUNTED, FACTS, answer
 from pytest_accel.host_counters import COUNTERS, Seen, measured
+from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.measurement import Measurement
 from pytest_accel.sku import LEVELS
 from pytest_accel.verdict import Status, Verdict, judge
@@ -112,6 +113,8 @@ def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:
 @pytest.mark.parametrize("vendor", OF)
 def test_every_counter_but_what_links_correct_has_a_limit_of_its_class(vendor: str) -> None:
     found = limits(vendor)
+    logged = [found.pop(f"host_counters.{name}") for name in LOGGED]
+    assert [limit.severity for limit in logged] == ["fail", "warn"]
     assert set(found) == {f"host_counters.{name}" for name in COUNTERS if name != "pcie_corrected"}
     advice = {metric.partition(".")[2] for metric, limit in found.items() if limit.severity == "warn"}
     assert advice == {"ecc_corrected", "pcie_nonfatal", "nic_errors", "ethernet_carrier_lost"}

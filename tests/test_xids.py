@@ -14,7 +14,6 @@ import pytest
 
 from pytest_accel import expected, skufile, xids
 from pytest_accel.counters import Window
-from pytest_accel.crew import Crew
 from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.measurement import Device
@@ -172,13 +171,14 @@ def test_a_log_that_is_hidden_says_what_it_takes(tmp_path: Path) -> None:
         kernel_log.follow(tmp_path / "kmsg")
 
 
-def test_the_crew_finds_the_device_by_its_address_and_notes_what_is_no_device() -> None:
-    crew = Crew(1.0, lambda what, spent, expected: None)
-    crew.addresses = {"GPU-0": "0000:3b:00.0", "GPU-1": "0000:3c:00.0"}
+def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> None:
+    reports, notes = Reports(), []
     for line in (LINES[0][0], LINES[0][0].replace("3b", "99")):
-        crew._hear_xid({"event": "xid", "source": "kernel log", "at": 5.0, **(kernel_log.parse(line) or {})})
-    assert [(each.uuid, each.number, each.pid) for each in crew.reports.heard] == [("GPU-0", 79, 1234)]
-    assert "none of the devices" in crew.notes[0]
+        event = {"source": "kernel log", "at": 5.0, **(kernel_log.parse(line) or {})}
+        notes.append(reports.hear(event, {"GPU-0": "0000:3b:00.0", "GPU-1": "0000:3c:00.0"}))
+    assert [(each.uuid, each.number, each.pid) for each in reports.heard] == [("GPU-0", 79, 1234)]
+    assert notes[0] is None
+    assert "none of the devices" in str(notes[1])
 
 
 # -- NVML

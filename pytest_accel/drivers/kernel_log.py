@@ -1,4 +1,4 @@
-"""Xids in the kernel log, from the moment that it is opened."""
+"""Xids and other messages of failing hardware in the kernel log, from the moment that it is opened."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pytest_accel import kernel_messages
 from pytest_accel.drivers import DriverProblem
 
 LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")
 RECORD_BYTES = 8192
 """Longer than any record of the kernel's."""
+FACILITIES = 8
+"""Priorities from here on are those of programs that write into the log; the kernel's are below."""
 
 
 def parse(line: str) -> dict[str, Any] | None:
-    """The Xid in a line: PCI address, number, pid (None if it is not told), text."""
+    """The Xid in a line: PCI address, number, pid (None if it is not told), text. Or the name of another message."""
     found = _XID.search(line)
+    if not found and (other := kernel_messages.find(line)):
+        message, address = other
+        return {"message": message.name, "address": address, "text": line.partition(";")[2].partition("\n")[0].strip()}
     if not found:
         return None
     address, number, pid, text = found.groups()
@@ -33,7 +39,7 @@ def is_at(event_address: str, device_address: str | None) -> bool:
 
 
 def follow(path: Path = LOG) -> Iterator[dict[str, Any]]:
-    """Xids as they come, for ever. Raises DriverProblem if this user cannot read the log here."""
+    """Xids and messages as they come, for ever. Raises DriverProblem if this user cannot read the log here."""
     try:
         log = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(log, 0, os.SEEK_END)
@@ -54,5 +60,8 @@ def _events(log: int) -> Iterator[dict[str, Any]]:
             continue
         if not record:
             raise DriverProblem(f"{LOG} is not the kernel's here: it has an end")
+        priority = record.partition(b",")[0]
+        if priority.isdigit() and int(priority) >= FACILITIES:
+            continue
         if event := parse(record.decode(errors="replace")):
             yield event

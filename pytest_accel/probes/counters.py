@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.host.reading import COUNTED
+from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.probes.spec import probe
 
-HOST_COUNTERS = COUNTED
-"""Every counter of the host: ecc_corrected, nic_link_downed ..."""
+HOST_COUNTERS = (*COUNTED, *LOGGED)
+"""Every counter of the host: ecc_corrected, nic_link_downed ...; and what the kernel log says of it."""
 
 
 @probe("counters.{fact}", runs="facts")

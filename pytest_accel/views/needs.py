@@ -14,6 +14,11 @@ DEVICES = (
         "events of NVML, or /dev/kmsg (root, on the host); the text and the pid of an Xid are in the latter only",
         "UNMEASURED where neither can be had",
     ),
+    (
+        "`counters.log_*`, `host_counters.log_*`",
+        "/dev/kmsg (root, on the host): SXids, amdgpu, PCIe, machine checks",
+        "left out; counters and Xids tell most of it",
+    ),
     ("who profiles or diagnoses", "to see the processes of the host, which a container hides", "nothing is said"),
     ("collectives, DDP step", "`nccl` in torch; a /dev/shm of a gigabyte", "the error of NCCL"),
     ("one run at a time", "a /tmp that is shared with whoever else may measure", "two runs disturb each other"),
