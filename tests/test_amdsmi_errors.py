@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import asked
 import pytest
 
-from pytest_accel.drivers import DriverProblem, patience, pci
+from pytest_accel.drivers import patience, pci
 from pytest_accel.drivers.amd import AmdDriver
 from pytest_accel.measurement import Device
 from pytest_accel.simulate.amdsmi import Library, install, mi300x, never
@@ -68,22 +69,8 @@ def _below_amdsmi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[No
 
 
 def everything(library: Library) -> tuple[list[Device], list[str]]:
-    """Ask for all that a driver is ever asked for; only a DriverProblem may come instead of an answer."""
     install(library)
-    driver = AmdDriver()
-    try:
-        devices = driver.discover()
-    except DriverProblem as problem:
-        return [], [str(problem)]
-    problems = list(driver.problems)
-    for device in devices:
-        questions: tuple[Callable[[Device], Any], ...] = (driver.health, driver.read, driver.idle)
-        for question in questions:
-            try:
-                question(device)
-            except DriverProblem as problem:
-                problems.append(str(problem))
-    return devices, problems
+    return asked.everything(AmdDriver())
 
 
 def functions() -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import asked
 import pynvml
 import pytest
 
-from pytest_accel.drivers import DriverProblem, patience, pci
+from pytest_accel.drivers import patience, pci
 from pytest_accel.drivers.asking import Call, Source, sources_of
 from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
 from pytest_accel.drivers.nvidia.asking import Field
@@ -72,22 +72,8 @@ def _below_pynvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 
 def everything(library: Library) -> tuple[list[Device], list[str]]:
-    """Ask for all that a driver is ever asked for; only a DriverProblem may come instead of an answer."""
     install(library)
-    driver = NvidiaDriver()
-    try:
-        devices = driver.discover()
-    except DriverProblem as problem:
-        return [], [str(problem)]
-    problems = list(driver.problems)
-    for device in devices:
-        questions: tuple[Callable[[Device], Any], ...] = (driver.health, driver.read, driver.idle)
-        for question in questions:
-            try:
-                question(device)
-            except DriverProblem as problem:
-                problems.append(str(problem))
-    return devices, problems
+    return asked.everything(NvidiaDriver())
 
 
 def recorded() -> Faulty:
