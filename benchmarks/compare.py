@@ -219,7 +219,7 @@ def kernels(bench: Bench, others: Others, limit: float) -> Iterator[Row]:  # noq
     launch, compiled = cuda_stream.launcher(bench)
 
     def theirs() -> Figures:
-        found = {}
+        found: Figures = {}
         for dtype in ("float", "double"):
             rates = cuda_stream.rates(bench, launch, dtype, _mib(bench), 0.5)
             found |= {f"{op} of {dtype}s": rate for op, rate in rates.items()}

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import harmonic_mean, median
 from typing import Any
 
+from bench import Gate
+
 from pytest_accel import probes
 from pytest_accel.compute import Compute
 from pytest_accel.measurement import Device
@@ -29,23 +31,9 @@ SHARE, TIME_SHARE = 0.98, 1 / 20
 """What the search has to reach of the scan's winner, and in which part of its time."""
 
 
-class Alone:
-    """A gate for one device: always open."""
-
-    def ready(self) -> None: ...
-    def block(self, seconds: float, warm: bool) -> None: ...
-    def step(self, what: str, subjects: tuple[str, ...]) -> None: ...
-    def settled(self) -> None: ...
-    def released(self) -> bool:
-        return True
-
-    def agree(self, value: float) -> float:
-        return value
-
-
 def once(dtype: str, seconds: float, block: float, space: list[Shape]) -> dict[str, Any]:
     """One search and one scan in this process."""
-    device = Compute([Device("CPU-0", 0, "cpu", "")], Alone())
+    device = Compute([Device("CPU-0", 0, "cpu", "")], Gate())
     device.torch.set_num_threads(1)
     device.seconds = seconds
     began = time.perf_counter()

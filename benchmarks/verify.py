@@ -69,7 +69,7 @@ class Subject:
             event.record()
         events[-1].synchronize()
         short, long = (a.elapsed_time(b) for a, b in pairwise(events))
-        return (lengths[1] - lengths[0]) / (long - short) / 1e3
+        return float((lengths[1] - lengths[0]) / (long - short) / 1e3)
 
     def share_of_clock(self, tflops: float, mhz: float) -> float:
         per_clock = flops_per_clock(load_sku(self.sku).datasheet, self.bench.dtype)

@@ -1,14 +1,17 @@
 """The benchmarks run and print what they promise; how fast anything is, is not asserted."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from pytest_accel import skufile
@@ -20,6 +23,7 @@ from pytest_accel.verdict import judge
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--all-reduce-kib", "64")
 
 
@@ -117,33 +121,99 @@ def test_search_compares_with_a_scan() -> None:
     assert "median share of the scan's winner" in done.stdout
 
 
-def test_verify_says_what_needs_a_gpu_and_runs_the_rest(tmp_path: Path) -> None:
+def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
     pytest.importorskip("torch")
 
-    done = run("verify.py", "V8", "V9", env={"CUDA_VISIBLE_DEVICES": ""})
+    done = run("verify.py", "V8", "V9", env=NO_GPU)
 
     assert done.returncode == 0, done.stderr
     exact, soak = map(json.loads, done.stdout.splitlines())
-    assert (exact["run"], exact["found"], exact["result"]) == ("V8", 0.0, "a CPU: nothing was predicted")
-    assert (soak["found"], soak["result"]) == (None, "needs a GPU: the counters of a soak")
+    assert (exact["run"], exact["found"]) == ("V8", {"wrong elements": 0.0, "wrong with K permuted": 0.0})
+    assert exact["result"] == "NOT RUN: predicted of a GPU, this is a CPU's figure"
+    assert (soak["found"], soak["result"]) == ({}, "NOT RUN: needs a GPU: the counters of a soak")
 
 
-def test_a_session_keeps_what_the_tools_of_others_print(tmp_path: Path) -> None:
-    """A made gpu_burn is found, called and read; what is not there is said; what has no time left is not run."""
+def test_verify_reads_the_wall_time_of_a_run_that_came_to_its_end(tmp_path: Path) -> None:
+    """V11, from the record of the level quick; one that was stopped says nothing of the whole."""
     pytest.importorskip("torch")
-    program = tmp_path / "builds" / "gpu-burn" / "gpu_burn"
-    program.parent.mkdir(parents=True)
-    program.write_text('#!/bin/sh\necho "100.0%  proc\'d: 4021 (61234 Gflop/s)   errors: 0   temps: 60 C"\n')
-    program.chmod(0o755)
+    for place, state in (("whole", "finished"), ("stopped", "interrupted")):
+        (tmp_path / place / "quick").mkdir(parents=True)
+        write(Record(run={"seconds": {"wall": 38.5}}, state=state), tmp_path / place / "quick")
 
-    done = run("gpu_session.py", str(tmp_path / "out"), "--steps", "peers", "--peers", str(tmp_path / "builds"))
-    late = run("gpu_session.py", str(tmp_path / "late"), "--minutes", "0")
+    whole, stopped, none = (
+        run("verify.py", "V11", "--records", str(tmp_path / place)) for place in ("whole", "stopped", "")
+    )
 
-    assert (done.returncode, late.returncode) == (0, 0), done.stderr + late.stderr
-    found = {each["tool"]: each for each in json.loads((tmp_path / "out" / "session.json").read_text())["peers"]}
-    assert found["gpu-burn"]["figures"] == {"proc'd: 4021": 61234.0}
-    assert found["nvbandwidth"]["result"].startswith("no nvbandwidth in ")
-    assert "not run: no time was left" in (tmp_path / "late" / "session.md").read_text()
+    assert json.loads(whole.stdout)["found"] == {"seconds": 38.5}
+    assert json.loads(stopped.stdout)["result"] == "NOT RUN: the run quick did not come to its end (state: interrupted)"
+    assert json.loads(none.stdout)["result"].startswith("NOT RUN: needs a record of quick: cannot be read")
+
+
+STANDING_IN = """
+print("Tried 3 shapes => the best outcomes were:")
+print("mean:   0.1 TFLOPS @ 128x64x256 (MxNxK)")
+"""
+
+
+def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
+    """A program in the place of mamf-finder: the shape that it names is measured again, beside ours."""
+    pytest.importorskip("torch")
+    (tmp_path / "builds").mkdir()
+    (tmp_path / "builds" / "mamf-finder.py").write_text(STANDING_IN)
+
+    done = run("compare.py", "mamf-finder", "nvbandwidth", "--peers", str(tmp_path / "builds"), env=NO_GPU)
+
+    assert done.returncode == 0, done.stderr
+    best, claim, seconds, missing = map(json.loads, done.stdout.splitlines())
+    assert best["ratio"] == pytest.approx(best["ours"] / best["theirs"])
+    assert "its 128x64x256 with B transposed" in best["conditions"]
+    assert (claim["theirs"], claim["verdict"], seconds["unit"]) == (0.1, "information", "s")
+    assert missing["verdict"] == "NOT RUN: there is no nvbandwidth among the builds"
+
+
+def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -> None:
+    """No step is begun, and the report has a line with its reason for every run and every tool."""
+    pytest.importorskip("torch")
+
+    done = run("gpu_session.py", str(tmp_path / "late"), "--minutes", "0", env=NO_GPU)
+
+    assert done.returncode == 0, done.stderr
+    report = (tmp_path / "late" / "session.md").read_text()
+    assert "Predictions: 0 HELD, 0 NOT HELD, 12 NOT RUN." in report
+    assert all(re.search(rf"^\| V{n} .*\| NOT RUN: ", report, re.MULTILINE) for n in range(1, 13))
+    assert all(re.search(rf"^\| {tool} .*\| NOT RUN: ", report, re.MULTILINE) for tool in ("BabelStream", "gpu-burn"))
+    assert "* quick: `NOT RUN: it is planned with 55 s, and 0 were left`" in report
+
+
+def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:
+    """SIGTERM in the middle of the predictions: those that came are in the report, and no process goes on."""
+    pytest.importorskip("torch")
+    folder = tmp_path / "cut"
+    command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), str(folder), "--steps", "verify"]
+    session = subprocess.Popen(command, env={**os.environ, **NO_GPU}, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 150
+    while "needs a GPU: its clock" not in text_of(folder / "session.md") and time.monotonic() < until:
+        time.sleep(0.2)
+    session.terminate()
+
+    assert session.wait(30) != 0
+    report = text_of(folder / "session.md")
+    assert re.search(r"^\| V2 .*NOT RUN: needs a GPU: its clock", report, re.MULTILINE)
+    assert re.search(r"^\| V12 .*NOT RUN: the session ended before", report, re.MULTILINE)
+    assert not running("verify.py", str(folder))
+
+
+def text_of(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def running(*words: str) -> list[list[str]]:
+    """Command lines of processes with all of these words."""
+    lines = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            lines.append(process.cmdline())
+    return [line for line in lines if all(any(word in each for each in line) for word in words)]
 
 
 def run(program: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
