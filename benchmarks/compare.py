@@ -129,7 +129,10 @@ def mamf_finder(bench: Bench, others: Others, limit: float) -> Iterator[Row]:
     yield row((name, "the shape it found best"), mine, again, "TFLOPS", f"{shapes}; 10 turns of 0.2 s each, A B B A")
     claim, maximum = ("its shape measured again", "what it says of it"), "the maximum of a scan"
     yield row(claim, again, theirs["tflops"], "TFLOPS", maximum, verdict="information")
-    tried = f"ours {found.conditions['searched']} shapes; its {theirs['tried']:g}, start and warm-up of 30 s included"
+    every = len(range(sizes["step"], sizes["to"], sizes["step"]))
+    tried = (
+        f"ours {found.conditions['searched']} shapes; its {theirs['tried']:g} of {every}, start and warm-up included"
+    )
     yield row(("time of the search", "its time"), searched, scanned, "s", tried, verdict="information")
 
 
@@ -246,6 +249,7 @@ def gpu_burn(bench: Bench, others: Others, limit: float) -> Iterator[Row]:
     ours = soak.highest
     with Watts(bench) as own:
         bench.sample(_mix(bench), 1.0, "1", seconds)
+        bench.device.synchronize()
     watts["our own mix"] = own.highest
     bench.release()
     for name, tool in peers.GPU_BURN.items():
@@ -259,7 +263,8 @@ def gpu_burn(bench: Bench, others: Others, limit: float) -> Iterator[Row]:
     highest = max(watts, key=watts.__getitem__)
     each = ", ".join(f"{name} {value:.1f} W" for name, value in watts.items())
     text = f"highest mean of {Watts.WINDOW:g} s: {each}; {'; '.join(why)}"
-    yield row(("soak.power", f"the highest: {highest}"), ours, watts[highest], "W", text)
+    alone = {} if len(watts) > 1 else {"verdict": "NOT RUN: beside our own mix alone, without gpu-burn"}
+    yield row(("soak.power", f"the highest: {highest}"), ours, watts[highest], "W", text, **alone)
 
 
 def _mix(bench: Bench) -> Callable[[], object]:

@@ -152,7 +152,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5 if how == signal.SIGTERM else None)
+            process.wait(10 if how == signal.SIGTERM else None)
 
 
 def about() -> tuple[bool, dict[str, Any]]:

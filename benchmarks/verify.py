@@ -198,7 +198,7 @@ def v6(subject: Subject) -> Found:
 def v7(subject: Subject) -> Found:
     bench = subject.bench
     mib = 256 if bench.gpu else 16
-    idle = _link() if bench.gpu else ""
+    idle = _link(bench) if bench.gpu else ""
     figures = {
         name: estimate_rate(bench.probe(probes.host_copy, 2.0, direction=name[:3], mib=mib).samples).mean
         for name in ("h2d GB/s", "d2h")
@@ -209,14 +209,14 @@ def v7(subject: Subject) -> Found:
     there = bench.torch.empty(2**30, dtype=bench.torch.int8, device="cuda")
     for _ in range(60):
         there.copy_(here, non_blocking=True)
-    loaded = _link()
+    loaded = _link(bench)
     generations = [float(each.partition(",")[0]) for each in (idle, loaded)]
     return {**figures, "gen idle / loaded": generations[0] / generations[1]}, {"idle": idle, "loaded": loaded}
 
 
-def _link() -> str:
+def _link(bench: Bench) -> str:
     query = "--query-gpu=pcie.link.gen.current,pcie.link.width.current"
-    command = ["nvidia-smi", query, "--format=csv,noheader", "-i", "0"]
+    command = ["nvidia-smi", query, "--format=csv,noheader", "-i", bench.device.devices[0].uuid]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.strip()
 
 
@@ -232,8 +232,11 @@ def v8(subject: Subject) -> Found:
     figures = {"wrong elements": float(found.value or 0), "wrong with K permuted": float(permuted)}
     details: dict[str, Any] = {"products": found.details["compared_products"]}
     if bench.gpu:
-        details["fp8 wrong by sum"] = wrong = _fp8(bench)
-        figures["fp8 first wrong at 2^"] = next((power for power, count in wrong.items() if count), math.inf)
+        try:
+            details["fp8 wrong by sum"] = wrong = _fp8(bench)
+            figures["fp8 first wrong at 2^"] = next((power for power, count in wrong.items() if count), math.inf)
+        except (RuntimeError, ValueError) as error:
+            details["fp8"] = str(error).splitlines()[0]
     return figures, details
 
 

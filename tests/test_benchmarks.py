@@ -155,20 +155,37 @@ print("mean:   0.1 TFLOPS @ 128x64x256 (MxNxK)")
 """
 
 
+NVBANDWIDTH = """\
+Running device_local_copy.
+memcpy local GPU(column) bandwidth (GB/s)
+           0
+ 0   1116.30
+
+SUM device_local_copy 1116.30
+"""
+
+
 def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
-    """A program in the place of mamf-finder: the shape that it names is measured again, beside ours."""
+    """Programs in their places. The shape that mamf-finder names is measured again, beside ours; of nvbandwidth's
+    own copy every byte is read and written."""
     pytest.importorskip("torch")
     (tmp_path / "builds").mkdir()
     (tmp_path / "builds" / "mamf-finder.py").write_text(STANDING_IN)
+    program = tmp_path / "builds" / "nvbandwidth"
+    program.write_text(f"#!/bin/sh\ncat <<END\n{NVBANDWIDTH}END\n")
+    program.chmod(0o755)
+    tools = ("mamf-finder", "nvbandwidth", "BabelStream")
 
-    done = run("compare.py", "mamf-finder", "nvbandwidth", "--peers", str(tmp_path / "builds"), env=NO_GPU)
+    done = run("compare.py", *tools, "--peers", str(tmp_path / "builds"), env=NO_GPU)
 
     assert done.returncode == 0, done.stderr
-    best, claim, seconds, missing = map(json.loads, done.stdout.splitlines())
+    best, claim, seconds, h2d, d2h, copy, missing = map(json.loads, done.stdout.splitlines())
     assert best["ratio"] == pytest.approx(best["ours"] / best["theirs"])
     assert "its 128x64x256 with B transposed" in best["conditions"]
     assert (claim["theirs"], claim["verdict"], seconds["unit"]) == (0.1, "information", "s")
-    assert missing["verdict"] == "NOT RUN: there is no nvbandwidth among the builds"
+    assert (h2d["verdict"], d2h["verdict"]) == ("NOT RUN: nvbandwidth printed no figure of it",) * 2
+    assert (copy["what"], copy["theirs"], copy["unit"]) == ("stream.copy", 2 * 1116.30, "GB/s")
+    assert missing["verdict"] == "NOT RUN: there is no cuda-stream or omp-stream among the builds"
 
 
 def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -> None:

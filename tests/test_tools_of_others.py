@@ -57,7 +57,10 @@ memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)
 MAMF_2 = """\
 Warming up the accelerator for 2 secs ... accelerator warmup finished
      1 |    0.0(mean)    0.0(median)    0.0(max) @ 128x256x256          | best:    0.0(mean)    0.0(median)    0.0(max)\
- TFLOPS\r     3 |    0.0(mean)    0.0(median)    0.0(max) @ 384x256x256          | best:    0.0(mean)    0.0(median)    0.0(max)\
+ TFLOPS\r\
+     2 |    0.0(mean)    0.0(median)    0.0(max) @ 256x256x256          | best:    0.0(mean)    0.0(median)    0.0(max)\
+ TFLOPS\r\
+     3 |    0.0(mean)    0.0(median)    0.0(max) @ 384x256x256          | best:    0.0(mean)    0.0(median)    0.0(max)\
  TFLOPS\r\x1b[K
 Tried 3 shapes => the best outcomes were:
 mean:   0.0 TFLOPS @ 384x256x256 (MxNxK)
