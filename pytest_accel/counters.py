@@ -48,7 +48,7 @@ def _links(*names: str) -> Callable[[Any], int]:
 
 COUNTERS = {
     "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile"),
-    "ecc_corrected": Counter("ecc_correctable_volatile"),
+    "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
     "rows_remapped": Counter("remapped_uncorrectable"),
     "rows_remapped_corrected": Counter("remapped_correctable"),
     "remap_failure": Counter("remap_failure"),
@@ -59,10 +59,11 @@ COUNTERS = {
     "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
     "nvlink_replay": Counter("nvlinks", _links("replay")),
     "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),
-    "nvlink_effective": Counter("nvlinks", _links("effective")),
+    "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
     "nvlink_symbol": Counter("nvlinks", _links("symbol")),
 }
-"""By the variant of the metric `counters.*`. A rate is the worst of all probes'; a state that is new counts 1."""
+"""By the variant of the metric `counters.*`. A rate is that of the worst stretch of the run; a state that is new
+counts 1."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,8 @@ class Ledger:
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Window]) -> Measurement:
     name = metric.partition(".")[2]
-    found = [(counter.over(each.moved.get(name, 0), each.ended - each.started), each) for each in windows]
-    worst, window = max(found, key=lambda pair: pair[0])
-    total = worst if counter.per else sum(amount for amount, _ in found)
     moving = [each for each in windows if name in each.moved]
-    during = [window.during] if counter.per else list(dict.fromkeys(each.during for each in moving))
+    total, guilty = _worst(name, counter, moving) if counter.per else (sum(each.moved[name] for each in moving), moving)
     return Measurement(
         metric=metric,
         subject=device.uuid,
@@ -187,9 +185,28 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Win
         ended=windows[-1].ended,
         details={
             "windows": [{"during": each.during, "moved": each.moved[name]} for each in moving],
-            **({DURING: ", ".join(during)} if worst else {}),
+            **({DURING: ", ".join(dict.fromkeys(each.during for each in guilty))} if guilty else {}),
         },
     )
+
+
+def _worst(name: str, counter: Counter, moving: Sequence[Window]) -> tuple[float, Sequence[Window]]:
+    """The highest rate over any stretch of probes, which begins and ends with one that moved it, and those within.
+
+    Probes are short beside an hour: each by itself would dilute what all of them counted, and all of a long run
+    together would dilute a storm. Of equal rates the shortest stretch names the probes best.
+    """
+    worst: tuple[float, Sequence[Window]] = (0.0, [])
+    for length in range(1, len(moving) + 1):
+        for first in range(len(moving) - length + 1):
+            within = moving[first : first + length]
+            seconds = within[-1].ended - within[0].started
+            worst = max(worst, (counter.over(sum(each.moved[name] for each in within), seconds), within), key=_rate)
+    return worst
+
+
+def _rate(found: tuple[float, Sequence[Window]]) -> float:
+    return found[0]
 
 
 def _troubled(metric: str, device: Device, trouble: Trouble) -> Measurement:

@@ -69,9 +69,10 @@ NEVER = [
     ("nvlink_replay", links(replay=1)),
     ("pcie_replays", {"pcie_replays": 9}),
     ("nvlink_crc", links(crc=4000, crc_data=2001)),
+    ("ecc_corrected", {"ecc_correctable_volatile": 50_000_001}),
 ]
 ADVICE = [
-    ("ecc_corrected", {"ecc_correctable_volatile": 1}),
+    ("ecc_corrected", {"ecc_correctable_volatile": 11}),
     ("rows_remapped_corrected", {"remapped_correctable": 1}),
     ("nvlink_effective", links(effective=1)),
     ("pcie_replays", {"pcie_replays": 8}),
@@ -110,9 +111,32 @@ def test_corrected_symbols_are_information() -> None:
     assert (found.status, found.value) == (Status.NOT_APPLICABLE, 10**6)
 
 
-def test_a_rate_is_that_of_the_worst_probe_and_never_of_less_than_its_time() -> None:
-    assert verdict("pcie_replays", {}, {"pcie_replays": 3}, {"pcie_replays": 8}, seconds=1).value == 5, "not 300"
+def test_a_rate_is_that_of_the_worst_stretch_and_never_of_less_than_its_time() -> None:
+    assert verdict("pcie_replays", {}, {"pcie_replays": 3}, {"pcie_replays": 8}, seconds=1).value == 8, "not 300, nor 5"
     assert verdict("pcie_replays", {}, {"pcie_replays": 30}, seconds=600).value == 3
+    burst = [{"pcie_replays": count} for count in (0, 0, 0, 60, 60, 60, 61)]
+    found = verdict("pcie_replays", *burst, seconds=120)
+    assert (found.value, found.sentence.rpartition(" during ")[2]) == (30, "probe3"), (
+        "neither the run's nor all probes'"
+    )
+
+
+def corrected(*counts: int, seconds: float) -> Verdict:
+    return verdict("ecc_corrected", *({"ecc_correctable_volatile": count} for count in counts), seconds=seconds)
+
+
+def test_one_corrected_error_in_a_short_run_is_no_alarm_and_few_in_each_probe_are_not_diluted() -> None:
+    one = corrected(0, 1, 1, seconds=5)
+    assert (one.status, one.value, one.unit) == (Status.PASS, 1, "per h")
+    spread = corrected(*range(0, 26, 2), seconds=30)
+    assert (spread.status, spread.value) == (Status.MARGINAL, 24), "two in each of twelve probes, six minutes in all"
+
+
+def test_a_long_run_hides_no_storm_of_corrected_errors() -> None:
+    storm = corrected(0, 0, 40, 40, 40, 40, 40, 40, 40, 40, seconds=1800)
+    assert (storm.status, storm.value) == (Status.MARGINAL, 40), "not the 9 an hour of the whole run"
+    assert storm.sentence.endswith("during probe2")
+    assert corrected(*range(0, 100, 4), seconds=3600).status is Status.PASS, "four an hour, all day"
 
 
 def test_counts_of_all_probes_add_up() -> None:
