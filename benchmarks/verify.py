@@ -256,13 +256,13 @@ def _fp8(bench: Bench) -> dict[int, int]:
 
 
 def v9(subject: Subject) -> Found:
-    subject.bench.need_gpu("the counters of a soak")
     soaks = [each for each in subject.record("soak").measurements if each.metric == "soak.rate"]
     if not soaks:
         raise NotRun("the record has no soak")
     seen = soaks[-1].details["telemetry"]
     thermal = [seen.get(name, math.nan) for name in ("sw_thermal_s", "hw_thermal_s")]
-    figures = {"power-cap share": seen.get("sw_power_cap_s", math.nan) / seen["seconds"], "thermal s": sum(thermal)}
+    share = seen.get("sw_power_cap_s", math.nan) / seen.get("seconds", math.nan)
+    figures = {"power-cap share": share, "thermal s": sum(thermal)}
     names = ("hw_power_brake_s", "seconds", "reasons", "sampled", "power_w")
     return figures, {name: seen.get(name) for name in names}
 

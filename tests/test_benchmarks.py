@@ -124,37 +124,42 @@ def test_search_compares_with_a_scan() -> None:
 def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
     pytest.importorskip("torch")
 
-    done = run("verify.py", "V8", "V9", env=NO_GPU)
+    done = run("verify.py", "V8", "V2", env=NO_GPU)
 
     assert done.returncode == 0, done.stderr
-    exact, soak = map(json.loads, done.stdout.splitlines())
+    exact, clock = map(json.loads, done.stdout.splitlines())
     assert (exact["run"], exact["found"]) == ("V8", {"wrong elements": 0.0, "wrong with K permuted": 0.0})
     assert exact["result"] == "NOT RUN: predicted of a GPU, this is a CPU's figure"
-    assert (soak["found"], soak["result"]) == ({}, "NOT RUN: needs a GPU: the counters of a soak")
+    assert (clock["found"], clock["result"]) == ({}, "NOT RUN: needs a GPU: its clock")
 
 
-def test_verify_reads_the_wall_time_of_a_run_that_came_to_its_end(tmp_path: Path) -> None:
-    """V11, from the record of the level quick; one that was stopped says nothing of the whole."""
+def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
+    """V11 the wall time of quick, V9 the counters of the soak; a run that was stopped says nothing of the whole."""
     pytest.importorskip("torch")
+    seen = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
+    soak = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, details={"telemetry": seen})
     for place, state in (("whole", "finished"), ("stopped", "interrupted")):
-        (tmp_path / place / "quick").mkdir(parents=True)
-        write(Record(run={"seconds": {"wall": 38.5}}, state=state), tmp_path / place / "quick")
+        for level in ("quick", "soak"):
+            (tmp_path / place / level).mkdir(parents=True)
+            write(Record(run={"seconds": {"wall": 38.5}}, measurements=[soak], state=state), tmp_path / place / level)
 
-    whole, stopped, none = (
-        run("verify.py", "V11", "--records", str(tmp_path / place)) for place in ("whole", "stopped", "")
-    )
+    whole, stopped, none = (records_seen(tmp_path / place) for place in ("whole", "stopped", "none"))
 
-    assert json.loads(whole.stdout)["found"] == {"seconds": 38.5}
-    assert json.loads(stopped.stdout)["result"] == "NOT RUN: the run quick did not come to its end (state: interrupted)"
-    assert json.loads(none.stdout)["result"].startswith("NOT RUN: needs a record of quick: cannot be read")
+    assert [each["found"] for each in whole] == [{"seconds": 38.5}, {"power-cap share": 0.8, "thermal s": 0.5}]
+    assert stopped[0]["result"] == "NOT RUN: the run quick did not come to its end (state: interrupted)"
+    assert none[1]["result"].startswith("NOT RUN: needs a record of soak: cannot be read")
+
+
+def records_seen(folder: Path) -> list[dict[str, Any]]:
+    done = run("verify.py", "V11", "V9", "--records", str(folder))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 STANDING_IN = """
 print("Tried 3 shapes => the best outcomes were:")
 print("mean:   0.1 TFLOPS @ 128x64x256 (MxNxK)")
 """
-
-
 NVBANDWIDTH = """\
 Running device_local_copy.
 memcpy local GPU(column) bandwidth (GB/s)
@@ -199,7 +204,7 @@ def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -
     assert "Predictions: 0 HELD, 0 NOT HELD, 12 NOT RUN." in report
     assert all(re.search(rf"^\| V{n} .*\| NOT RUN: ", report, re.MULTILINE) for n in range(1, 13))
     assert all(re.search(rf"^\| {tool} .*\| NOT RUN: ", report, re.MULTILINE) for tool in ("BabelStream", "gpu-burn"))
-    assert "* quick: `NOT RUN: it is planned with 55 s, and 0 were left`" in report
+    assert "* quick: `NOT RUN: it is planned with 50 s, and 0 were left`" in report
 
 
 def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:
