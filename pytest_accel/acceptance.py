@@ -148,17 +148,22 @@ class Acceptance:
             item.stash[REPLAY] = Replay()
             item.add_marker(pytest.mark.benchmark(timer=item.stash[REPLAY]), append=False)
 
-    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """The packaged suite keeps its order whatever shuffles tests: links before collectives, the soak last."""
+        """Nothing runs for the facts of a SKU that limits none."""
         items[:] = [item for item in items if not _limits_nothing(item)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The packaged suite keeps its order whatever shuffles tests (--ff, --nf, a hook of the user's): links before
+        collectives, the soak after them, and last what was counted meanwhile, which says nothing of what comes later."""
         collected = {item: place for place, item in enumerate(self._items)}
         ours = sorted(
-            (item for item in items if _place(item) is not None), key=lambda item: (_place(item), collected[item])
+            (item for item in session.items if _place(item) is not None),
+            key=lambda item: (_place(item), collected[item]),
         )
         ordered = iter(ours)
-        items[:] = [item if _place(item) is None else next(ordered) for item in items]
-        self._items = items
+        session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
+        self._items = session.items
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Tests were taken out: by an option that has been named already, or by something else."""

@@ -175,8 +175,8 @@ def limited(here: Run, probe: str) -> list[tuple[Any, str]]:
     return [(getattr(probes, probe), fact) for fact in here.limited_facts(probe)]
 
 
-def run(node: Path, output: Path) -> tuple[Run, Closing]:
-    """Run the quick level on the node of a file, all but its collectives."""
+def opened(node: Path, output: Path) -> Run:
+    """A run on the node of a file, of which nothing was asked yet."""
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
@@ -184,6 +184,12 @@ def run(node: Path, output: Path) -> tuple[Run, Closing]:
     here.crew = Here()
     here.open()
     here.output = None  # what is not looked at need not be written
+    return here
+
+
+def run(node: Path, output: Path) -> tuple[Run, Closing]:
+    """Run the quick level on the node of a file, all but its collectives."""
+    here = opened(node, output)
     here.filtered.append("without collectives and Xids")
     for fact in ("driver", "count"):
         here.check(probes.inventory, {"fact": fact}, NODE)

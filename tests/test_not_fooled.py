@@ -1,0 +1,92 @@
+"""What must not make a run accept what it did not measure, or reject what nothing speaks against."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import as_user
+import in_process
+import pytest
+from as_user import write
+
+from pytest_accel import probes
+from pytest_accel.run import Run
+
+PAIR = """
+sku: pair
+extends: h100-sxm
+platforms:
+  two:
+    devices: 2
+    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
+"""
+
+
+@pytest.fixture(scope="module")
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
+
+
+def node(folder: Path, *faults: str) -> str:
+    """A node of two H100 with these faults; the path of its file."""
+    (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
+    path = folder / "node.yaml"
+    path.write_text(f"sku: ./pair.yaml\nplatform: two\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")
+    return str(path)
+
+
+def simulated(folder: Path, *args: str, faults: tuple[str, ...] = ()) -> as_user.Ran:
+    """The packaged suite of the quick level on such a node, as a user runs it."""
+    place = as_user.fresh(folder)
+    options = [f"--accel-simulate={node(folder, *faults)}", "--accel-level=quick", f"--accel-output={place}"]
+    return as_user.pytest(folder, *options, *args, sku=None, paths=(), output=place)
+
+
+@pytest.fixture
+def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """A run on such a node in this process."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(*faults: str) -> Run:
+            run = in_process.opened(Path(node(tmp_path, *faults)), tmp_path / "out")
+            stack.callback(run.finish)
+            return run
+
+        yield begin
+
+
+# -- the order of the tests
+
+
+FAILED_FIRST = """
+import pytest
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # as --ff and --nf do
+def pytest_collection_modifyitems(items):
+    yield
+    items.reverse()
+"""
+
+
+def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) -> None:
+    write(tmp_path, conftest=FAILED_FIRST)
+    ran = simulated(tmp_path, "-k", "h2d or bf16 or counters", faults=("ecc-counted, device: 1, at: matmul",))
+
+    assert ran.exit == 1, ran.out
+    assert ran.closing.startswith("SIMULATED REJECTED gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul")
+
+
+def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Run]) -> None:
+    run = here("ecc-counted, device: 1, at: matmul")
+    run.check(probes.stream, {"op": "copy"}, run.devices[0].uuid)
+    early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
+    run.check(probes.matmul, {"dtype": "bf16"}, run.devices[0].uuid)
+    left = [each.metric for each in run.verdicts]
+    late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
+
+    assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
+    assert left == ["stream.copy", "matmul.bf16"]
