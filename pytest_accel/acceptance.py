@@ -154,8 +154,10 @@ class Acceptance:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The packaged suite keeps its order whatever shuffles tests (--ff, --nf, a hook of the user's): links before
-        collectives, the soak after them, and last what was counted meanwhile, which says nothing of what comes later."""
+        """The packaged suite keeps its order whatever shuffles tests (--ff, --nf, a hook of the user's).
+
+        Links come before collectives, the soak after them, and last what was counted: it says nothing of what follows.
+        """
         collected = {item: place for place, item in enumerate(self._items)}
         ours = sorted(
             (item for item in session.items if _place(item) is not None),

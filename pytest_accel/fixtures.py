@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,7 +77,8 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         `metric` chooses one of several that a probe finds. Returns one verdict per limit.
         """
         markers = item.stash.get(LIMITS, [])
-        verdicts = run.check(probe, conditions, _accel_subject, markers, metric)
+        with _no_verdict():
+            verdicts = run.check(probe, conditions, _accel_subject, markers, metric)
         item.stash.setdefault(VERDICTS, []).extend(verdicts)
         _publish(request, run, verdicts[0])
         _conclude(run, verdicts)
@@ -90,6 +92,17 @@ def _run(request: pytest.FixtureRequest) -> Run:
     if run is None:
         pytest.skip("needs --accel-sku=NAME")
     return run
+
+
+@contextlib.contextmanager
+def _no_verdict() -> Iterator[None]:
+    """What stops a measurement (pytest-timeout, an assertion in our own code) is no assertion of the test's."""
+    from pytest_accel.attempts import ProbeError
+
+    try:
+        yield
+    except (AssertionError, pytest.fail.Exception) as error:
+        raise ProbeError(f"stopped while it measured: {error}") from error
 
 
 def _conclude(run: Run, verdicts: list[Verdict]) -> None:

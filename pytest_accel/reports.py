@@ -31,11 +31,11 @@ def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pyte
 
 
 def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Tell apart a test's own assertion, which is a verdict, and an error, which is none."""
+    """Tell apart a test's own assertion, which is a verdict, and an error, which is none: so is one of a fixture."""
     if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
         return
     text = f"{item.nodeid} ({call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]})"
-    if call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
+    if call.when == "call" and call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
         errors.failed.append(text)
     else:
         errors.broken.append(text)

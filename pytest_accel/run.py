@@ -305,7 +305,7 @@ class Run(Scene):
                 self._gather(result, outcomes, context)
 
     def _forget_counters(self) -> None:
-        """What holds of the counters says nothing of a probe that runs later: the SKU's limits on them are open again."""
+        """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
             ours = each.limit is not None and not each.limit.origin.startswith("marker ")
             if each.metric.startswith("counters.") and ours and not each.fails:

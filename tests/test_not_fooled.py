@@ -44,7 +44,7 @@ def simulated(folder: Path, *args: str, faults: tuple[str, ...] = ()) -> as_user
     """The packaged suite of the quick level on such a node, as a user runs it."""
     place = as_user.fresh(folder)
     options = [f"--accel-simulate={node(folder, *faults)}", "--accel-level=quick", f"--accel-output={place}"]
-    return as_user.pytest(folder, *options, *args, sku=None, paths=(), output=place)
+    return as_user.pytest(folder, *options, *args, sku=None, paths=(), output=place, env={"PYTHONPATH": str(folder)})
 
 
 @pytest.fixture
@@ -90,3 +90,35 @@ def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable
 
     assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
     assert left == ["stream.copy", "matmul.bf16"]
+
+
+# -- what stops a test
+
+
+LICENCE = """
+import pytest
+@pytest.fixture(autouse=True)
+def licence(request):
+    assert "bf16" not in request.node.name, "no licence server"
+"""
+ALARM = """
+import pytest, signal
+def too_long(number, frame):
+    pytest.fail("Timeout (>1 s)")  # as pytest-timeout does
+def pytest_runtest_call(item):
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(1 if "bf16" in item.name else 0)
+def pytest_runtest_teardown(item):
+    signal.alarm(0)
+"""
+
+
+@pytest.mark.parametrize("plugin", [LICENCE, ALARM], ids=["a fixture asserts", "a timeout"])
+def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, theirs=plugin)
+    ran = simulated(
+        tmp_path, "-p", "theirs", "-k", "inventory or bf16 and test_matmul and gpu0 and not burst and not best"
+    )
+
+    assert ran.exit == 3, ran.out
+    assert ran.closing.startswith("SIMULATED BROKEN test_matmul.py::test_matmul[gpu0-bf16]")
