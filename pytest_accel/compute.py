@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.backend import Backend, first_line
+from pytest_accel.blame import SOFTWARE
 from pytest_accel.measurement import Device
 from pytest_accel.refusals import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.stats import estimate_rate
@@ -21,20 +22,6 @@ __all__ = ["Compute", "DeviceClock", "Finding", "NotApplicable", "Unmeasurable",
 
 _FABRIC = "the fabric is not ready, which is no fault of the GPU: look at `systemctl status nvidia-fabricmanager`"
 """What CUDA error 802 means (cudaErrorSystemNotReady)."""
-
-_NOT_THE_DEVICE = (
-    "too old",
-    "no NVIDIA driver",
-    "display driver",
-    "not yet initialized",
-    "compatibility",
-    "not compiled",
-    "libcudart",
-    "invalid device function",
-    "no kernel image",
-)
-"""What CUDA or HIP says when driver, toolkit or fabric manager do not fit: the device is not to blame."""
-
 
 KFD = "/dev/kfd"
 """Through which HIP computes; the management library gets by without."""
@@ -162,7 +149,7 @@ class Compute:
             text = str(error).strip().splitlines()[0]
             if "system not yet initialized" in text:
                 raise Unmeasurable(f"{text}: {_FABRIC}") from None
-            if any(words in text for words in _NOT_THE_DEVICE):
+            if any(words in text for words in SOFTWARE):
                 raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {text}") from None
             raise RuntimeError(f"CUDA error: {text}") from error
 

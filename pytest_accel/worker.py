@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pytest_accel import blame
 from pytest_accel.child import Pipe, begin
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.measurement import Device
@@ -77,8 +78,8 @@ class Worker:
         try:
             self._take(message)
         except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
-            lost = self.compute is not None and _context_is_lost(error)
-            kind = _kind(error, other=self.compute is not None and self.compute.other)
+            lost = self.compute is not None and blame.context_is_lost(error)
+            kind = blame.kind(error, other=self.compute is not None and self.compute.other)
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -199,30 +200,6 @@ def _software(compute: Compute) -> dict[str, Any]:
 def _version(package: str) -> str:
     """What the package states of itself, else what it was installed as."""
     return str(getattr(sys.modules[package], "__version__", "unknown"))
-
-
-def _kind(error: Exception, *, other: bool = False) -> str:
-    """What an exception says: something about the device, something about what is lacking, or a bug.
-
-    `other`: the device is driven by a library that is not CUDA, whose errors nobody here can lay to the device.
-    """
-    if isinstance(error, (Unmeasurable, ImportError)):
-        return "need"
-    if isinstance(error, NotApplicable):
-        return "not_applicable"
-    if isinstance(error, WrongResult):
-        return "device"
-    if other and isinstance(error, RuntimeError) and not _context_is_lost(error):
-        return "need"
-    if _context_is_lost(error) or type(error).__name__ in ("OutOfMemoryError", "DistBackendError"):
-        return "device"
-    return "bug"
-
-
-def _context_is_lost(error: Exception) -> bool:
-    """True for an error that stays: every later call of this process would fail with it too."""
-    words = ("CUDA error", "HIP error", "NCCL error", "CUBLAS_STATUS", "ERROR_DEVICE_LOST")
-    return type(error).__name__ == "AcceleratorError" or any(word in str(error) for word in words)
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_probes import AtOnce, Instead
 
-from pytest_accel import probes, worker
+from pytest_accel import blame, probes, worker
 from pytest_accel.compute import Compute, NotApplicable, Unmeasurable
 from pytest_accel.measurement import Device
 
@@ -281,15 +281,15 @@ def test_a_gaudi_is_named_by_its_module_or_not_opened(monkeypatch: pytest.Monkey
 
 def test_an_error_of_a_library_that_we_do_not_know_blames_nobody() -> None:
     odd = RuntimeError("UR backend failed with error 40")
-    assert worker._kind(odd, other=True) == "need"
-    assert worker._kind(odd) == "bug"
-    assert worker._kind(KeyError("a probe's own"), other=True) == "bug"
+    assert blame.kind(odd, other=True) == "need"
+    assert blame.kind(odd) == "bug"
+    assert blame.kind(KeyError("a probe's own"), other=True) == "bug"
 
 
 def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
     lost = RuntimeError("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)")
-    assert worker._kind(lost, other=True) == "device"
-    assert worker._context_is_lost(lost)
+    assert blame.kind(lost, other=True) == "device"
+    assert blame.context_is_lost(lost)
 
 
 # -- a whole run, in processes of its own

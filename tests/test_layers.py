@@ -52,6 +52,7 @@ LAYERS = [
     },
     {
         "backend",
+        "blame",
         "compute",
         "probes",
         "sensor",
@@ -111,6 +112,7 @@ PURE = {
     "cause",
     "again",
     "attempts",
+    "blame",
     "clocks",
     "closing",
     "counters",

@@ -20,7 +20,7 @@ DEVICES = (
         "left out; counters and Xids tell most of it",
     ),
     ("who profiles or diagnoses", "to see the processes of the host, which a container hides", "nothing is said"),
-    ("collectives, DDP step", "`nccl` in torch; a /dev/shm of a gigabyte", "the error of NCCL"),
+    ("collectives, DDP step", "`nccl` in torch; a /dev/shm of a gigabyte", "UNMEASURED, with the error of NCCL"),
     ("one run at a time", "a /tmp that is shared with whoever else may measure", "two runs disturb each other"),
 )
 """What is no fact of the host: check, what it needs, what becomes of it otherwise."""
