@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel import factsheet
@@ -93,19 +93,16 @@ def _count(discovery: Discovery, sku: Sku | None, now: float) -> Measurement:
 
 
 def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurement]:
-    """What every device states, each beside what the others do.
-
-    What most of the same model state exists: one that does not is no device that cannot have it.
-    """
+    """What every device states, each beside what the others do."""
     found = {device: factsheet.read(metric, device) for device in devices}
     on_all = {device.name: value for device, (_, value, _) in found.items() if value is not None}
-    return [
+    stated = [
         Measurement(
             metric=metric,
             subject=device.uuid,
             unit=unit,
             value=value,
-            trouble=_withheld(trouble, device, found),
+            trouble=trouble,
             disturbance=factsheet.disturbance(metric, device),
             started=now,
             ended=now,
@@ -113,15 +110,27 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
         )
         for device, (unit, value, trouble) in found.items()
     ]
+    return withheld(stated, devices)
 
 
-def _withheld(trouble: Trouble | None, device: Device, found: Mapping[Device, tuple[Any, ...]]) -> Trouble | None:
-    if trouble is None or trouble.kind != "not_applicable":
-        return trouble
-    stated = [value is not None for each, (_, value, _) in found.items() if each.model == device.model]
-    if 2 * sum(stated) <= len(stated):
-        return trouble
-    return Trouble("need", f"{trouble.reason}, while {sum(stated)} of {len(stated)} devices state it")
+def withheld(found: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
+    """The measurements, with a need in place of "cannot exist" where it does on devices of the same model.
+
+    What half of them or more have exists: one that has not is no device that cannot have it.
+    """
+    models = {device.uuid: device.model for device in devices}
+    return [_as_others(each, found, models) for each in found]
+
+
+def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[str, str]) -> Measurement:
+    if one.trouble is None or one.trouble.kind != "not_applicable" or one.subject not in models:
+        return one
+    alike = [each for each in found if each.metric == one.metric and models.get(each.subject) == models[one.subject]]
+    having = sum(each.trouble is None for each in alike)
+    if 2 * having < len(alike):
+        return one
+    reason = f"{one.trouble.reason}, while {having} of {len(alike)} devices state it"
+    return replace(one, trouble=Trouble("need", reason))
 
 
 def host_fact(metric: str, answer: Mapping[str, Any]) -> Measurement:

@@ -19,7 +19,7 @@ from pytest_accel.clocks import OF_CLOCK, of_clock
 from pytest_accel.closing import Circumstances, Closing, Errors, close
 from pytest_accel.crew import Outcome, Request
 from pytest_accel.entrance import Entrance, enter
-from pytest_accel.facts import facts, host_fact
+from pytest_accel.facts import facts, host_fact, withheld
 from pytest_accel.foresight import foreseen
 from pytest_accel.measurement import Device, Measurement
 from pytest_accel.options import Options, Refused
@@ -262,7 +262,7 @@ class Run(Scene):
 
     def _facts(self, metric: str) -> list[Measurement]:
         if metric.startswith("counters."):
-            return [self.crew.counted(metric, device) for device in self.devices]
+            return withheld([self.crew.counted(metric, device) for device in self.devices], self.devices)
         if metric.startswith("host_counters."):
             return [self.crew.host_counted(metric)]
         name = metric.removeprefix("host.")
@@ -308,7 +308,7 @@ class Run(Scene):
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
             ours = each.limit is not None and not each.limit.origin.startswith("marker ")
-            if each.metric.startswith("counters.") and ours and not each.fails:
+            if each.metric.startswith(("counters.", "host_counters.")) and ours and not each.fails:
                 del self._verdicts[key]
 
     def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
@@ -318,6 +318,7 @@ class Run(Scene):
                 result.add(foreseen(each, self.sku))
         else:
             found = collect.compared([each for outcome in outcomes for each in collect.per_device(outcome, context)])
+            found = withheld(found, self.devices)
             if context.request.pairs:
                 self._explain(result, peers.judged_again(result.rows, found, self.names))
             else:

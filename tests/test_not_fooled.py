@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import as_user
 import in_process
+import pynvml
 import pytest
 from as_user import write
 
 from pytest_accel import probes
+from pytest_accel.compute import Compute
 from pytest_accel.run import Run
+from pytest_accel.simulate import management, nvml
 
 PAIR = """
 sku: pair
@@ -122,3 +126,52 @@ def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: s
 
     assert ran.exit == 3, ran.out
     assert ran.closing.startswith("SIMULATED BROKEN test_matmul.py::test_matmul[gpu0-bf16]")
+
+
+# -- what one device alone does not say
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the management library answer otherwise of gpu1."""
+
+    def otherwise(**said: object) -> None:
+        real = management.answers
+        monkeypatch.setattr(
+            management, "answers", lambda model, place, *more: {**real(model, place, *more), **(said if place else {})}
+        )
+
+    return otherwise
+
+
+def judged(run: Run, probe: Callable[..., object], **given: object) -> list[str]:
+    """The status of gpu0 and gpu1."""
+    return [run.check(probe, given, device.uuid)[0].status.value for device in run.devices]
+
+
+def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
+    here: Callable[..., Run], answers: Callable[..., None]
+) -> None:
+    answers(nvmlDeviceGetPcieReplayCounter=nvml.status(pynvml.NVML_ERROR_NOT_SUPPORTED))
+    run = here()
+    judged(run, probes.host_copy, direction="h2d")
+
+    assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
+    said = run.verdicts[-1].sentence
+    assert said == "pcie_replays: this GPU does not support it, while 1 of 2 devices state it"
+
+
+def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
+    here: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exact_matmul.bf16 is asked for where it exists; on one of two devices of a model it exists on both."""
+    exact_matmul = importlib.import_module("pytest_accel.probes.exact_matmul")
+    real = exact_matmul._Watch
+
+    def refused(device: Compute, *more: object) -> object:
+        if device.devices[0].index:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx`")
+        return real(device, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exact_matmul, "_Watch", refused)
+    assert judged(here(), probes.exact_matmul, dtype="bf16") == ["PASS", "UNMEASURED"]
