@@ -37,7 +37,8 @@ def _links(*names: str) -> Callable[[Any], int]:
     a sum without it would look like a counter that was reset."""
 
     def total(links: Sequence[Mapping[str, Any]]) -> int:
-        said = [[count for name, count in each.get("errors", {}).items() if name in names] for each in links]
+        errors = [each.get("errors", {}).items() for each in links]
+        said = [[factsheet.sane(count, "count") for name, count in each if name in names] for each in errors]
         up = [counts for each, counts in zip(links, said, strict=True) if each.get("state", INACTIVE) != INACTIVE]
         if not any(said) or not all(up):
             raise KeyError(names[0])
@@ -85,7 +86,7 @@ def reading(at: float, facts: Mapping[str, Any]) -> Reading:
     numbers, lacking = {}, {}
     for name, counter in COUNTERS.items():
         try:
-            numbers[name] = counter.read(facts[counter.fact])
+            numbers[name] = factsheet.sane(counter.read(facts[counter.fact]), counter.unit)
         except KeyError as missing:
             fact = counter.fact if counter.fact not in facts else f"nvlink_{missing.args[0]}"
             lacking[name] = factsheet.lacking(facts, fact)

@@ -6,6 +6,7 @@ name and in what unit. A mode reads "enabled" or "disabled", something pending c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -165,9 +166,24 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     if why:
         return figure.unit, None, why
     try:
-        return figure.unit, figure.of(*(facts[name] for name in figure.needs)), None
+        return figure.unit, figure.of(*(sane(facts[name], figure.unit) for name in figure.needs)), None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer is not understood: {error}")
+
+
+ALL_ONES = (2**32 - 1, 2**64 - 1)
+"""What libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
+NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
+"""What a device has of each is more than nothing: a limit of 0 W is no answer."""
+
+
+def sane(fact: Any, unit: str) -> Any:
+    """A fact as it is. Raises ValueError for a number that no device can mean: it would hold any ceiling."""
+    if isinstance(fact, bool) or not isinstance(fact, int | float):
+        return fact
+    if not math.isfinite(fact) or fact < 0 or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
+        raise ValueError(f"{fact:g} says nothing")
+    return fact
 
 
 def lacking(facts: Facts, name: str) -> Trouble:

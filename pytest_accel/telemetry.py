@@ -113,7 +113,8 @@ def _sampled(readings: Sequence[Reading]) -> dict[str, Any]:
         name: math.fsum(after - at for (at, mask), (after, _) in itertools.pairwise(masks) if mask & REASONS[name])
         for name in names
     }
-    return {**seconds, "sampled": names} if names else {}
+    unseen = max((after - at for (at, _), (after, _) in itertools.pairwise(masks)), default=0.0)
+    return {**seconds, "sampled": names, "unseen": unseen} if names else {}
 
 
 def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
@@ -170,6 +171,10 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
             trouble = Trouble("need", f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}")
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
         if name in summary.get("sampled", ()):
+            if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
+                trouble = Trouble(
+                    "need", f"nobody saw for {gap:.0f} s what held {device.name} back, and nothing counts it"
+                )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
         found.append(replace(bare, trouble=trouble))
     return found

@@ -141,6 +141,14 @@ def test_a_firmware_that_did_not_look_again_loses_no_time() -> None:
     assert counts.seconds({"counter": 200, "ppt": 100})["sw_power_cap_s"] == pytest.approx(2.0)
 
 
+def test_a_firmware_that_looks_no_more_counts_nothing() -> None:
+    """Zero seconds of an accumulator that stands still would be a device that is never too hot."""
+    counts = throttle.Throttle(clock=iter([0.0, 1.0, 60.0, 61.0]).__next__)
+    still = {"counter": 100, "ppt": 0, "prochot": 0}
+    assert [bool(counts.seconds(still)) for _ in range(3)] == [True, True, False]
+    assert counts.seconds({"counter": 200, "ppt": 0, "prochot": 50})["hw_thermal_s"] == pytest.approx(30.5)
+
+
 def test_counters_that_began_anew_count_nothing_backwards() -> None:
     counts = throttle.Throttle(clock=iter([0.0, 1.0, 2.0]).__next__)
     counts.seconds({"counter": 10_000, "ppt": 9_000})

@@ -187,6 +187,13 @@ def test_a_start_without_a_sensor_leaves_the_first_probe_unseen() -> None:
     assert ledger.measured("counters.pcie_replays", GPU).trouble
 
 
+@pytest.mark.parametrize("odd", [-1, 2**32 - 1, 2**64 - 1])
+def test_a_number_that_nobody_counted_is_unmeasured(odd: int) -> None:
+    """All ones is what a library leaves where it filled nothing in."""
+    assert verdict("ecc_uncorrectable", {}, {"ecc_uncorrectable_volatile": odd}).status is Status.UNMEASURED
+    assert verdict("nvlink_replay", links(replay=0), links(replay=odd)).status is Status.UNMEASURED
+
+
 def test_a_link_that_says_nothing_is_no_reset_of_the_sum() -> None:
     """Two links that stand at 5 each; one of them is not read for once."""
     both = [{"link": link, "state": "active", "errors": {**LINK, "replay": 5}} for link in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pynvml
@@ -187,3 +188,23 @@ def test_a_limit_on_a_fact_that_nobody_knows_is_not_passed_over() -> None:
     _, _, trouble = read("health.mood", device())
     assert trouble
     assert "no driver reads health.mood" in trouble.reason
+
+
+@pytest.mark.parametrize(
+    ("metric", "stated"),
+    [
+        ("health.remapped_uncorrectable", {"remapped_uncorrectable": -1}),
+        ("health.remapped_uncorrectable", {"remapped_uncorrectable": 2**32 - 1}),
+        ("health.ecc_uncorrectable_volatile", {"ecc_uncorrectable_volatile": 2**64 - 1}),
+        ("health.bad_pages_of_threshold", {"bad_pages": 3, "bad_pages_threshold": -2}),
+        ("inventory.clock_max", {"clock_max_mhz": 0}),
+        ("inventory.nvlink_speed", {"nvlink_gb_per_s": math.nan}),
+        ("health.power_limit_lowered", {"power_limit_w": 0.0, "power_limit_default_w": 0.0}),
+    ],
+)
+def test_a_number_that_no_device_can_mean_holds_and_breaks_no_limit(metric: str, stated: dict[str, Any]) -> None:
+    _, value, trouble = read(metric, device(**stated))
+    assert value is None
+    assert trouble
+    assert trouble.kind == "need"
+    assert trouble.reason.startswith("the driver's answer is not understood: ")

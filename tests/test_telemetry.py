@@ -185,6 +185,13 @@ def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling(
     assert status(soaked(renamed, metric)) is expected
 
 
+@pytest.mark.parametrize(("every", "expected"), [(1.0, Status.PASS), (20.0, Status.UNMEASURED)])
+def test_reasons_that_are_sampled_say_nothing_of_a_gap(every: float, expected: Status) -> None:
+    """A counter goes on while nobody looks; a reason that came and went in between was seen by nobody."""
+    made = [{"at": 100.0 + every * place, "reasons": 0} for place in range(round(60 / every) + 1)]
+    assert status(soaked(made)) is expected
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"), [("device", Status.FAIL), ("need", Status.UNMEASURED), ("external", Status.INCONCLUSIVE)]
 )

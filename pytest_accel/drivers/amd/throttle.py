@@ -22,6 +22,9 @@ CAUSES = {
 }
 """Package power tracking is normal under load. PROCHOT and hot regulators are hardware; the temperature controllers
 of socket and memory are firmware, which is what the other vendors call software."""
+STANDSTILL_S = 2.0
+"""A firmware that has not looked for so long counts nothing, and what it has counted is no answer. Chosen: a loaded device
+is read ten times a second."""
 BITS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40}
 """The same causes as a mask, in the bits that telemetry knows."""
 
@@ -95,7 +98,7 @@ class Throttle:
         passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if _timed(counts, before) else now - self._at
         looks = counts["counter"] - before.get("counter", counts["counter"])
         if before and looks == 0:  # the firmware has not been around since
-            return dict(self._seconds)
+            return dict(self._seconds) if now - self._at <= STANDSTILL_S else {}
         for cause, names in CAUSES.items():
             known = [name for name in names if name in counts]
             if known:
