@@ -23,7 +23,7 @@ CAUSES = {
 """Package power tracking is normal under load. PROCHOT and hot regulators are hardware; the temperature controllers
 of socket and memory are firmware, which is what the other vendors call software."""
 STANDSTILL_S = 2.0
-"""A firmware that has not looked for so long counts nothing, and what it has counted is no answer. Chosen: a loaded device
+"""A firmware that has not looked for so long counts nothing, and what it counted is no answer. Chosen: a loaded device
 is read ten times a second."""
 BITS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40}
 """The same causes as a mask, in the bits that telemetry knows."""
