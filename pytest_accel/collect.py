@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.crew import Outcome, Request
@@ -24,6 +24,8 @@ class Context:
     started: float
     ended: float
     how: str = "together"
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """The devices that the management library calls lost after it: UUID to name."""
 
     def under_load(self, outcome: Outcome) -> Context:
         """The same from the first block to the last: before and after it, processes start and results are checked."""
@@ -40,21 +42,33 @@ def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
         found += [_measurement(each, device.uuid, context) for each in own]
         if outcome.trouble:  # beside what was found: one that dies after its last figure died all the same
             broken = _troubled(outcome, device.uuid, context)
-            found.append(_concerned(broken, outcome.step, device.uuid) if outcome.step else broken)
+            found.append(_shared(broken, outcome, context.lost) if len(outcome.group) > 1 else broken)
     return found
 
 
-def _concerned(broken: Measurement, step: Mapping[str, Any], subject: str) -> Measurement:
-    """The trouble of a process that works for several devices, laid to those whom its last step concerned."""
-    assert broken.trouble
-    if subject in step["subjects"]:
-        return replace(broken, trouble=replace(broken.trouble, reason=f"{step['what']}: {broken.trouble.reason}"))
-    return replace(broken, trouble=Trouble("need", f"not measured: the process broke with {step['what']}"))
+def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> Measurement:
+    """The trouble of a process that works for several devices, for one of them.
+
+    It is laid to the devices that are lost; if none is, to those whom the last step of the process concerned; without
+    a step to nobody.
+    """
+    trouble, step = broken.trouble, outcome.step
+    assert trouble
+    if step is None and trouble.kind != "device":
+        return broken
+    what = step["what"] if step else "what comes before the first step"
+    gone = [device for device in outcome.group if device.uuid in lost]
+    if broken.subject in ([device.uuid for device in gone] or (step or {}).get("subjects", ())):
+        return replace(broken, trouble=replace(trouble, reason=f"{what}: {trouble.reason}" if step else trouble.reason))
+    names = ", ".join(device.name for device in gone)
+    why = f"{names} was lost ({what})" if gone else f"the process broke with {what}"
+    return replace(broken, trouble=Trouble("need", f"not measured: {why}"))
 
 
 def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]:
     """A collective is judged by its slowest rank; whoever failed in it is named."""
     guilty = [each for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
+    guilty.sort(key=lambda each: each.group[0].uuid not in context.lost)  # others noticed, and may have said so first
     if guilty:
         broken = _troubled(guilty[0], NODE, context)
         assert broken.trouble

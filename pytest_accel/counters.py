@@ -155,6 +155,11 @@ class Ledger:
     def last(self, uuid: str) -> Window | None:
         return self.windows.get(uuid, [None])[-1]
 
+    def lost(self, uuid: str) -> str | None:
+        """Why the device is lost, by the newest answer; None if it is not."""
+        window = self.last(uuid)
+        return window.failed.reason if window and window.failed and window.failed.kind == "device" else None
+
     def measured(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device, over the whole run."""
         name = metric.partition(".")[2]

@@ -367,8 +367,12 @@ class Crew:
         return not self._lost(group) and (child is None or child.ended is not None)
 
     def _lost(self, group: Group) -> bool:
-        """True if nothing more is asked of the group: it could not be opened, or took its worker with it twice."""
+        """True if nothing more is asked of the group: it could not be opened, took its worker with it twice, or is a
+        device that the management library calls lost."""
         died_in = self._died_in.get(group, [])
+        why = self.counters.lost(group[0].uuid) if len(group) == 1 else None
+        if why and group not in self._unopened:
+            self._unopened[group] = Trouble("device", f"not measured: {why}")
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
             reason = f"not measured: {_name(group)} lost its worker in {' and '.join(died_in)}"
             self._unopened[group] = Trouble("device", reason)

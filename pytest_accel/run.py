@@ -300,7 +300,8 @@ class Run(Scene):
         try:
             self.crew.measure(request, [alone] if alone else right, outcomes.append)
         finally:
-            context = collect.Context(request, self._peak, began, time.time(), "alone" if alone else "together")
+            lost = {device.uuid: device.name for device in self.devices if self.crew.counters.lost(device.uuid)}
+            context = collect.Context(request, self._peak, began, time.time(), "alone" if alone else "together", lost)
             with self.crew.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 

@@ -13,8 +13,10 @@ import pynvml
 import pytest
 from as_user import write
 
-from pytest_accel import probes
+from pytest_accel import collect, probes
 from pytest_accel.compute import Compute
+from pytest_accel.crew import Outcome, Request
+from pytest_accel.measurement import Device
 from pytest_accel.run import Run
 from pytest_accel.simulate import management, nvml
 
@@ -25,6 +27,12 @@ platforms:
   two:
     devices: 2
     pcie: {gen: 5, lanes: 16, gb_per_s: 63}
+  four:
+    devices: 4
+    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
+    link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}
+    limits:
+      peer_copy.one_way: {floor: derived, reference: 376, unit: GB/s, source: {kind: measured, by: us, date: 2026-11}}
 """
 
 
@@ -35,12 +43,12 @@ def fast() -> Iterator[None]:
         yield
 
 
-def node(folder: Path, *faults: str) -> str:
-    """A node of two H100 with these faults; the path of its file."""
+def node(folder: Path, *faults: str, platform: str = "two") -> str:
+    """A node of two or four H100 with these faults; the path of its file."""
     (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
     listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
     path = folder / "node.yaml"
-    path.write_text(f"sku: ./pair.yaml\nplatform: two\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")
+    path.write_text(f"sku: ./pair.yaml\nplatform: {platform}\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")
     return str(path)
 
 
@@ -56,8 +64,8 @@ def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """A run on such a node in this process."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*faults: str) -> Run:
-            run = in_process.opened(Path(node(tmp_path, *faults)), tmp_path / "out")
+        def begin(*faults: str, platform: str = "two") -> Run:
+            run = in_process.opened(Path(node(tmp_path, *faults, platform=platform)), tmp_path / "out")
             stack.callback(run.finish)
             return run
 
@@ -145,7 +153,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def judged(run: Run, probe: Callable[..., object], **given: object) -> list[str]:
-    """The status of gpu0 and gpu1."""
+    """The status of every device."""
     return [run.check(probe, given, device.uuid)[0].status.value for device in run.devices]
 
 
@@ -175,3 +183,34 @@ def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
 
     monkeypatch.setattr(exact_matmul, "_Watch", refused)
     assert judged(here(), probes.exact_matmul, dtype="bf16") == ["PASS", "UNMEASURED"]
+
+
+# -- who is lost
+
+
+def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[..., Run]) -> None:
+    """The management library knows which of the two ends it was; the next copies go on between those that are left."""
+    run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
+    assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
+    first = run.verdicts[0]
+    assert first.sentence == "not measured: gpu1 was lost (gpu1 to gpu0)"
+    assert judged(run, probes.peer_copy, direction="both") == ["NOT APPLICABLE", "FAIL", *["NOT APPLICABLE"] * 2]
+    assert run.verdicts[-1].value, "information: the file has no limit on it"
+
+
+def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None:
+    """As the one of the peers does when it cannot open a device: whose fault it was is not known."""
+    pair = tuple(Device(f"GPU-{place}", place, "nvidia", "a GPU") for place in range(2))
+    request = Request("peer_copy.one_way", "", "peers", {}, {}, 1.0, 0.01)
+    broken = Outcome(pair, trouble={"event": "error", "kind": "device", "reason": "CUDA error: unknown error"})
+
+    def kinds(lost: dict[str, str]) -> list[tuple[str, str]]:
+        context = collect.Context(request, lambda metric: None, 0.0, 1.0, lost=lost)
+        found = [each.trouble for each in collect.per_device(broken, context)]
+        return [(each.kind, each.reason) for each in found if each]
+
+    assert [kind for kind, _ in kinds({})] == ["need", "need"]
+    assert kinds({"GPU-1": "gpu1"}) == [
+        ("need", "not measured: gpu1 was lost (what comes before the first step)"),
+        ("device", "CUDA error: unknown error"),
+    ]
