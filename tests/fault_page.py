@@ -116,6 +116,7 @@ def _by_check(found: Caught) -> list[str]:
 
 WHY = {
     "host.iommu": "advice on some platforms; the reading is tested (tests/test_host.py)",
+    "host.nvme_warnings": "drives are asked by ioctl, which is not simulated; tested (tests/test_host_asked.py)",
     "inventory.driver_version": "NVML has one driver version for all devices, so they cannot differ",
     **dict.fromkeys(
         ("counters.log_hardware", "counters.log_advice", "host_counters.log_hardware", "host_counters.log_advice"),

@@ -250,6 +250,8 @@ KNOWN: list[tuple[str, Tree, Any]] = [
 ]  # fmt: skip
 EVERYWHERE = ("shm", "shm_free")
 """Facts of a file system, which a tree has too."""
+ASKED = ("nvme_warnings",)
+"""Facts that are no file; tests/test_host_asked.py asks for them."""
 
 
 IDS = [f"{name}-{count}" for count, (name, *_) in enumerate(KNOWN)]
@@ -265,7 +267,7 @@ def test_every_fact_that_is_declared_is_read() -> None:
 
 
 def test_every_fact_has_a_test() -> None:
-    assert {name for name, *_ in KNOWN} | set(EVERYWHERE) == set(FACTS)
+    assert {name for name, *_ in KNOWN} | {*EVERYWHERE, *ASKED} == set(FACTS)
 
 
 ANYWAY = {"nics", "nvme", "machine", "numa_balancing"}
@@ -322,7 +324,11 @@ def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree
         ("nic_rate", rdma("mlx5_0", {"state": "1: DOWN"}), "no RDMA port is active"),
         ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "/sys/class/infiniband/mlx5_0/ports/1/rate: 'fast' is no rate"),
         ("pcie_width", gpu(current_link_width="0", max_link_width="255"), "0000:13:00.0 tells no link width"),
-        ("inlet", {"dev/ipmi0": ""}, "pytest_accel does not speak IPMI yet"),
+        ("inlet", {"dev/ipmi0": ""}, "no sensor of /sys/class/hwmon is at the inlet; ipmitool is not installed"),
+        ("fan_alarms", {}, "no fan is in /sys/class/hwmon; there is no /dev/ipmi0"),
+        ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live"}, "/dev/nvme0: No such file or directory"),
+        ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live", "dev/nvme0": ""},
+         "/dev/nvme0: Inappropriate ioctl for device"),
         ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "nothing is chosen"),
         ("cpu_clock_cap", {f"{POLICY}/cpuinfo_max_freq": "0"}, "is no clock"),
         ("iommu", {"proc/cpuinfo": "flags : fpu hypervisor", "sys/kernel/iommu_groups/": ""}, "IOMMU of its host"),

@@ -1,16 +1,18 @@
-"""What the chassis tells: memory modules and their errors, storage, fans, power, air."""
+"""What the chassis tells: memory modules and their errors, fans, power, air."""
 
 from __future__ import annotations
 
-import os
+import re
 import struct
 from collections import Counter
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
+from pytest_accel.host import Found, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
 
 _HOST = "the host sees them"
 _BMC = "the host has them"
+_FAILED = re.compile(r"fail|lost|out-of-range|error|inactive", re.IGNORECASE)
+"""What a power supply says that is not well (IPMI 2.0, table 42-3, type 08h)."""
 
 
 @fact("count", "memory errors that were corrected", machine=_HOST, counts=True)
@@ -69,24 +71,6 @@ def _module(slot: Path) -> str:
     return f"{mib / 1024:g} GiB at {configured or rated} MT/s{slower}"
 
 
-@fact("count", "NVMe drives", machine="the guest's own")
-def nvme(root: Path) -> int:
-    return len(_drives(root))
-
-
-@fact("text", "NVMe drives that are not live", machine="the guest's own")
-def nvme_state(root: Path) -> str:
-    drives = _drives(root)
-    if not drives:
-        raise Absent("there is no NVMe drive")
-    states = {drive.name: text(drive / "state") for drive in drives}
-    return some([f"{name} {state}" for name, state in states.items() if state != "live"]) or "live"
-
-
-def _drives(root: Path) -> list[Path]:
-    return [path for path in sorted((root / "sys/class/nvme").glob("nvme*")) if (path / "state").exists()]
-
-
 # -- sensors
 
 
@@ -95,43 +79,60 @@ def inlet(root: Path) -> Found:
     """The warmest sensor whose label speaks of inlet or ambient air."""
     found = {}
     for label in _sensors(root, "temp*_label"):
-        name = maybe(label)
-        if any(word in name.lower() for word in ("inlet", "ambient")):
+        if _of_inlet(name := maybe(label)):
             found[name] = number(label.with_name(label.name.replace("_label", "_input"))) / 1000
     if not found:
-        raise Unreadable(f"no sensor of /sys/class/hwmon is at the inlet; {_controller(root)}")
+        for sensor in _controller(root, "no sensor of /sys/class/hwmon is at the inlet"):
+            degrees = re.fullmatch(r"(-?\d+(?:\.\d+)?) degrees C", sensor.reading)
+            if degrees and (sensor.entity in ipmi.INLETS or _of_inlet(sensor.name)):
+                found[sensor.name] = float(degrees[1])
+    if not found:
+        raise Unreadable("no sensor of /sys/class/hwmon or of the management controller is at the inlet")
     worst = max(found, key=lambda name: found[name])
     return Found(found[worst], worst)
+
+
+def _of_inlet(name: str) -> bool:
+    return any(word in name.lower() for word in ("inlet", "ambient"))
 
 
 @fact("count", "fans that report an alarm", container=_BMC, machine=_BMC)
 def fan_alarms(root: Path) -> Found:
     """A fan that stands still is none: headers without a fan show 0 too."""
-    if not list(_sensors(root, "fan*_input")):
-        raise Unreadable(f"no fan is in /sys/class/hwmon; {_controller(root)}")
-    flags = [*_sensors(root, "fan*_alarm"), *_sensors(root, "fan*_fault")]
-    raised = [f"{flag.parent.name} {flag.name}" for flag in flags if maybe(flag) == "1"]
+    if list(_sensors(root, "fan*_input")):
+        flags = [*_sensors(root, "fan*_alarm"), *_sensors(root, "fan*_fault")]
+        raised = [f"{flag.parent.name} {flag.name}" for flag in flags if maybe(flag) == "1"]
+        return Found(len(raised), some(raised))
+    every = _controller(root, "no fan is in /sys/class/hwmon")
+    fans = [each for each in every if each.entity == ipmi.FAN or each.reading.endswith("RPM")]
+    if not fans:
+        raise Unreadable("no fan is in /sys/class/hwmon or known to the management controller")
+    raised = [f"{each.name} {each.reading} ({each.state})" for each in fans if each.state not in ipmi.FINE]
     return Found(len(raised), some(raised))
 
 
 @fact("text", "power supplies", container=_BMC, machine=_BMC)
 def power_supplies(root: Path) -> str:
+    """ "on", or what those say of themselves that are not."""
     supplies = sorted((root / "sys/class/power_supply").glob("*"))
     mains = {each.name: text(each / "online") for each in supplies if maybe(each / "type") == "Mains"}
-    if not mains:
-        raise Unreadable(f"no power supply is in /sys/class/power_supply; {_controller(root)}")
-    return some([f"{name} is off" for name, online in mains.items() if online != "1"]) or "on"
+    if mains:
+        return some([f"{name} is off" for name, online in mains.items() if online != "1"]) or "on"
+    every = _controller(root, "no power supply is in /sys/class/power_supply")
+    known = [each for each in every if each.entity == ipmi.SUPPLY]
+    if not known:
+        raise Unreadable("no power supply is in /sys/class/power_supply or known to the management controller")
+    wrong = [each for each in known if each.state not in ipmi.FINE or _FAILED.search(each.reading)]
+    return some([f"{each.name}: {each.reading} ({each.state})" for each in wrong]) or "on"
 
 
 def _sensors(root: Path, pattern: str) -> list[Path]:
     return sorted((root / "sys/class/hwmon").glob(f"hwmon*/{pattern}"))
 
 
-def _controller(root: Path) -> str:
-    """Why the management controller does not help."""
-    device = root / "dev/ipmi0"
-    if not device.exists():
-        return "there is no /dev/ipmi0"
-    if not os.access(device, os.R_OK | os.W_OK):
-        return "/dev/ipmi0: permission denied"
-    return "pytest_accel does not speak IPMI yet: ask ipmitool sensor"
+def _controller(root: Path, lacking: str) -> list[ipmi.Sensor]:
+    """What the management controller knows. Raises Unreadable: with what the files lack, and why it does not help."""
+    try:
+        return ipmi.sensors(root)
+    except Unreadable as why:
+        raise Unreadable(f"{lacking}; {why}") from None

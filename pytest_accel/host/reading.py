@@ -8,18 +8,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.host import DECLARED, Absent, Fact, Found, Unreadable, chassis, nics, pci, place, services, system
+from pytest_accel.host import (
+    DECLARED,
+    Absent,
+    Fact,
+    Found,
+    Unreadable,
+    chassis,
+    nics,
+    nvme,
+    pci,
+    place,
+    services,
+    system,
+)
 from pytest_accel.host.place import Place
 
-READERS = (place, system, pci, nics, chassis, services)
+READERS = (place, system, pci, nics, nvme, chassis, services)
 FACTS = {name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__}
 """Every fact by name, in the order in which they are shown."""
 
 COUNTED = tuple(name for name, fact in FACTS.items() if fact.counts)
 """Those that count errors."""
 
-SECONDS = 5.0
-"""How long all facts together may take. They are small files; one that takes longer has a driver that hangs."""
+SECONDS = 10.0
+"""How long all facts together may take. They are small files, and one call of ipmitool; what takes longer hangs."""
 
 Answer = Mapping[str, Any]
 """A fact as the sensor sends it: `value` with `worst` and `details`, or `unreadable`, or `absent`."""

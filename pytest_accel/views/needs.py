@@ -19,16 +19,16 @@ DEVICES = (
         "/dev/kmsg (root, on the host): SXids, amdgpu, PCIe, machine checks",
         "left out; counters and Xids tell most of it",
     ),
+    (
+        "inlet, fans, power supplies (`host.inlet` ...)",
+        "hwmon, else the management controller: /dev/ipmi0 (root) and `ipmitool`",
+        "left out",
+    ),
     ("who profiles or diagnoses", "to see the processes of the host, which a container hides", "nothing is said"),
     ("collectives, DDP step", "`nccl` in torch; a /dev/shm of a gigabyte", "UNMEASURED, with the error of NCCL"),
     ("one run at a time", "a /tmp that is shared with whoever else may measure", "two runs disturb each other"),
 )
 """What is no fact of the host: check, what it needs, what becomes of it otherwise."""
-UNREAD = (
-    ("health of NVMe drives (SMART)", "root", "`nvme smart-log`"),
-    ("fans, power supplies, air by the management controller (IPMI)", "root", "`ipmitool sensor`"),
-)
-"""What is not read yet, by whomever: what it would need, what to ask instead."""
 
 
 def page() -> str:
@@ -55,10 +55,6 @@ def page() -> str:
             "## Devices and probes",
             "",
             *_table(("check", "needs", "otherwise"), DEVICES),
-            "",
-            "## Not read yet",
-            "",
-            *_table(("what", "would need", "ask instead"), UNREAD),
             "",
         ]
     )

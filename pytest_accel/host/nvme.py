@@ -1,0 +1,103 @@
+"""NVMe drives: how many, whether they are live, and what they warn of themselves (SMART)."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_accel.host import Absent, Found, Unreadable, fact, shown, some, text
+
+_GUEST = "the guest's own"
+_COMMAND = struct.Struct("=BBHIIIQQ10I")
+"""nvme_passthru_cmd (linux/nvme_ioctl.h): opcode, flags, -, namespace, cdw2, cdw3, metadata, address of the data, its
+lengths, cdw10 to 15, timeout in ms, result."""
+ADMIN = 0xC0484E41
+"""NVME_IOCTL_ADMIN_CMD, that is _IOWR('N', 0x41, struct nvme_passthru_cmd)."""
+_GET_LOG, _SMART, _BYTES, _ALL = 0x02, 0x02, 512, 0xFFFFFFFF
+"""Get Log Page, the page of SMART and health, its size, the whole drive (NVM Express base specification 2.0, 5.16)."""
+WARNINGS = (
+    "its spare is used up",
+    "it is too hot or too cold",
+    "it is no longer reliable",
+    "it can only be read",
+    "what backs its cache failed",
+    "its persistent memory can only be read",
+)
+"""Bits of the critical warning, from the lowest (NVM Express base specification 2.0, figure 207)."""
+
+
+@fact("count", "NVMe drives", machine=_GUEST)
+def nvme(root: Path) -> int:
+    return len(_drives(root))
+
+
+@fact("text", "NVMe drives that are not live", machine=_GUEST)
+def nvme_state(root: Path) -> str:
+    states = {drive.name: text(drive / "state") for drive in _some(root)}
+    return some([f"{name} {state}" for name, state in states.items() if state != "live"]) or "live"
+
+
+@fact(
+    "text",
+    "what NVMe drives warn of themselves (SMART)",
+    user="the log takes CAP_SYS_ADMIN",
+    container="unless /dev/nvme* is handed in",
+    machine=_GUEST,
+)
+def nvme_warnings(root: Path) -> Found:
+    logs = {drive.name: parse(_smart(root / "dev" / drive.name)) for drive in _some(root)}
+    found = [f"{name}: {warning}" for name, log in logs.items() for bit, warning in enumerate(WARNINGS)
+             if int(log["warning"]) >> bit & 1]  # fmt: skip
+    return Found(some(found) or "none", details={"drives": logs})
+
+
+def parse(page: bytes) -> Mapping[str, float]:
+    """What a page of SMART says: warning (bits), temperature in C, shares of the spare left and of the life used, media
+    errors."""
+    kelvin, spare, used = struct.unpack_from("<HBxB", page, 1)
+    return {
+        "warning": page[0],
+        "celsius": kelvin - 273,
+        "spare": spare / 100,
+        "used": used / 100,
+        "media_errors": int.from_bytes(page[160:176], "little"),
+    }
+
+
+def _smart(device: Path) -> bytes:
+    """Ask the drive for the page. Raises Unreadable.
+
+    The timeout stays the kernel's own: it resets a drive that overruns.
+    """
+    page = ctypes.create_string_buffer(_BYTES)
+    length = (_BYTES // 4 - 1) << 16
+    asked = (_GET_LOG, 0, 0, _ALL, 0, 0, 0, ctypes.addressof(page), 0, _BYTES, length | _SMART)
+    command = bytearray(_COMMAND.pack(*asked, *[0] * 7))
+    try:
+        file = os.open(device, os.O_RDONLY)
+    except OSError as error:
+        raise Unreadable(f"{shown(device)}: {error.strerror}") from None
+    try:
+        status = fcntl.ioctl(file, ADMIN, command)
+    except OSError as error:
+        raise Unreadable(f"{shown(device)}: {error.strerror}") from None
+    finally:
+        os.close(file)
+    if status:
+        raise Unreadable(f"{shown(device)} refuses to tell: status {status:#x}")
+    return page.raw
+
+
+def _drives(root: Path) -> list[Path]:
+    return [path for path in sorted((root / "sys/class/nvme").glob("nvme*")) if (path / "state").exists()]
+
+
+def _some(root: Path) -> list[Path]:
+    """Raises Absent if there is none."""
+    if drives := _drives(root):
+        return drives
+    raise Absent("there is no NVMe drive")
