@@ -207,9 +207,8 @@ class Crew:
             self._sensor.send("watch", turn=self._turn, hz=hz)
 
     def _rest(self, patience: float) -> None:
-        """Stop the readings. An error that comes first is noted, and the answer follows it."""
-        while self._ask("resting", "rest", patience, turn=self._turn)["event"] == "error":
-            pass
+        """Stop the readings."""
+        self._ask("resting", "rest", patience, turn=self._turn)
 
     def _hear(self, child: Child, message: Message) -> None:
         if child is self._sensor and message["event"] == "reading":
@@ -219,6 +218,8 @@ class Crew:
                 self._say(foreign)
         elif child is self._sensor and message["event"] == "hearing":
             self.reports.hearing(message["source"], message["deaf"], message.get("uuid"))
+        elif child is self._sensor and message["event"] == "unread":
+            self._say(f"readings of {message['uuid']} ended: {message['reason']}")
         elif child is self._sensor and message["event"] in ("died", "error"):
             self._say(f"the sensor failed: {message['reason']}")
         if child is self._sensor and message["event"] == "died":

@@ -38,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked(config.option) and not config.option.help and not config.option.version:
         from pytest_accel.acceptance import Acceptance
 
+        if config.pluginmanager.is_blocked("accel-acceptance"):
+            raise pytest.UsageError("-p no:accel-acceptance and --accel-sku exclude each other")
         config.pluginmanager.register(Acceptance(config, config.stash.get(OWN_PATHS, True)), "accel-acceptance")
 
 

@@ -30,6 +30,8 @@ from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_besid
 from pytest_accel.verdict import Status, Verdict
 
 SAVE_SECONDS = 1.0
+COUNTED = ("counters.", "host_counters.")
+"""Metrics of what went on since the first probe."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Run(Scene):
         why = why_not(asked.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
-            or self._no_time(asked, subject, required=any(each.required for each in limits))
+            or self._no_time(asked, subject, binding=any(each.severity == "fail" for each in limits))
             or self._stopped(asked, subject)
         )
         if why:
@@ -187,11 +189,11 @@ class Run(Scene):
             return None
         return Verdict(asked.metric, subject, Status.UNMEASURED, why)
 
-    def _no_time(self, asked: Asked, subject: str, required: bool) -> Verdict | None:
+    def _no_time(self, asked: Asked, subject: str, binding: bool) -> Verdict | None:
         """What the level leaves no time for is not measured, and lacking where a limit requires it."""
         if asked.spec.runs == "facts" or self.budget(asked.function.__name__, asked.metric):
             return None
-        status = Status.UNMEASURED if required else Status.NOT_APPLICABLE
+        status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
         return Verdict(asked.metric, subject, status, f"level {self.options.level} has no time for it")
 
     def wrong_sku(self) -> str | None:
@@ -309,8 +311,14 @@ class Run(Scene):
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
             ours = each.limit is not None and not each.limit.origin.startswith("marker ")
-            if each.metric.startswith(("counters.", "host_counters.")) and ours and not each.fails:
+            if each.metric.startswith(COUNTED) and ours and not each.fails:
                 del self._verdicts[key]
+        kept = {key[:2] for key in self._verdicts}
+        self.record.measurements = [
+            each
+            for each in self.record.measurements
+            if not each.metric.startswith(COUNTED) or (each.metric, each.subject) in kept
+        ]
 
     def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
         """Add what the workers sent to the result, and write it down."""
@@ -401,7 +409,7 @@ class Run(Scene):
         around = self.record.circumstances = self._circumstances(interrupted, ended)
         self.record.closing = vars(close(self.verdicts, around))
         self.save()
-        return close(self.verdicts, replace(around, record_problem=self._record_problem))
+        return close(self.verdicts, replace(around, record_problem=self._record_problem or around.record_problem))
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         limits = self.limits()
@@ -417,6 +425,7 @@ class Run(Scene):
             overridden=sum(limit.overridden for limit in limits.values()),
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
+            record_problem=self.crew.telemetry.problem,
             simulated=self.node is not None,
             interrupted=interrupted,
             ended=ended,

@@ -159,7 +159,7 @@ class Sensor:
         self._pipe.send("resting", turn=turn)
 
     def _follow(self, uuid: str, turn: int, hz: float) -> None:
-        """Read one device until the turn is over. An error ends its readings, "rest" gets its answer all the same."""
+        """Read one device until the turn is over. An error ends its readings; it is no answer to anything asked."""
         device = self._devices[uuid]
         try:
             while self._rested < turn:
@@ -167,7 +167,7 @@ class Sensor:
                 self.read(device)
                 self._wake.wait(max(0.0, began + 1 / hz - time.monotonic()))
         except Exception as error:  # noqa: BLE001  a driver may raise anything
-            self._pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
+            self._pipe.send("unread", uuid=uuid, reason=f"{type(error).__name__}: {error}")
         finally:
             del self._asked[uuid]
 

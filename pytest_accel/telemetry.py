@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -49,6 +50,8 @@ class Telemetry:
     def __init__(self, side_file: Path | None = None) -> None:
         self._readings: dict[str, list[dict[str, Any]]] = {}
         self._file = open(side_file, "a", encoding="utf-8") if side_file else None
+        self.problem: str | None = None
+        """Why the side file does not hold every reading."""
 
     def hear(self, reading: dict[str, Any]) -> None:
         """Keep one reading; a full disk ends the side file, not the run."""
@@ -57,7 +60,10 @@ class Telemetry:
             try:
                 self._file.write(json.dumps(reading) + "\n")
                 self._file.flush()
-            except OSError:
+            except OSError as error:
+                self.problem = f"{self._file.name}: {error.strerror}"
+                with contextlib.suppress(OSError):
+                    self._file.close()
                 self._file = None
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from pytest_accel.crew import Outcome, Request
 from pytest_accel.measurement import Device
 from pytest_accel.run import Run
 from pytest_accel.simulate import management, nvml
+from pytest_accel.telemetry import Telemetry
 
 PAIR = """
 sku: pair
@@ -27,12 +28,17 @@ platforms:
   two:
     devices: 2
     pcie: {gen: 5, lanes: 16, gb_per_s: 63}
+  hurried:
+    devices: 1
+    limits:
+      matmul_best.bf16: {floor: 700, unit: TFLOPS, if_supported: true, levels: [quick], source: &us {
+        kind: measured, by: us, date: 2026-11}}
   four:
     devices: 4
     pcie: {gen: 5, lanes: 16, gb_per_s: 63}
     link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}
     limits:
-      peer_copy.one_way: {floor: derived, reference: 376, unit: GB/s, source: {kind: measured, by: us, date: 2026-11}}
+      peer_copy.one_way: {floor: derived, reference: 376, unit: GB/s, source: *us}
 """
 
 
@@ -98,10 +104,12 @@ def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable
     early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
     run.check(probes.matmul, {"dtype": "bf16"}, run.devices[0].uuid)
     left = [each.metric for each in run.verdicts]
+    kept = {each.metric for each in run.record.measurements}
     late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
 
     assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
     assert left == ["stream.copy", "matmul.bf16"]
+    assert kept == set(left), "or judging the record again would find what the run forgot"
 
 
 # -- what stops a test
@@ -214,3 +222,24 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
         ("need", "not measured: gpu1 was lost (what comes before the first step)"),
         ("device", "CUDA error: unknown error"),
     ]
+
+
+# -- what is not there
+
+
+def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Run]) -> None:
+    """That a level leaves no time for it does not say that the device lacks it."""
+    run = here(platform="hurried")
+    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.devices[0].uuid)
+    assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", "level quick has no time for it")
+
+
+def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Run]) -> None:
+    """The disk was full for a while: the record fits, its side file is cut off."""
+    run = here()
+    run.crew.telemetry.close()
+    run.crew.telemetry = Telemetry(Path("/dev/full"))
+    run.crew.telemetry.hear({"uuid": run.devices[0].uuid, "at": 1.0})
+    run.finish()
+    assert run.record.circumstances
+    assert run.record.circumstances.record_problem == "/dev/full: No space left on device"

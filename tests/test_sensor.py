@@ -111,7 +111,8 @@ def test_an_error_of_a_driver_is_told_and_ends_its_readings() -> None:
         raise ValueError("what is this")
 
     _, heard = watched(broken, 0.2)
-    errors = [each for each in heard.messages if each["event"] == "error"]
+    assert not [each for each in heard.messages if each["event"] == "error"], "which would be an answer"
+    errors = [each for each in heard.messages if each["event"] == "unread"]
     assert [each["reason"] for each in errors] == ["ValueError: what is this"]
     assert len(heard.of("left")) > 2
 
