@@ -401,7 +401,7 @@ def test_killed_pytest_leaves_nothing(tmp_path: Path) -> None:
         children = run.children()
         ran = run.end(signal.SIGKILL)
     remaining = left(children)
-    third = as_user.pytest(tmp_path, "-k", "count", paths=())
+    third = as_user.pytest(tmp_path, "-k", "inventory and count", paths=())
 
     assert len(children) >= 3
     assert not remaining
@@ -419,7 +419,7 @@ def test_refused_run_leaves_no_record(tmp_path: Path) -> None:
     with going(tmp_path) as run:
         assert as_user.pytest(tmp_path, output=output, wait=False).exit == 4
         run.end(signal.SIGTERM)
-    again = as_user.pytest(tmp_path, "-k", "count", paths=(), output=output)
+    again = as_user.pytest(tmp_path, "-k", "inventory and count", paths=(), output=output)
 
     assert again.exit == 0, again.out
 
