@@ -42,7 +42,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     if counter is None:
         return _troubled(metric, Trouble("need", "no such counter of the host is known to this version"))
     if before is None:
-        return _troubled(metric, Trouble("need", "no probe ran that could have moved it"))
+        return _troubled(metric, Trouble("not_applicable", "no probe ran that could have moved it"))
     first, last = before.answers[counter.fact], now.answers[counter.fact]
     if why := _why(first):
         return _troubled(metric, Trouble("not_applicable", why))

@@ -127,6 +127,8 @@ class Reports:
         trouble = Trouble("need", self.missed) if self.missed else None
         if deaf:
             trouble = Trouble("not_applicable", f"the kernel log cannot be heard: {deaf}")
+        if not windows and not found:
+            trouble = Trouble("not_applicable", "no probe ran that could have caused one")
         return _measured(metric, subject, found, windows, None if found else trouble)
 
     def _counted(self, subject: str, kind: str, *, messages: bool) -> list[Report]:

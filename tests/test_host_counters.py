@@ -107,7 +107,7 @@ def test_what_cannot_be_seen_here_is_not_judged_here(tmp_path: Path) -> None:
 def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:
     found = measured("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
     assert found.trouble
-    assert found.trouble.kind == "need"
+    assert found.trouble.kind == "not_applicable"
 
 
 @pytest.mark.parametrize("vendor", OF)
