@@ -223,6 +223,11 @@ IN_PROCESS: Sequence[Case] = (
     advice("acs-on", "host.acs"),
     advice("narrow-riser", "host.pcie_width"),
     advice("far-processors", "host.accelerator_numa"),
+    advice("host-memory-lost-before", "host.ecc_uncorrected"),
+    advice("machine-checked-before", "host.machine_checks"),
+    advice("drive-dead", "host.nvme_state"),
+    advice("fan-alarm", "host.fan_alarms"),
+    advice("power-supply-off", "host.power_supplies"),
     # -- what the host counts meanwhile
     Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node"),
     Case("machine-check", ("host_counters.machine_checks",), "node"),

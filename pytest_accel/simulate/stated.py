@@ -90,6 +90,17 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
      {**GPU, f"{SLOT}/current_link_width": "8", f"{SLOT}/max_link_width": "16"}),
     ("far-processors", "host.accelerator_numa, as advice", "The cpuset has no processor near the device.",
      {**GPU, f"{SLOT}/numa_node": "1"}),
+    ("host-memory-lost-before", "host.ecc_uncorrected, as advice", "A memory module has lost data since the last boot.",
+     {f"{MEMORY}/ue_count": "2"}),
+    ("machine-checked-before", "host.machine_checks, as advice", "A processor had machine checks since the last boot.",
+     {"proc/interrupts": "MCE: 1 0"}),
+    ("drive-dead", "host.nvme_state, as advice", "An NVMe drive does not answer any more.",
+     {"sys/class/nvme/nvme0/state": "dead"}),
+    ("fan-alarm", "host.fan_alarms, as advice", "A fan of the chassis reports an alarm.",
+     {"sys/class/hwmon/hwmon0/fan1_input": "900", "sys/class/hwmon/hwmon0/fan1_alarm": "1"}),
+    ("power-supply-off", "host.power_supplies, as advice", "One of two power supplies is off.",
+     {f"sys/class/power_supply/{name}/{file}": text for name, online in (("PSU1", "1"), ("PSU2", "0"))
+      for file, text in (("type", "Mains"), ("online", online))}),
     # -- counted while the devices work
     ("host-memory-uncorrected", "host_counters.ecc_uncorrected", "A memory module of the host loses data.",
      {f"{MEMORY}/ue_count": ("0", "1")}),
