@@ -54,6 +54,10 @@ def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None 
     bounds = [_number(name, value) for name, value in (("floor", floor), ("ceiling", ceiling)) if value is not None]
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         raise ValueError(f"floor={floor} is above ceiling={ceiling}")
+    if floor is not None and floor <= 0:
+        raise ValueError(f"floor={floor} is not above zero, so nothing could break it")
+    if unit == "of peak" and not all(0 < bound <= 1 for bound in bounds):
+        raise ValueError("bounds of peak are fractions in (0, 1]")
     return Limit(metric="", unit=unit, floor=floor, ceiling=ceiling)
 
 
