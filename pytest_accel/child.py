@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pytest_accel import steady
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -71,7 +73,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def begin() -> Pipe:
-    """Set a child process up. Its first argument is the process id of pytest."""
+    """Set a child process up. Its arguments are the process id of pytest and the epoch of the run."""
     die_with_parent(int(sys.argv[1]))
+    if len(sys.argv) > 2:
+        steady.adopt(float(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     return Pipe()

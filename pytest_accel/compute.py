@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_accel import steady
 from pytest_accel.backend import Backend, first_line
 from pytest_accel.blame import SOFTWARE
 from pytest_accel.measurement import Device
@@ -178,7 +179,7 @@ class Compute:
 
     def wall(self) -> float:
         """Now, in seconds since the epoch."""
-        return time.time()
+        return steady.now()
 
     @property
     def cache_bytes(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import host_counters, visible
+from pytest_accel import host_counters, steady, visible
 from pytest_accel.counters import Ledger
 from pytest_accel.host.reading import COUNTED, FACTS
 from pytest_accel.host_counters import Seen
@@ -158,7 +158,7 @@ class Crew:
 
     def _host_counters(self) -> Seen:
         answers = self.host(COUNTED)
-        return Seen(time.time(), answers)
+        return Seen(steady.now(), answers)
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
@@ -262,7 +262,7 @@ class Crew:
             self._host_before = self._host_counters()
         self._host_after = None
         answers = self.health()
-        self.counters.read(time.time(), during, answers, self.addresses)
+        self.counters.read(steady.now(), during, answers, self.addresses)
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""
@@ -319,7 +319,7 @@ class Crew:
             if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
                 self._died_in.setdefault(group, []).append(request.metric)
             if call.child.ended is not None:
-                self.reports.ended += [Ended(device.uuid, call.child.pid, time.time()) for device in group]
+                self.reports.ended += [Ended(device.uuid, call.child.pid, steady.now()) for device in group]
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
 
     def _meet(self) -> str:

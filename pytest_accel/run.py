@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, expected, gate, hostlock, peers, record, simulation
+from pytest_accel import collect, expected, gate, hostlock, peers, record, simulation, steady
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import cause
 from pytest_accel.clocks import OF_CLOCK, of_clock
@@ -298,12 +298,12 @@ class Run(Scene):
         self._forget_counters()
         right = [device for device in self.devices if not self._barred(asked, device.uuid)]
         outcomes: list[Outcome] = []
-        began = time.time()
+        began = steady.now()
         try:
             self.crew.measure(request, [alone] if alone else right, outcomes.append)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.crew.counters.lost(device.uuid)}
-            context = collect.Context(request, self._peak, began, time.time(), "alone" if alone else "together", lost)
+            context = collect.Context(request, self._peak, began, steady.now(), "alone" if alone else "together", lost)
             with self.crew.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 

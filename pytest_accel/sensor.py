@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_accel import kernel_messages
+from pytest_accel import kernel_messages, steady
 from pytest_accel.child import Pipe, begin
 from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, patience
 from pytest_accel.drivers.bare import BareDriver
@@ -33,7 +33,7 @@ class Sensor:
         self._wake = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._shown: Callable[[], list[Hint]] = hints
-        self._now: Callable[[str], float] = lambda uuid: time.time()
+        self._now: Callable[[str], float] = lambda uuid: steady.now()
         self._host: Callable[[], Path | None] = lambda: Path("/")
         """Where the files of the host are, None of a simulated node that has none."""
         self._asked: dict[str, float] = {}
@@ -86,7 +86,7 @@ class Sensor:
             self._pipe.send("hearing", source=source, deaf=None)
             for event in events:
                 kind = "hearing" if "deaf" in event else "logged" if "message" in event else "xid"
-                self._pipe.send(kind, source=source, at=time.time(), **event)
+                self._pipe.send(kind, source=source, at=steady.now(), **event)
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("hearing", source=source, deaf=str(error))
 

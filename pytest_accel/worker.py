@@ -9,13 +9,12 @@ import importlib.util
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import blame
+from pytest_accel import blame, steady
 from pytest_accel.child import Pipe, begin
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.measurement import Device
@@ -51,7 +50,7 @@ class PipeGate:
         self._go.wait()
 
     def block(self, seconds: float, warm: bool) -> None:
-        self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else time.time())
+        self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else steady.now())
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         self._pipe.send("step", what=what, subjects=list(subjects))

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from pytest_accel import steady
+
 KILL_SECONDS = 5.0
 """How long a killed process may take to go before it is left behind (one in an uninterruptible call stays)."""
 
@@ -40,7 +42,7 @@ class Child:
         self.log = log
         with _log(log) as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(os.getpid())],
+                [sys.executable, "-m", module, str(os.getpid()), repr(steady.epoch())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -37,6 +37,7 @@ LAYERS = [
         "skufile",
         "standing",
         "stats",
+        "steady",
         "versions",
         "visible",
         "xids",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from as_user import left
 
+from pytest_accel import steady
 from pytest_accel.crew import Crew, Outcome, Request
 from pytest_accel.measurement import Device
 from pytest_accel.workers import Call, Child, Message, conduct, listen
@@ -276,6 +277,21 @@ def ask(crew: Crew, name: str, runs: str, devices: list[Device]) -> dict[str, Ou
     outcomes: list[Outcome] = []
     crew.measure(request, devices, outcomes.append)
     return {"+".join(device.name for device in each.group): each for each in outcomes}
+
+
+def test_every_process_has_the_time_of_the_run(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which began when the wall clock showed something else: somebody may set it meanwhile."""
+    monkeypatch.setattr(steady, "_epoch", steady.epoch() - 3600)
+    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    began = steady.now()
+    found = ask(crew, "adds", "together", devices)
+    ended = steady.now()
+    blocks = [block["at"] for outcome in found.values() for block in outcome.blocks]
+
+    assert blocks
+    assert all(began <= at <= ended for at in blocks)
+    assert crew.telemetry.window(devices[0].uuid, began, ended)
+    assert ended < time.time() - 3000
 
 
 def test_peers_that_die_cost_no_device(crew: Crew) -> None:
