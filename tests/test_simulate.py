@@ -25,7 +25,7 @@ from pytest_accel.located import BadFile
 from pytest_accel.measurement import Device
 from pytest_accel.options import Options, Refused
 from pytest_accel.record import earlier, last_accelerators
-from pytest_accel.simulate import management, nvml
+from pytest_accel.simulate import management, nvml, stated
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.device import SimulatedDevice
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
@@ -66,7 +66,12 @@ def write(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture
 def modelled(write: Callable[..., str], tmp_path: Path) -> Callable[..., Model]:
     """The model of such a file, as the children of a run get it."""
-    return lambda *faults: Model.read(model(load(write(*faults)), tmp_path))
+    return lambda *faults, **more: Model.read(model(load(write(*faults, **more)), tmp_path))
+
+
+def of_amd(fault: str) -> dict[str, str]:
+    """The head of a node file of two AMD devices where only those have the fault."""
+    return {"head": "sku: mi300x\nplatform: pair"} if fault in stated.OF_AMD else {}
 
 
 # -- the node file
@@ -129,7 +134,7 @@ def test_every_fault_works_with_its_defaults_and_is_listed(
     modelled: Callable[..., Model], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind = FAULTS[name]
-    made = modelled(f"fault: {name}" + ("" if kind.of_node else ", device: 1"))
+    made = modelled(f"fault: {name}" + ("" if kind.of_node else ", device: 1"), **of_amd(name))
     row = Board(Path(made.board), 2).row(1)
     sick = made.of_node() if kind.of_node else made.symptoms(1, row)
     assert sick != made.symptoms(0, row), "it changes something, and of its own device alone"

@@ -30,7 +30,7 @@ def test_faults_are_found_on_the_device_that_has_them(tmp_path: Path) -> None:
 
 
 def test_a_fault_that_an_amd_device_cannot_state_is_refused(tmp_path: Path) -> None:
-    ran = rehearsed(tmp_path, "  - {fault: link-errors, device: 2}\n", "inventory")
+    ran = rehearsed(tmp_path, "  - {fault: fabric-not-ready, device: 2}\n", "inventory")
 
     assert ran.exit == 4, ran.out
-    assert "link-errors is nothing that a device of amd states" in ran.out
+    assert "fabric-not-ready is nothing that a device of amd states" in ran.out

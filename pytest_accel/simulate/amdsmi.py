@@ -6,21 +6,25 @@ What a GPU answers is data that may be changed while it runs: a fault that begin
 from __future__ import annotations
 
 import ctypes
-import importlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 SUCCESS, NOT_SUPPORTED, NOT_FOUND = 0, 2, 31
 """AMDSMI_STATUS_* (amdsmi.h)."""
 
-UMC, UP, DISABLED = 1, 1, 2
+UP, DISABLED = 1, 2
+BLOCKS = {"UMC": 1, "SDMA": 2, "GFX": 4, "MMHUB": 8, "PCIE_BIF": 32, "XGMI_WAFL": 128}
+FIRMWARE = {"pm": (77, 0x00556900), "ta_xgmi": (74, 0x20000012), "pldm_bundle": (79, 0x01190400)}
+AUTO, DETERMINISM = 0, 8
+BARE_METAL, GUEST = 1, 3
 HOTSPOT, VRAM, EDGE = 1, 2, 0
 CURRENT, CRITICAL, EMERGENCY = 0, 5, 7
 GFX, MEM = 0, 4
-"""Blocks, states of a link, sensors, their limits and clocks, as amdsmi.h numbers them."""
+"""States of a link, blocks, firmware with its version, performance levels, virtualization modes, sensors with their
+limits, clocks: as amdsmi.h numbers them."""
 
 
 @dataclass
@@ -54,10 +58,14 @@ class Library:
             return _handles(arguments, list(range(1, len(self.gpus) + 1)))
         if name == "amdsmi_get_processor_handles":
             return _handles(arguments[1:], [_number(arguments[0])])
-        gpu = self.gpus[_number(arguments[0]) - 1]
+        gpu = self.gpu(_number(arguments[0]) - 1)
         if gpu.lost:
             return NOT_FOUND
         return _answer(gpu.answers.get(name), arguments)
+
+    def gpu(self, index: int) -> Gpu:
+        """Whoever is asked."""
+        return self.gpus[index]
 
 
 class _Loaded:
@@ -78,31 +86,29 @@ class _Loaded:
 
 
 _LOADED = _Loaded()
+_REAL = ctypes.CDLL
+
+
+class _Opening(_REAL):
+    """Opens ours where amdsmi asks for its own, and everything else as ever."""
+
+    def __new__(cls, name: Any, *more: Any, **options: Any) -> Any:
+        return _LOADED if "amd_smi" in str(name) else _REAL(name, *more, **options)
 
 
 def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
-    """Make `library` what amdsmi has loaded; None for a file that cannot be found. `lacks`: functions it has not."""
-    for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
-        if library is None or lacks:
+    """Make `library` what amdsmi finds; None for a file that cannot be found. `lacks`: functions it has not."""
+    if library is None or lacks or _LOADED.lacks:
+        for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
             del sys.modules[name]
-    if library is None:
-        return
-    _LOADED.library = library
-    if lacks or "amdsmi" not in sys.modules:
-        _import(lacks)
-
-
-def _import(lacks: tuple[str, ...]) -> None:
-    """Import amdsmi with our library in place of the file. Raises what the import raises."""
-    global _LOADED
-    library, _LOADED = _LOADED.library, _Loaded()
+        vars(_LOADED).clear()
     _LOADED.library, _LOADED.lacks = library, lacks
-    real = ctypes.CDLL
-    ctypes.CDLL = lambda *_, **__: _LOADED  # type: ignore[misc, assignment]
-    try:
-        importlib.import_module("amdsmi")
-    finally:
-        ctypes.CDLL = real  # type: ignore[misc]
+    ctypes.CDLL = _Opening if library else _REAL  # type: ignore[misc]
+
+
+def installed() -> Library | None:
+    """What stands for the loaded file now."""
+    return _LOADED.library
 
 
 def _number(handle: Any) -> int:
@@ -256,27 +262,36 @@ def _identity(place: int) -> dict[str, Any]:
         "amdsmi_get_gpu_memory_total": By({0: 206_141_652_992}),
         "amdsmi_get_gpu_driver_info": {"driver_name": b"amdgpu", "driver_version": b"6.12.12"},
         "amdsmi_get_gpu_vbios_info": {"version": b"022.040.003.042.000001", "part_number": b"113-M3000100-102"},
-        "amdsmi_get_fw_info": {
-            "num_fw_info": 3,
-            "fw_info_list": [
-                {"fw_id": 77, "fw_version": 0x00556900},
-                {"fw_id": 74, "fw_version": 0x20000012},
-                {"fw_id": 79, "fw_version": 0x01190400},
-            ],
-        },
-        "amdsmi_get_gpu_virtualization_mode": 1,
+        "amdsmi_get_fw_info": firmware(),
+        "amdsmi_get_gpu_virtualization_mode": BARE_METAL,
         "amdsmi_get_gpu_compute_partition": b"SPX",
         "amdsmi_get_gpu_memory_partition": b"NPS1",
         "amdsmi_get_gpu_kfd_info": {"kfd_id": 1000 + place, "node_id": 2 + place, "current_partition_id": 0},
     }
 
 
+def firmware(**other: int) -> dict[str, Any]:
+    """The version of every block, some of them `other`."""
+    versions = {number: other.get(name, version) for name, (number, version) in FIRMWARE.items()}
+    listed = [{"fw_id": number, "fw_version": version} for number, version in versions.items()]
+    return {"num_fw_info": len(listed), "fw_info_list": listed}
+
+
+def errors(**blocks: Mapping[str, int]) -> dict[str, Any]:
+    """Errors by block and by kind (correctable, uncorrectable, deferred), and of all blocks."""
+    kinds = ("correctable", "uncorrectable", "deferred")
+    counted = {
+        number: {f"{kind}_count": blocks.get(name, {}).get(kind, 0) for kind in kinds}
+        for name, number in BLOCKS.items()
+    }
+    total = {f"{kind}_count": sum(each[f"{kind}_count"] for each in counted.values()) for kind in kinds}
+    return {"amdsmi_get_gpu_ecc_count": By(counted), "amdsmi_get_gpu_total_ecc_count": total}
+
+
 def _health() -> dict[str, Any]:
-    none = {"correctable_count": 0, "uncorrectable_count": 0, "deferred_count": 0}
     return {
         "amdsmi_get_gpu_ecc_enabled": 0x3FFF,
-        "amdsmi_get_gpu_total_ecc_count": none,
-        "amdsmi_get_gpu_ecc_count": By(dict.fromkeys((1, 2, 4, 8, 32, 128), none)),
+        **errors(),
         "amdsmi_get_gpu_ras_feature_info": {"ras_eeprom_version": 0x20000, "ecc_correction_schema_flag": 8},
         "amdsmi_get_gpu_bad_page_info": pages(),
         "amdsmi_get_gpu_bad_page_threshold": 256,
@@ -323,6 +338,7 @@ def _power() -> dict[str, Any]:
             "min_power_cap": 0,
             "max_power_cap": 750 * watt,
         },
+        "amdsmi_get_gpu_perf_level": AUTO,
         "amdsmi_get_clock_info": By({GFX: {"clk": 132, "max_clk": 2100}, MEM: {"clk": 900, "max_clk": 1300}}),
         "amdsmi_get_temp_metric": By(
             {

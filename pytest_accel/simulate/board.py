@@ -13,7 +13,14 @@ from pathlib import Path
 from pytest_accel.simulate.node import PROBES
 
 GAUGES = ("now", "loaded", "power_w", "temperature_c", "clock_mhz", "energy_j", "reasons")
-COUNTERS = ("sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+COUNTERS = (
+    "sw_power_cap_s",
+    "sw_thermal_s",
+    "hw_thermal_s",
+    "hw_power_brake_s",
+    "memory_thermal_s",
+    "regulators_thermal_s",
+)
 COLUMNS = (*GAUGES, *COUNTERS, *(f"began {probe}" for probe in PROBES))
 """`now` is in simulated seconds; `began PROBE` is when the device was first loaded by it, -1 before."""
 

@@ -31,7 +31,7 @@ class Symptoms:
     fades: float = 0.0
     """Share of the clock that is lost when the device is as warm as the power limit makes it."""
     throttled: dict[str, float] = field(default_factory=dict)
-    """Counter of telemetry.COUNTERS to the share of the time under load that it counts."""
+    """Counter of board.COUNTERS to the share of the time under load that it counts."""
     reasons: int = 0
     degrees: float = 0.0
     """Kelvin above the healthy temperature under load."""
@@ -75,15 +75,25 @@ def _share(at: Located, key: str, findings: Findings) -> float | None:
     return value
 
 
-LINK_ERRORS = ("replay", "recovery", "crc")
-"""What NVLinks count."""
+LINK_ERRORS = ("replay", "recovery", "crc", "effective")
+"""What NVLinks count, the last from NVLink 5 on; of xGMI the library tells that there were errors, not which."""
+HOT = {
+    "hw": ("hw_thermal_s", HW_SLOWDOWN | HW_THERMAL),
+    "sw": ("sw_thermal_s", SW_THERMAL),
+    "memory": ("memory_thermal_s", SW_THERMAL),
+    "regulators": ("regulators_thermal_s", HW_SLOWDOWN | HW_THERMAL),
+}
+"""What is too hot, or who says so, to its counter and its clock event reasons."""
+RAS_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "xgmi_wafl")
+"""Blocks of an AMD part that count errors (amdsmi.h, AMDSMI_GPU_BLOCK_*)."""
 FLIPPED = ("matmul", "always", "copy", "memory", "collective")
 DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 
 PARAMETERS: dict[str, tuple[Check, str]] = {
     "by": (_share, "share that is lost, between 0 and 1"),
     "share": (_share, "share of the time under load, between 0 and 1"),
-    "kind": (located.one_of("hw", "sw"), "hw or sw"),
+    "kind": (located.one_of(*HOT), f"one of {', '.join(HOT)}"),
+    "block": (located.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
     "what": (located.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
     "dtype": (located.one_of(*DTYPES), f"one of {', '.join(DTYPES)}"),
     "degrees": (located.positive, "kelvin"),
@@ -93,7 +103,7 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
     "width": (located.count, "PCIe lanes"),
     "version": (located.text, "version"),
     "number": (located.count, "number of the Xid"),
-    "links": (located.count, "number of NVLinks"),
+    "links": (located.count, "number of links"),
     "model": (located.text, "whole name of a product"),
     "of": (located.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
     "count": (located.count, "number of errors"),
@@ -188,8 +198,9 @@ def _(sick: Symptoms, by: float = 0.15, kind: str = "hw", share: float = 0.4) ->
     """The device is too hot and slows its clock."""
     sick.clock *= 1 - by
     sick.degrees += 22
-    sick.throttled["hw_thermal_s" if kind == "hw" else "sw_thermal_s"] = share
-    sick.reasons |= HW_SLOWDOWN | HW_THERMAL if kind == "hw" else SW_THERMAL
+    counter, reasons = HOT[kind]
+    sick.throttled[counter] = share
+    sick.reasons |= reasons
 
 
 @fault("cooling-fades", "soak.droop_slow, matmul.*")
@@ -219,6 +230,12 @@ def _(sick: Symptoms, by: float = 0.25) -> None:
     """Somebody locked the clock below what the device would choose."""
     sick.clock *= 1 - by
     sick.reasons |= CLOCK_SETTING
+
+
+@fault("capped", "nothing: power capping is normal")
+def _(sick: Symptoms) -> None:
+    """The power limit holds its clock back all the time that it works, which costs it nothing that others get."""
+    sick.throttled["sw_power_cap_s"] = 1.0
 
 
 @fault("low-power", "soak.power where the SKU's file limits it")
@@ -281,9 +298,9 @@ def _(sick: Symptoms, count: int = 12) -> None:
     sick.shows["ecc_corrected"] = count
 
 
-@fault("link-errors", "counters.nvlink_*, once it begins during the run")
+@fault("link-errors", "counters.nvlink_* or .xgmi_errors, once it begins during the run")
 def _(sick: Symptoms, of: str = "recovery", count: int = 1) -> None:
-    """One NVLink counts errors; nothing else shows."""
+    """One link to a peer counts errors; nothing else shows."""
     sick.shows[f"nvlink_{of}"] = count
 
 
@@ -351,21 +368,27 @@ def _(sick: Symptoms, count: int = 1) -> None:
     sick.shows["ecc_uncorrectable"] = count
 
 
-@fault("remap-pending", "health.remap_pending; later counters.remap_pending")
+@fault("ras-errors", "health.ecc_uncorrectable_volatile; later counters.ecc_uncorrectable")
+def _(sick: Symptoms, block: str = "gfx", count: int = 1) -> None:
+    """A block of an AMD part counts errors that it could not correct."""
+    sick.shows["ras"] = {block.upper(): count}
+
+
+@fault("remap-pending", "health.remap_pending or .bad_pages_pending; later counters.remap_pending or .bad_pages")
 def _(sick: Symptoms) -> None:
-    """A row of the memory will be replaced at the next reset."""
+    """A row or page of the memory will be replaced at the next reset."""
     sick.shows["remap_pending"] = 1
 
 
-@fault("remap-failure", "health.remap_failure; later counters.remap_failure")
+@fault("remap-failure", "health.remap_failure or .bad_pages_unreservable; later counters.remap_failure or .bad_pages")
 def _(sick: Symptoms) -> None:
-    """A row of the memory could not be replaced: no spare is left."""
+    """A row or page of the memory could not be replaced."""
     sick.shows["remap_failure"] = 1
 
 
-@fault("nvlink-down", "health.nvlink_up; peer_copy.*, all_reduce.*", begins=False)
+@fault("nvlink-down", "health.nvlink_up or .xgmi_up; peer_copy.*, all_reduce.*", begins=False)
 def _(sick: Symptoms, links: int = 1) -> None:
-    """Some NVLinks did not come up; the peers get what the others can move."""
+    """Some links to the peers did not come up; the peers get what the others can move."""
     sick.shows["links_down"] = links
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from pytest_accel.drivers import Hint
-from pytest_accel.simulate import amd_node, nvml
+from pytest_accel.simulate import amd_node, nvml, stated
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import CLOCK_SETTING, LINK_ERRORS, Symptoms
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
@@ -34,6 +34,11 @@ DENIED = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter", "nvm
 """What a user without rights may not read under some drivers."""
 APPLICATION_NOW = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_ID_APP_CLOCK_TARGET)
 APPLICATION_DEFAULT = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_ID_APP_CLOCK_DEFAULT)
+
+LINK_FIELDS = {
+    name: getattr(pynvml, f"NVML_FI_DEV_NVLINK_ERROR_DL_{name.upper()}") for name in ("replay", "recovery", "crc")
+}
+"""What every NVLink counts."""
 
 REFUSALS = {
     "not loaded": pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
@@ -69,7 +74,7 @@ class NodeLibrary(nvml.Library):
             sick = self._model.symptoms(place, row)
             gpu.lost = sick.event == "lost"
             gpu.answers.update(answers(self._model, place, row, sick))
-            gpu.fields.update(fields(self._model, row, sick) | link_errors(sick.shows))
+            gpu.fields.update(fields(self._model, row, sick) | link_errors(self._model, sick.shows))
             if "xid" in sick.shows and place not in self._reported:
                 self._reported.add(place)
                 self.xids.append((self._places.index(place), sick.shows["xid"]))
@@ -130,7 +135,7 @@ def host(message: Mapping[str, Any]) -> Path | None:
         if isinstance(text, bytes):
             path.write_bytes(text)
         elif not text.startswith("-> "):
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text.format(**stated.BUS[model.vendor]), encoding="utf-8")
         elif not path.is_symlink():
             path.symlink_to(root / text.removeprefix("-> "))
     return root if files else None
@@ -160,7 +165,7 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
         "nvmlDeviceGetSerial": serial.encode(),
         "nvmlDeviceGetPciInfo_v3": nvml.fills(
             busId=f"0000{_address(place)}".encode(),
-            pciDeviceId=_number(shows.get("pci_id", model.pci_id)),
+            pciDeviceId=_number(model.part(shows)),
             pciSubSystemId=_number(model.pci_subsystem),
         ),
         "nvmlDeviceGetNumGpuCores": int(model.compute_units * shows.get("units_share", 1.0)) * CORES_PER_UNIT,
@@ -230,10 +235,14 @@ def _number(ids: str) -> int:
 
 def fields(model: Model, row: dict[str, float], sick: Symptoms) -> dict[Any, tuple[int, float]]:
     """The fields of NVML: counters of nanoseconds, the temperature of the memory, the state of each link."""
-    names = ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+    slow = (
+        row["sw_thermal_s"] + row["memory_thermal_s"],
+        row["hw_thermal_s"] + row["regulators_thermal_s"],
+        row["hw_power_brake_s"],
+    )
     up = model.links - sick.shows.get("links_down", 0)
     return {
-        **{number: (3, 1e9 * row[name]) for number, name in zip(nvml.NEW_IDS, names, strict=True)},
+        **{number: (3, 1e9 * seconds) for number, seconds in zip(nvml.NEW_IDS, slow, strict=True)},
         pynvml.NVML_FI_DEV_PERF_POLICY_POWER: (3, 1e9 * row["sw_power_cap_s"]),
         pynvml.NVML_FI_DEV_MEMORY_TEMP: (1, round(row["temperature_c"] or COOLANT_C) + 8),
         pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: (1, sick.shows.get("pcie_fatal", 0)),
@@ -243,7 +252,12 @@ def fields(model: Model, row: dict[str, float], sick: Symptoms) -> dict[Any, tup
     }
 
 
-def link_errors(shows: Mapping[str, Any]) -> dict[Any, tuple[int, int]]:
-    """The fields of NVML that count errors of the first NVLink."""
-    names = {name: getattr(pynvml, f"NVML_FI_DEV_NVLINK_ERROR_DL_{name.upper()}") for name in LINK_ERRORS}
-    return {(number, 0): (1, int(shows.get(f"nvlink_{name}", 0))) for name, number in names.items()}
+def link_errors(model: Model, shows: Mapping[str, Any]) -> dict[Any, tuple[int, int]]:
+    """The fields of NVML that count errors: of the first NVLink, and what NVLink 5 counts besides, of every one."""
+    counts = {name: (1, int(shows.get(f"nvlink_{name}", 0))) for name in LINK_ERRORS}
+    new = {
+        (pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, link): (1, 0) if link else counts["effective"]
+        for link in range(model.links if model.link_type == "nvlink5" else 0)
+    }
+    old = {(number, 0): counts[name] for name, number in LINK_FIELDS.items()}
+    return {**old, **new}

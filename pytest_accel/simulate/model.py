@@ -83,6 +83,7 @@ class Model:
     pci_subsystem: str
     compute_units: int
     links: int
+    link_type: str
     memory_bytes: int
     watts: float
     clock_mhz: float
@@ -108,6 +109,11 @@ class Model:
     @property
     def vendor(self) -> str:
         return "amd" if self.pci_id.startswith("1002:") else "nvidia"
+
+    def part(self, shows: Mapping[str, Any]) -> str:
+        """The PCI id ("10de:2330") that a device shows: the product's, or another part of the vendor."""
+        vendor, part = self.pci_id.split(":")
+        return f"{vendor}:{shows.get('part_id', part)}"
 
     def uuid(self, place: int) -> str:
         """The same for the same seed, and never one of a real device's."""
@@ -214,6 +220,7 @@ def model_of(node: Node, epoch: float, board: str) -> Model:
         pci_id=(match.get("pci_ids") or match.get("virtual_functions") or [zeros])[0],
         pci_subsystem=(match.get("subsystems") or [zeros])[0],
         links=int(platform.link.get("count", 0)),
+        link_type=str(platform.link.get("type", "")),
         compute_units=(match.get("compute_units") or [sheet.compute.get("units", 0)])[0],
         memory_bytes=int(sheet.memory.get("gb", 80) * 1e9),
         watts=platform.power_watts or sheet.power.get("watts", 500.0),

@@ -17,7 +17,7 @@ from pytest_accel.sku import Platform, Sku
 VENDORS = ("nvidia", "amd")
 """Whose management library can be simulated."""
 
-NOT_OF = {"amd": ("link-errors", "fabric-not-ready", *stated.OF_NVIDIA)}
+NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
 """Faults that the devices of a vendor cannot state: a rehearsal in which nothing happens would say that all is well."""
 
 PROBES = tuple(

@@ -14,7 +14,7 @@ from pytest_accel.simulate.faults import HW_THERMAL, SYNC_BOOST, Symptoms, fault
 
 OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     # -- another product, other firmware, other settings than the neighbours have
-    ("wrong-pci-id", "inventory.sku", "The name is right, the PCI id is another product's.", {"pci_id": "10de:2331"}),
+    ("wrong-pci-id", "inventory.sku", "The name is right, the PCI id is another product's.", {"part_id": "2331"}),
     ("fewer-units", "inventory.sku", "Some compute units are fused off that the product has.", {"units_share": 0.95}),
     ("memory-missing", "inventory.sku", "A part of the memory is not there.", {"memory_share": 0.8}),
     ("memory-differs", "inventory.memory", "It shows less memory than its neighbours.", {"memory_share": 0.98}),
@@ -61,6 +61,21 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
      {"fabric": {"healthMask": 0x1A9}}),
     ("fabric-misconfigured", "health.fabric_faults", "The fabric says that NVLinks are missing in its configuration.",
      {"fabric": {"healthMask": 0x5AA}}),
+    # -- AMD: how it is partitioned, what its firmware and its links say
+    ("memory-partitioned", "inventory.memory_partition", "Its memory is split among its parts.",
+     {"memory_partition": "NPS4"}),
+    ("virtual-function", "inventory.virtualization", "It is a virtual function among whole devices.",
+     {"part_id": "74b5", "virtual": True}),
+    ("firmware-differs", "inventory.firmware", "One of its blocks has other firmware than its neighbours'.",
+     {"firmware": {"pm": 0x00556800}}),
+    ("bundle-differs", "inventory.firmware_bundle", "Its firmware comes from another bundle than its neighbours'.",
+     {"firmware": {"pldm_bundle": 0x01190300}}),
+    ("other-hive", "inventory.xgmi_hive", "Its links join it to other devices than its neighbours.",
+     {"hive": 0x5A3C00002222}),
+    ("deferred-errors", "health.ecc_deferred_volatile, as advice; later counters.ecc_deferred",
+     "Its memory holds data that is known to be wrong and that nobody has read.", {"ecc_deferred": 2}),
+    ("bad-pages", "health.bad_pages_of_threshold; later counters.bad_pages",
+     "More pages were taken out of use than it may have.", {"bad_pages": 300}),
     # -- what cannot be read
     ("reading-denied", "health.ecc_*, health.remap* are UNMEASURED", "This user may not read its error counters.",
      {"denied": True}),
@@ -69,9 +84,11 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
 ACS_ON = b"\0" * 0x100 + struct.pack("<IHH", 0x000D | 1 << 16, 0xFF, 0x001D) + b"\0" * (4096 - 0x108)
 """The configuration space of a bridge whose access control redirects what devices send each other (PCIe, ACS)."""
 ROOT, SLOT = "sys/devices/pci0000:10/0000:10:01.0", "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0"
+BUS = {"nvidia": {"vendor": "0x10de", "kind": "0x030200"}, "amd": {"vendor": "0x1002", "kind": "0x120000"}}
+"""What the PCI bus says of a device: its vendor, and its class (3D controller, processing accelerator)."""
 GPU = {
-    f"{SLOT}/vendor": "0x10de",
-    f"{SLOT}/class": "0x030200",
+    f"{SLOT}/vendor": "{vendor}",
+    f"{SLOT}/class": "{kind}",
     f"{SLOT}/numa_node": "0",
     "sys/bus/pci/devices/0000:11:00.0": f"-> {SLOT}",
     "proc/self/status": "Cpus_allowed_list:\t0-3\n",
@@ -88,6 +105,10 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
      {**GPU, f"{ROOT}/config": ACS_ON}),
     ("narrow-riser", "host.pcie_width, as advice", "The kernel shows a link that trained with half of its lanes.",
      {**GPU, f"{SLOT}/current_link_width": "8", f"{SLOT}/max_link_width": "16"}),
+    ("iommu-translates", "host.iommu, as advice", "The IOMMU translates what the devices ask of memory.",
+     {**GPU, f"{SLOT}/iommu_group": "-> sys/kernel/iommu_groups/17", "sys/kernel/iommu_groups/17/type": "DMA-FQ"}),
+    ("huge-pages-off", "host.huge_pages, as advice", "The kernel gives no huge pages of itself.",
+     {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}),
     ("far-processors", "host.accelerator_numa, as advice", "The cpuset has no processor near the device.",
      {**GPU, f"{SLOT}/numa_node": "1"}),
     ("host-memory-lost-before", "host.ecc_uncorrected, as advice", "A memory module has lost data since the last boot.",
@@ -126,10 +147,20 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
       "sys/class/net/eth0/carrier_down_count": ("1", "2")}),
 )  # fmt: skip
 
-COUNTED = ("rows-remapped", "rows-remapped-corrected", "pcie-fatal", "recovery-needed")
+COUNTED = ("rows-remapped", "rows-remapped-corrected", "pcie-fatal", "recovery-needed", "deferred-errors", "bad-pages")
 """What may begin during the run: the driver reads it again after every probe."""
-OF_NVIDIA = (*(name for name, *_ in OF_DEVICE), "wrong-driver", "driver-mismatch")
-"""What only NVML is made to say so far."""
+OF_NVIDIA = (
+    "wrong-inforom", "other-fabric-cluster", "other-fabric-clique", "ecc-change-pending", "mig-change-pending",
+    "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
+    "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",
+    "recovery-needed", "fabric-not-ready", "fabric-error", "fabric-degraded", "fabric-misconfigured", "xid", "acs-on",
+)  # fmt: skip
+"""What only NVML has words for, or only NVIDIA's limits speak of."""
+OF_AMD = (
+    "memory-partitioned", "virtual-function", "firmware-differs", "bundle-differs", "other-hive", "deferred-errors",
+    "bad-pages", "ras-errors", "iommu-translates", "huge-pages-off",
+)  # fmt: skip
+"""The same of amdsmi and AMD's limits."""
 
 
 def _enter(name: str, caught_by: str, does: str, apply: Callable[[Symptoms], None], **more: bool) -> None:
