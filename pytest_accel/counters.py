@@ -47,9 +47,14 @@ def _links(*names: str) -> Callable[[Any], int]:
     return total
 
 
+XGMI = ("none", "error", "multiple errors")
+"""What an AMD part says of its links to its peers since it was asked last."""
+
 COUNTERS = {
     "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile"),
     "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
+    "ecc_deferred": Counter("ecc_deferred_volatile"),
+    "bad_pages": Counter("bad_pages"),
     "rows_remapped": Counter("remapped_uncorrectable"),
     "rows_remapped_corrected": Counter("remapped_correctable"),
     "remap_failure": Counter("remap_failure"),
@@ -62,6 +67,7 @@ COUNTERS = {
     "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),
     "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
     "nvlink_symbol": Counter("nvlinks", _links("symbol")),
+    "xgmi_errors": Counter("xgmi_errors", XGMI.index),
 }
 """By the variant of the metric `counters.*`. A rate is that of the worst stretch of the run; a state that is new
 counts 1."""

@@ -75,11 +75,16 @@ def _link_errors(links: list[Mapping[str, Any]]) -> int:
     return sum(counts)
 
 
+def _versions(firmware: Mapping[str, str]) -> str:
+    return ", ".join(f"{block} {version}" for block, version in sorted(firmware.items()))
+
+
 FIGURES = {
     "inventory.driver_version": _fact("driver_version", "version"),
     "inventory.cuda_version": _fact("cuda_version", "version"),
     "inventory.rocm_version": _fact("rocm_version", "version"),
     "inventory.firmware_bundle": _fact("firmware_bundle", "version"),
+    "inventory.firmware": Figure("text", ("firmware",), _versions),
     "inventory.vbios": _fact("vbios", "version"),
     "inventory.inforom": _fact("inforom", "version"),
     "inventory.gsp_firmware": _fact("gsp_firmware", "version"),
@@ -145,6 +150,7 @@ FIGURES = {
     "health.clock_lock": Figure(
         "text", ("reasons", "clock_application_mhz", "clock_application_default_mhz"), _clock_lock
     ),
+    "health.perf_level": _fact("perf_level", "text"),
     "health.power_limit_lowered": Figure(
         "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
     ),

@@ -305,14 +305,15 @@ def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bo
     The first platform of the file is the usual one. Another is recognised only if the count fits it exactly,
     and then somebody has to confirm it by naming it: seven of eight devices may have vanished. Virtual functions
     and devices that say they are passed through sit on a platform for them, where the file has one: the host copies
-    of a virtual machine are not those of bare metal.
+    of a virtual machine are not those of bare metal. One function among whole devices makes no such platform of them.
     """
     count = len(devices)
     if devices and all(device.facts.get("virtualization") == "passthrough" for device in devices):
         for platform in sku.platforms.values():
             if platform.passed_through and platform.devices == count:
                 return platform, True
-    virtual = any(device.pci_id in sku.match.get("virtual_functions", ()) for device in devices)
+    functions = sku.match.get("virtual_functions", ())
+    virtual = bool(devices) and all(device.pci_id in functions for device in devices)
     fitting = [each for each in sku.platforms.values() if each.virtual == virtual] or list(sku.platforms.values())
     first, *others = fitting
     if first.devices in (None, count):

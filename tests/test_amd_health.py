@@ -58,10 +58,9 @@ SICK: list[tuple[str, dict[str, Any]]] = [
     ("inventory.sku", {"amdsmi_get_gpu_asic_info": {**BOARD["amdsmi_get_gpu_asic_info"], "market_name": b"MI308X"}}),
     ("inventory.driver_version", {"amdsmi_get_gpu_driver_info": {"driver_version": b"6.10.5"}}),
     ("inventory.vbios", {"amdsmi_get_gpu_vbios_info": {"version": b"022.040.003.041.000001"}}),
-    (
-        "inventory.firmware_bundle",
-        {"amdsmi_get_fw_info": {"num_fw_info": 1, "fw_info_list": [{"fw_id": 79, "fw_version": 0x01190300}]}},
-    ),
+    ("inventory.firmware_bundle", {"amdsmi_get_fw_info": sim.firmware(pldm_bundle=0x01190300)}),
+    ("inventory.firmware", {"amdsmi_get_fw_info": sim.firmware(ta_xgmi=0x20000011)}),
+    ("inventory.virtualization", {"amdsmi_get_gpu_virtualization_mode": sim.GUEST}),
     ("inventory.memory", {"amdsmi_get_gpu_memory_total": By({0: 180 << 30})}),
     ("inventory.memory_partition", {"amdsmi_get_gpu_memory_partition": b"NPS4"}),
     ("inventory.compute_partition", {"amdsmi_get_gpu_compute_partition": b"CPX"}),
@@ -74,6 +73,7 @@ SICK: list[tuple[str, dict[str, Any]]] = [
     ("inventory.ecc", {"amdsmi_get_gpu_ecc_enabled": 0}),
     ("inventory.pcie_gen_max", {"amdsmi_get_pcie_info": {"pcie_static": {"max_pcie_speed": 16_000}}}),
     ("health.pcie_width", {"amdsmi_get_pcie_info": pcie(width=8)}),
+    ("health.perf_level", {"amdsmi_get_gpu_perf_level": sim.DETERMINISM}),
     (
         "health.power_limit_lowered",
         {"amdsmi_get_power_cap_info": {"power_cap": 700_000_000, "default_power_cap": 750_000_000}},

@@ -20,16 +20,21 @@ from pytest_accel.simulate.nvml import Gpu, Library, h100, install, status
 from pytest_accel.sku import LEVELS
 from pytest_accel.verdict import Status, Verdict, judge
 
-H100 = skufile.load("h100-sxm")
+NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {
     metric: limit
-    for metric, limit in expected.limits(H100, H100.platforms["hgx8"], 8).items()
+    for sku, platform in ((skufile.load(name), where) for name, where in NODES)
+    for metric, limit in expected.limits(sku, sku.platforms[platform], 8).items()
     if metric.startswith("counters.") and not metric.startswith(("counters.xid", "counters.log"))
 }
+"""Of both vendors; of a counter that both limit NVIDIA's."""
 LINK = dict.fromkeys(("replay", "recovery", "recovery_failed", "crc", "crc_data", "effective", "symbol"), 0)
 HEALTHY: dict[str, Any] = {
     "ecc_uncorrectable_volatile": 0,
     "ecc_correctable_volatile": 0,
+    "ecc_deferred_volatile": 0,
+    "bad_pages": 0,
+    "xgmi_errors": "none",
     "remapped_uncorrectable": 0,
     "remapped_correctable": 0,
     "remap_failure": False,
@@ -70,10 +75,13 @@ NEVER = [
     ("pcie_replays", {"pcie_replays": 9}),
     ("nvlink_crc", links(crc=4000, crc_data=2001)),
     ("ecc_corrected", {"ecc_correctable_volatile": 50_000_001}),
+    ("bad_pages", {"bad_pages": 1}),
+    ("xgmi_errors", {"xgmi_errors": "multiple errors"}),
 ]
 ADVICE = [
     ("ecc_corrected", {"ecc_correctable_volatile": 11}),
     ("rows_remapped_corrected", {"remapped_correctable": 1}),
+    ("ecc_deferred", {"ecc_deferred_volatile": 1}),
     ("nvlink_effective", links(effective=1)),
     ("pcie_replays", {"pcie_replays": 8}),
     ("nvlink_crc", links(crc=1)),
@@ -104,6 +112,10 @@ def test_what_stands_still_holds_whatever_it_stands_at(name: str) -> None:
 
 def test_every_limit_is_proven_able_to_fail() -> None:
     assert set(LIMITS) == {f"counters.{name}" for name, _ in (*NEVER, *ADVICE)}
+
+
+def test_links_that_say_what_nobody_knows_are_a_need() -> None:
+    assert verdict("xgmi_errors", {}, {"xgmi_errors": "unknown (7)"}).status is Status.UNMEASURED
 
 
 def test_corrected_symbols_are_information() -> None:
@@ -251,8 +263,9 @@ def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Gpu], d
 
 def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[Gpu], dict[str, Any]]) -> None:
     found = reading(0.0, stated(h100()))
-    assert set(found.numbers) == set(COUNTERS) - {"nvlink_effective", "nvlink_symbol"}
-    assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "they are NVLink 5's"
+    new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_errors"}
+    assert set(found.numbers) == set(COUNTERS) - new - amd
+    assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
 
 
 def test_what_the_driver_may_not_read_is_a_need(stated: Callable[[Gpu], dict[str, Any]]) -> None:

@@ -81,6 +81,14 @@ def test_virtual_functions_sit_on_the_platform_that_is_for_them() -> None:
     assert platform.virtual
 
 
+def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> None:
+    """Their links would have no limits any more."""
+    row = {"driver": "amd", "name": "AMD Instinct MI300X", "pci_id": "1002:74a1", "memory_gb": "206"}
+    whole, function = (device({**row, "pci_id": part, "compute_units": "304"}) for part in ("1002:74a1", "1002:74b5"))
+    platform, _ = recognise.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function])
+    assert platform.name == "oam8"
+
+
 @pytest.mark.parametrize(
     ("count", "mode", "platform"),
     [

@@ -50,6 +50,11 @@ def _bundle(answer: Any) -> str:
     return found
 
 
+def _level(answer: str) -> str:
+    """ "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"."""
+    return answer.rpartition("PERF_LEVEL_")[2].lower()
+
+
 def _rocm(answer: tuple[bool, str]) -> str:
     found, said = answer
     if not found:
@@ -93,6 +98,7 @@ SETTINGS: Table = {
     "compute_partition": Call("amdsmi_get_gpu_compute_partition", read=value()),
     "memory_partition": Call("amdsmi_get_gpu_memory_partition", read=value()),
     "partition_id": Call("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
+    "perf_level": Call("amdsmi_get_gpu_perf_level", read=_level),
 }
 
 
