@@ -11,14 +11,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import fault_page  # noqa: E402
 import in_process  # noqa: E402
-from fault_cases import CASES, END_TO_END  # noqa: E402
+from fault_cases import BY_A_USER, CASES  # noqa: E402
 
 if __name__ == "__main__":
     found = {}
     with in_process.fast():
         for case in CASES:
             with tempfile.TemporaryDirectory() as folder:
-                run = in_process.by_a_user if case in END_TO_END else in_process.seen
+                run = in_process.by_a_user if case in BY_A_USER else in_process.seen
                 seen = run(case, Path(folder))
             if seen.missed(case):
                 print(f"{case.asked}: not caught by {', '.join(seen.missed(case))}: {seen.line}", file=sys.stderr)

@@ -5,128 +5,11 @@ One table for the tests (test_fault_matrix.py) and for the page that they keep f
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
 
-SOURCE = "{kind: measured, by: us, date: 2026-11}"
-SKUS = {
-    "four": f"""
-sku: four
-extends: h100-sxm
-match: {{compute_units: [132]}}
-platforms:
-  four: &four
-    devices: 4
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
-    limits: &links
-      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: &us {SOURCE}}}
-      peer_copy.both: {{floor: derived, reference: 743, unit: GB/s, source: *us}}
-      host_copy.h2d: {{floor: derived, reference: 54.8, unit: GB/s, source: *us}}
-      host_copy.d2h: {{floor: derived, reference: 52, unit: GB/s, source: *us}}
-      soak.power: {{floor: 600, unit: W, source: *us}}
-  two:
-    devices: 2
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
-    limits:
-      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
-      all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
-limits:
-  inventory.driver_version: {{version: ">=550.54", unit: version, same_on_all: false, source: {SOURCE}}}
-""",
-    "old": """
-sku: old
-extends: v100-sxm2-32gb
-platforms:
-  four:
-    devices: 4
-    pcie: {gen: 3, lanes: 16, gb_per_s: 15.75}
-""",
-}
-"""Threshold files of a user's own: small nodes, since two and four devices show all that eight do."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fault on one node: what it is called in a node file, and what has to come of it.
-
-    `caught_by` are metrics (a `*` stands for anything) that must end in `status` on `blames`; `spares` is False where
-    others have it too. A case with `words` runs as a user's pytest, with these words to narrow it.
-    """
-
-    fault: str
-    caught_by: tuple[str, ...]
-    blames: str = "gpu1"
-    status: str = "FAIL"
-    closing: str = "REJECTED"
-    exit: int = 1
-    sku: str = "four"
-    platform: str = "four"
-    spares: bool = True
-    words: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def name(self) -> str:
-        """The name of the fault."""
-        return self.fault.partition(",")[0]
-
-    @property
-    def asked(self) -> str:
-        """The fault with its parameters, as a person reads it."""
-        return self.fault.replace(", device: 1", "")
-
-    def write(self, folder: Path) -> Path:
-        """The node file, and the threshold file beside it."""
-        own = SKUS.get(self.sku)
-        if own:
-            (folder / f"{self.sku}.yaml").write_text(own, encoding="utf-8")
-        node = folder / "node.yaml"
-        head = f"sku: {f'./{self.sku}.yaml' if own else self.sku}\nplatform: {self.platform}\n"
-        node.write_text(f"{head}faults:\n  - {{fault: {self.fault}}}\n", encoding="utf-8")
-        return node
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What came of a case: closing line, exit status, and (name, metric, status) of every verdict."""
-
-    line: str
-    exit: int
-    verdicts: tuple[tuple[str, str, str], ...]
-
-    def caught(self, case: Case) -> list[str]:
-        """The metrics that ended as they had to, on whom they had to."""
-        found = [metric for name, metric, status in self.verdicts if (name, status) == (case.blames, case.status)]
-        return list(dict.fromkeys(found))
-
-    def missed(self, case: Case) -> list[str]:
-        """What should have caught it and did not."""
-        return [wanted for wanted in case.caught_by if not fnmatch.filter(self.caught(case), wanted)]
-
-    def blamed_beside(self, case: Case) -> list[str]:
-        """Whoever else failed something."""
-        if not case.spares:
-            return []
-        others = {name for name, _, status in self.verdicts if status == "FAIL" and name not in ("node", case.blames)}
-        return sorted(others)
-
-
-def advice(fault: str, metric: str, blames: str = "node") -> Case:
-    """It warns, and rejects nothing."""
-    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 0)
-
-
-def stated(*pairs: tuple[str, str]) -> list[Case]:
-    """Faults that one fact of the device shows."""
-    return [Case(f"{name}, device: 1", (metric,)) for name, metric in pairs]
-
-
-def unmeasured(fault: str, *metrics: str) -> Case:
-    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6)
-
+import fault_cases_amd as amd
+from fault_case import Case, advice, stated, unmeasured
 
 IN_PROCESS: Sequence[Case] = (
     # -- what should be there
@@ -177,7 +60,18 @@ IN_PROCESS: Sequence[Case] = (
     Case("slow-compute, device: 1", ("matmul.bf16", "matmul.tf32", "soak.rate")),
     Case("slow-compute, device: 5", ("matmul.bf16", "soak.rate"), "gpu5", sku="h100-sxm", platform="hgx8"),
     Case("slow-compute, device: 1, at: soak+8", ("soak.rate",)),
-    Case("slow-dtype, device: 1, dtype: tf32", ("matmul.tf32",)),
+    Case("slow-dtype, device: 1", ("matmul.fp8",), measured=("matmul",)),
+    *(
+        Case(
+            f"slow-dtype, device: 0, dtype: {dtype}",
+            (f"matmul.{dtype}",),
+            "gpu0",
+            sku="a100-sxm-80gb",
+            platform="single",
+            measured=("matmul",),
+        )
+        for dtype in ("fp64", "fp32", "tf32", "fp16")
+    ),
     Case("slow-memory, device: 1", ("stream.copy", "stream.triad", "stream.read")),
     Case("slow-writes, device: 1", ("stream.copy", "stream.triad")),
     Case("narrow-pcie, device: 1", ("health.pcie_width", "host_copy.h2d", "host_copy.d2h")),
@@ -211,6 +105,12 @@ IN_PROCESS: Sequence[Case] = (
     Case("link-errors, device: 1, at: peer_copy", ("counters.nvlink_recovery",)),
     Case("link-errors, device: 1, at: peer_copy, of: replay", ("counters.nvlink_replay",)),
     Case("link-errors, device: 1, at: peer_copy, of: crc, count: 2000", ("counters.nvlink_crc",)),
+    replace(
+        advice("link-errors, device: 1, at: peer_copy, of: effective", "counters.nvlink_effective", "gpu1"),
+        sku="five",
+        platform="two",
+        measured=("peer_copy",),
+    ),
     advice("ecc-corrected, device: 1, at: stream", "counters.ecc_corrected", "gpu1"),
     advice("rows-remapped-corrected, device: 1, at: soak", "counters.rows_remapped_corrected", "gpu1"),
     # -- wrong
@@ -242,7 +142,7 @@ IN_PROCESS: Sequence[Case] = (
     # -- seen, and no reason to reject
     Case("hot, device: 1", (), closing="HELD", exit=0),
 )
-"""Run without a process of their own: the whole quick level but its collectives."""
+"""Run without a process of their own: the whole quick level but its collectives, unless a case says which probes."""
 
 PATIENCE = "--accel-patience=5"
 END_TO_END: Sequence[Case] = (
@@ -256,7 +156,6 @@ END_TO_END: Sequence[Case] = (
     Case("slow-link, device: 1", ("all_reduce.*",), "node", platform="two", words=("-k", "all_reduce")),
     Case("library-blocked", ("inventory.driver",), "node", platform="two", words=(PATIENCE, "-k", "inventory")),
     Case("driver-not-loaded", ("inventory.driver",), "node", platform="two", words=("-k", "inventory")),
-    Case("slow-dtype, device: 1", ("matmul.fp8",), platform="two", words=("-k", "fp8")),
     Case("thermal-slowdown, device: 1, at: soak", ("soak.throttle.hw_thermal",), platform="two",
          words=("-k", "soak and not memory")),
     Case("ecc-counted, device: 1", ("health.ecc_uncorrectable_volatile",), platform="two",
@@ -268,7 +167,8 @@ END_TO_END: Sequence[Case] = (
 )  # fmt: skip
 """Run as a user's pytest, with processes that really hang, die and reduce together."""
 
-CASES = (*IN_PROCESS, *END_TO_END)
+BY_A_USER = (*END_TO_END, *amd.END_TO_END)
+CASES = (*IN_PROCESS, *amd.IN_PROCESS, *BY_A_USER)
 
 ELSEWHERE: Sequence[tuple[str, str, str]] = (
     ("a worker process is killed in the middle", "test_faults.py", "test_killed_worker_fails_its_device"),
@@ -285,6 +185,10 @@ ELSEWHERE: Sequence[tuple[str, str, str]] = (
     ("the bus shows a device that no driver reaches", "test_faults.py", "test_unreachable_accelerator"),
     ("pynvml is not installed", "test_nvidia.py", "test_no_pynvml"),
     ("every function of the management library fails in turn", "test_nvml_errors.py",
+     "test_a_function_that_fails_on_one_gpu"),
+    ("amdsmi is not installed", "test_amd.py", "test_no_amdsmi"),
+    ("amdsmi and its library are of different versions", "test_amd.py", "test_a_library_of_another_version"),
+    ("every function of libamd_smi fails in turn", "test_amdsmi_errors.py",
      "test_a_function_that_fails_on_one_gpu"),
     ("one device never answers the management library", "test_nvml_errors.py",
      "test_a_gpu_that_never_answers_costs_only_itself"),

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 
-from fault_cases import CASES, ELSEWHERE, END_TO_END, Case, Seen
+from fault_case import Case, Seen
+from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
 from pytest_accel import skufile
 from pytest_accel.simulate.faults import FAULTS
 
-Caught = Mapping[tuple[str, bool], Sequence[str]]
-"""(what was asked, end to end?) to the metrics that were seen to catch it."""
+Key = tuple[str, str, str]
+Caught = Mapping[Key, Sequence[str]]
+"""(what was asked, of which node, how it was run) to the metrics that were seen to catch it."""
+
+VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
+HOW = ("in process", "facts alone", "pytest")
 
 HEAD = """# Fault matrix
 
@@ -23,25 +29,29 @@ A fault is caught if the check that should catch it ends in the status below on 
 closing line names that device, if no other device has a FAIL, and if the exit status is right. The simulation lies
 below our drivers and probes (see simulation.md): what is proven is that the checks see what the
 hardware would show, not that hardware shows it.
+
+NVIDIA's driver runs over the real `pynvml` and a simulated NVML, AMD's over the real `amdsmi` and a simulated
+`libamd_smi.so`. A case runs the quick level without its collectives, or those of its probes that the fault concerns
+(in process); no probe, where the device, its library or the host says it (facts alone); or what a user starts (pytest).
 """
 
 
-def key(case: Case) -> tuple[str, bool]:
-    return f"{case.asked} of {case.platform}" if case.platform == "hgx8" else case.asked, case in END_TO_END
+def key(case: Case) -> Key:
+    how = "pytest" if case in BY_A_USER else "facts alone" if case.measured == () else "in process"
+    return case.asked, case.node, how
 
 
 def row(case: Case, caught: Sequence[str]) -> str:
     """The line of one case."""
-    name, by_user = key(case)
-    how = "pytest" if by_user else "in process"
+    asked, node, how = key(case)
     listed = ", ".join(f"`{metric}`" for metric in caught) or "nothing, by design: recorded"
     status = case.status if caught else "-"
-    return f"| {name} | {listed} | {status} | {case.closing} | {case.exit} | {how} |"
+    return f"| {asked} | {node} | {listed} | {status} | {case.closing} | {case.exit} | {how} |"
 
 
 def caught(case: Case, seen: Seen) -> list[str]:
     """What is told of a case: all that was seen. Where everything fails, or is left out, what should have caught it."""
-    narrow = case in END_TO_END or case.name in DEAD or case.status == "UNMEASURED"
+    narrow = case in BY_A_USER or case.name in DEAD or case.status == "UNMEASURED"
     return [metric for metric in seen.caught(case) if not narrow or _wanted(metric, case)]
 
 
@@ -49,12 +59,16 @@ def _wanted(metric: str, case: Case) -> bool:
     return any(re.fullmatch(wanted.replace(".", r"\.").replace("*", ".*"), metric) for wanted in case.caught_by)
 
 
-def limited() -> list[str]:
-    """Every metric that a shipped NVIDIA file, or what is expected of every node, limits."""
-    found = {"inventory.driver", "inventory.count", "inventory.sku", "inventory.pcie_gen_max",
-             "health.pcie_width", "health.nvlink_up", "health.fabric"}  # fmt: skip
+LINKS = {"nvidia": ("health.nvlink_up", "health.fabric"), "amd": ("health.xgmi_up",)}
+
+
+@cache
+def limited(vendor: str) -> list[str]:
+    """Every metric that a shipped file of the vendor, or what is expected of every node, limits."""
+    found = {"inventory.driver", "inventory.count", "inventory.sku", "inventory.pcie_gen_max", "health.pcie_width"}
+    found |= set(LINKS[vendor])
     for sku in skufile.load_shipped():
-        if sku.vendor == "nvidia":
+        if sku.vendor == vendor:
             found |= set(sku.limits)
             for platform in sku.platforms.values():
                 found |= set(platform.limits)
@@ -65,11 +79,12 @@ DEAD = ("device-lost", "ecc-uncorrectable", "hang", "crash")
 """With a dead device every check fails, which proves none of them."""
 
 
-def unproven(found: Caught) -> list[str]:
+def unproven(found: Caught, vendor: str) -> list[str]:
     """The limited metrics that no fault tripped by its value, as the check that should catch it."""
-    proving = [case for case in CASES if case.name not in DEAD and case.status != "UNMEASURED"]
+    own = [case for case in CASES if case.vendor == vendor]
+    proving = [case for case in own if case.name not in DEAD and case.status != "UNMEASURED"]
     seen = {metric for case in proving for metric in found[key(case)] if _wanted(metric, case)}
-    return [metric for metric in limited() if metric not in {each.partition("@")[0] for each in seen}]
+    return [metric for metric in limited(vendor) if metric not in {each.partition("@")[0] for each in seen}]
 
 
 def covered(published: Published) -> tuple[int, int, int]:
@@ -83,15 +98,11 @@ def covered(published: Published) -> tuple[int, int, int]:
 
 def page(found: Caught) -> str:
     """All of it."""
-    open_ = unproven(found)
-    metrics = limited()
     parts = [
         HEAD,
         f"{len(FAULTS)} faults in {len(CASES)} cases, {len(ELSEWHERE)} more shown by other tests.",
-        f"Of {len(metrics)} metrics that shipped NVIDIA files limit, {len(metrics) - len(open_)} were seen failing.\n",
-        "## Faults\n",
-        "| fault | caught by | status | closing line | exit | run |\n| --- | --- | --- | --- | --- | --- |",
-        *(row(case, found[key(case)]) for case in CASES),
+        *(_counted(found, vendor) for vendor in VENDORS),
+        *(_faults(found, vendor) for vendor in VENDORS),
         "\nParameters are the defaults of `pytest-accel simulate --list` where none are shown.\n",
         "## Faults that need no simulated node\n",
         "| fault | test |\n| --- | --- |",
@@ -99,38 +110,68 @@ def page(found: Caught) -> str:
         "\n## Checks, and the faults that trip them\n",
         "| check | faults |\n| --- | --- |",
         *_by_check(found),
-        "\n## Not proven able to fail\n",
-        *(_unproven(metric) for metric in open_),
+        "\n## Not proven able to fail",
+        *(_open(found, vendor) for vendor in VENDORS),
+        ONE_DRIVER,
         *(_list(each) for each in LISTS),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
+def _counted(found: Caught, vendor: str) -> str:
+    open_, metrics = unproven(found, vendor), limited(vendor)
+    seen = len(metrics) - len(open_)
+    return f"Of {len(metrics)} metrics that shipped {VENDORS[vendor]} files limit, {seen} were seen failing."
+
+
+def _faults(found: Caught, vendor: str) -> str:
+    rows = [row(case, found[key(case)]) for case in CASES if case.vendor == vendor]
+    head = (
+        "| fault | node | caught by | status | closing line | exit | run |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )
+    return "\n".join([f"\n## Faults of {VENDORS[vendor]} nodes\n", head, *rows])
+
+
+def _open(found: Caught, vendor: str) -> str:
+    return "\n".join([f"\n{VENDORS[vendor]}:\n", *(_unproven(metric, vendor) for metric in unproven(found, vendor))])
+
+
 def _by_check(found: Caught) -> list[str]:
     by: dict[str, list[str]] = {}
-    for (name, _), metrics in found.items():
-        for metric in metrics:
-            by.setdefault(metric, []).append(name.partition(",")[0])
+    for case in CASES:
+        for metric in found[key(case)]:
+            by.setdefault(metric, []).append(case.name)
     return [f"| `{metric}` | {', '.join(dict.fromkeys(by[metric]))} |" for metric in sorted(by)]
 
 
+ONE_DRIVER = """
+`inventory.driver_version` was seen failing where a file asks for a version. That it is the same on all devices, which
+shipped files ask for, cannot fail on one node: NVML has one version for all, amdgpu is one kernel module."""
+
 WHY = {
-    "host.iommu": "advice on some platforms; the reading is tested (tests/test_host.py)",
-    "host.nvme_warnings": "drives are asked by ioctl, which is not simulated; tested (tests/test_host_asked.py)",
-    "inventory.driver_version": "NVML has one driver version for all devices, so they cannot differ",
     **dict.fromkeys(
         ("counters.log_hardware", "counters.log_advice", "host_counters.log_hardware", "host_counters.log_advice"),
         "the kernel log is not simulated; real lines are tested (tests/test_kernel_log.py)",
     ),
-    "matmul_best": "information at level standard; its search is not simulated",
-    "matmul_burst": "information at level standard; bursts from rest are not simulated",
-    "matmul": "the same probe and rule as the dtypes above, at parts that limit it",
-    "host_copy": "the same probe and rule as the directions above",
+    "host.nvme_warnings": "drives are asked by ioctl, which is not simulated; tested (tests/test_host_asked.py)",
+    "matmul.fp4": "torch multiplies it on GPUs only, a simulated device works on the CPU",
+    "matmul_best": "its search times products itself, which is not simulated",
+    "matmul_burst": "bursts from rest are not simulated",
 }
 
 
-def _unproven(metric: str) -> str:
+@cache
+def required(vendor: str) -> set[str]:
+    """The metrics that some level of a shipped file requires a limit of."""
+    skus = [sku for sku in skufile.load_shipped() if sku.vendor == vendor]
+    limits = [limit for sku in skus for each in sku.platforms.values() for limit in sku.limits_on(each).values()]
+    return {limit.metric.partition("@")[0] for limit in limits if limit.levels}
+
+
+def _unproven(metric: str, vendor: str) -> str:
     why = WHY.get(metric) or WHY.get(metric.partition(".")[0], "")
+    if metric not in required(vendor):
+        why = f"no level of a shipped file requires it, it fails no node{f'; {why}' if why else ''}"
     return f"- `{metric}`{f': {why}' if why else ''}"
 
 
@@ -149,11 +190,11 @@ def _list(published: Published) -> str:
     return "\n".join(lines)
 
 
-def read(text: str) -> dict[tuple[str, bool], list[str]]:
+def read(text: str) -> dict[Key, list[str]]:
     """What a page says was seen."""
     found = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 6 and cells[5] in ("pytest", "in process"):
-            found[cells[0], cells[5] == "pytest"] = re.findall(r"`([^`]+)`", cells[1])
+        if len(cells) == 7 and cells[6] in HOW:
+            found[cells[0], cells[1], cells[6]] = re.findall(r"`([^`]+)`", cells[2])
     return found

@@ -12,23 +12,24 @@ import contextlib
 import gc
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import as_user
 import pynvml
 import pytest
-from fault_cases import Case, Seen
+from fault_case import Case, Seen
 
-from pytest_accel import probes
+from pytest_accel import expected, probes
 from pytest_accel.closing import Closing
 from pytest_accel.crew import Crew, Group, Outcome, Request
 from pytest_accel.measurement import NODE, Device, Trouble
 from pytest_accel.options import Options
 from pytest_accel.run import Run
 from pytest_accel.sensor import Sensor
+from pytest_accel.simulate import amdsmi, nvml
 from pytest_accel.simulate import device as simulated
-from pytest_accel.simulate import nvml
 from pytest_accel.worker import Worker
 from pytest_accel.workers import Message
 
@@ -89,6 +90,7 @@ class Here(Crew):
 
     def discover(self, vendor: str | None) -> Message:
         self._talks.take({"event": "simulate", "model": self.simulated})
+        self._library: Any = amdsmi.installed() if vendor == "amd" else pynvml.nvmlLib
         return self._ask("devices", "discover", want=vendor)
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
@@ -97,13 +99,18 @@ class Here(Crew):
 
     def _wake_sensor(self) -> None: ...
 
+    def _rest(self, patience: float) -> None: ...
+
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
+        if request.runs == "ranks":
+            super().measure(request, devices, keep)  # in processes of their own, which have to meet
+            return
         if not self.counters.readings:
             self._count("the start")
         for groups in self._rounds(request.runs, devices):
             for group in groups:
                 keep(self._run(request, group))
-        pynvml.nvmlLib.refresh()
+        self._library.refresh()
         self._count(request.metric)
 
     def _run(self, request: Request, group: Group) -> Outcome:
@@ -129,18 +136,18 @@ class Here(Crew):
     def _worker(self, group: Group) -> tuple[Worker, Kept]:
         if group not in self._opened:
             said = Kept()
-            said.after_block = self._look
+            said.after_block = partial(self._look, group)
             self._opened[group] = Worker(said, said), said  # type: ignore[arg-type]
         return self._opened[group]
 
-    def _look(self) -> None:
-        """What the sensor of a real run does beside the workers."""
+    def _look(self, group: Group) -> None:
+        """What the sensor of a real run does beside the workers; devices at rest are not worth the time."""
         self._blocks += 1
         if self._blocks % BLOCKS_BETWEEN_READINGS:
             return
         self._heard.clear()
-        pynvml.nvmlLib.refresh()
-        for device in self._talks.devices:
+        self._library.refresh()
+        for device in group:
             self._talks.read(device)
         for reading in self._heard.of("reading"):
             self.telemetry.hear(reading)
@@ -155,20 +162,43 @@ def fast() -> Iterator[None]:
         patch.setattr(pynvml, "CDLL", pynvml.CDLL)
         yield
     nvml.install(None)
+    amdsmi.install(None)
 
 
-QUICK: tuple[tuple[Any, dict[str, Any], str | None], ...] = (
-    *((probes.host_copy, {"direction": way}, None) for way in ("h2d", "d2h")),
-    *((probes.stream, {"op": op}, None) for op in ("copy", "triad", "read")),
-    (probes.memory_pattern, {}, None),
-    *((probes.matmul, {"dtype": dtype}, None) for dtype in ("tf32", "bf16")),
-    *((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32")),
-    *((probes.peer_copy, {"direction": way}, None) for way in ("one_way", "both")),
-    *((probes.soak, {}, f"soak.{name}") for name in (
-        "rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")),
-    (probes.memory_pattern, {"state": "hot"}, None),
-)  # fmt: skip
-"""The packaged suite as calls, in its order, without collectives."""
+DTYPES = ("tf32", "bf16")
+"""The products of a run that is not about products: each takes its time, and none shows more than another."""
+
+
+def suite(here: Run, measured: Sequence[str] | None) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
+    """The packaged suite as calls, in its order, without collectives: all of it, or the probes that are `measured`."""
+    products = required(here, "matmul")
+    few = [dtype for dtype in DTYPES if dtype in products]
+    for probe, given, metric in _suite(few if measured is None else products):
+        if measured is None or probe.__name__ in measured:
+            yield probe, given, metric
+
+
+def _suite(dtypes: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
+    yield from ((probes.host_copy, {"direction": way}, None) for way in ("h2d", "d2h"))
+    yield from ((probes.stream, {"op": op}, None) for op in ("copy", "triad", "read"))
+    yield probes.memory_pattern, {}, None
+    yield from ((probes.matmul, {"dtype": dtype}, None) for dtype in dtypes)
+    yield from ((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32"))
+    yield from ((probes.peer_copy, {"direction": way}, None) for way in ("one_way", "both"))
+    yield from ((probes.soak, {}, f"soak.{name}") for name in SOAK)
+    yield probes.memory_pattern, {"state": "hot"}, None
+
+
+EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "exact_matmul", "peer_copy", "soak")
+"""All of the suite, and of the products every one that a limit is for."""
+
+SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")
+
+
+def required(here: Run, probe: str) -> list[str]:
+    """The variants of a probe that the level requires a limit of."""
+    found = expected.required_at(here.options.level, here.limits())
+    return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
 def limited(here: Run, probe: str) -> list[tuple[Any, str]]:
@@ -187,33 +217,48 @@ def opened(node: Path, output: Path) -> Run:
     return here
 
 
-def run(node: Path, output: Path) -> tuple[Run, Closing]:
-    """Run the quick level on the node of a file, all but its collectives."""
+def run(node: Path, output: Path, *, measured: Sequence[str] | None = None, whole: bool = False) -> tuple[Run, Closing]:
+    """Run the quick level on the node of a file: all facts, and all probes but collectives or only those `measured`.
+
+    With the collectives it is `whole`, if the devices are of a vendor without Xids.
+    """
     here = opened(node, output)
-    here.filtered.append("without collectives and Xids")
-    for fact in ("driver", "count"):
-        here.check(probes.inventory, {"fact": fact}, NODE)
+    if not whole:
+        here.filtered.append("without collectives and Xids")
     subjects = [device.uuid for device in here.devices]
-    facts = [(probes.inventory, "sku"), *limited(here, "inventory"), *limited(here, "health")]
-    for fact in probes.HOST_FACTS:
-        here.check(probes.host, {"fact": fact}, NODE)
-    for probe, fact in facts:
-        for subject in subjects:
-            here.check(probe, {"fact": fact}, subject)
-    for probe, given, metric in QUICK:
+    _look(here, subjects)
+    for probe, given, metric in suite(here, EVERY if whole else measured):
         for subject in subjects:
             here.check(probe, given, subject, metric=metric)
+    if whole:
+        here.check(probes.all_reduce, {}, NODE)
+    _count(here, subjects)
+    return here, here.finish()
+
+
+def _look(here: Run, subjects: Sequence[str]) -> None:
+    """The facts of node, host and devices."""
+    for fact in ("driver", "count"):
+        here.check(probes.inventory, {"fact": fact}, NODE)
+    for fact in probes.HOST_FACTS:
+        here.check(probes.host, {"fact": fact}, NODE)
+    for probe, fact in [(probes.inventory, "sku"), *limited(here, "inventory"), *limited(here, "health")]:
+        for subject in subjects:
+            here.check(probe, {"fact": fact}, subject)
+
+
+def _count(here: Run, subjects: Sequence[str]) -> None:
+    """What devices and host have counted meanwhile."""
     for probe, fact in limited(here, "counters"):
         for subject in subjects if not fact.startswith("xid") else ():
             here.check(probe, {"fact": fact}, subject)
     for fact in probes.HOST_COUNTERS:
         here.check(probes.host_counters, {"fact": fact}, NODE)
-    return here, here.finish()
 
 
 def seen(case: Case, folder: Path) -> Seen:
     """What comes of a case."""
-    here, closing = run(case.write(folder), folder / "out")
+    here, closing = run(case.write(folder), folder / "out", measured=case.measured)
     verdicts = [(here.names.get(each.subject, each.subject), each.metric, each.status.value) for each in here.verdicts]
     return Seen(closing.line, closing.exit, tuple(verdicts))
 

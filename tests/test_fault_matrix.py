@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import fault_page
 import in_process
 import pytest
-from fault_cases import CASES, ELSEWHERE, END_TO_END, IN_PROCESS, Case, Seen
+from fault_case import Case, Seen
+from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
 from pytest_accel.simulate.faults import FAULTS
+from pytest_accel.verdict import Status
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/fault-matrix.md"
@@ -36,13 +40,25 @@ def check(case: Case, seen: Seen) -> None:
     assert fault_page.row(case, fault_page.caught(case, seen)) in PAGE.read_text(encoding="utf-8"), STALE
 
 
+NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
+
+
+def listed(by_a_user: bool) -> list[Any]:
+    """The cases of one kind, with readable names."""
+    return [
+        pytest.param(case, id=f"{case.asked} on {case.node}", marks=NEEDS_AMDSMI if case.vendor == "amd" else ())
+        for case in CASES
+        if (case in BY_A_USER) == by_a_user
+    ]
+
+
 @pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize("case", IN_PROCESS, ids=lambda case: case.asked)
+@pytest.mark.parametrize("case", listed(by_a_user=False))
 def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
     check(case, in_process.seen(case, tmp_path))
 
 
-@pytest.mark.parametrize("case", END_TO_END, ids=lambda case: case.asked)
+@pytest.mark.parametrize("case", listed(by_a_user=True))
 def test_a_fault_is_caught_end_to_end(case: Case, tmp_path: Path) -> None:
     check(case, in_process.by_a_user(case, tmp_path))
 
@@ -53,6 +69,16 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out")
     assert closing.line.startswith("SIMULATED HELD")
     assert not [each for each in run.verdicts if each.fails]
+
+
+@NEEDS_AMDSMI
+@pytest.mark.usefixtures("fast")
+def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("sku: mi300x\nplatform: oam8\n", encoding="utf-8")
+    run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", whole=True)
+    assert (closing.line, closing.exit) == ("SIMULATED ACCEPTED 8/8 devices", 0)
+    (reduced,) = [each for each in run.verdicts if each.metric.startswith("all_reduce")]
+    assert reduced.status is Status.PASS
 
 
 def test_every_fault_of_the_table_has_a_case() -> None:

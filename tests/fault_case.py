@@ -1,0 +1,185 @@
+"""What a case of the fault matrix is: a fault on a simulated node, what has to come of it, and what came of it."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCE = "{kind: measured, by: us, date: 2026-11}"
+SKUS = {
+    "four": f"""
+sku: four
+extends: h100-sxm
+match: {{compute_units: [132]}}
+platforms:
+  four: &four
+    devices: 4
+    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
+    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
+    limits: &links
+      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: &us {SOURCE}}}
+      peer_copy.both: {{floor: derived, reference: 743, unit: GB/s, source: *us}}
+      host_copy.h2d: {{floor: derived, reference: 54.8, unit: GB/s, source: *us}}
+      host_copy.d2h: {{floor: derived, reference: 52, unit: GB/s, source: *us}}
+      soak.power: {{floor: 600, unit: W, source: *us}}
+  two:
+    devices: 2
+    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
+    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
+    limits:
+      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
+      all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
+limits:
+  inventory.driver_version: {{version: ">=550.54", unit: version, same_on_all: false, source: {SOURCE}}}
+""",
+    "five": """
+sku: five
+extends: b200-sxm
+platforms:
+  two:
+    devices: 2
+    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
+    link: {type: nvlink5, topology: switch, count: 18, gb_per_s: 900}
+""",
+    "few": f"""
+sku: few
+extends: mi300x
+platforms:
+  two:
+    devices: 2
+    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
+    link: {{type: xgmi, topology: mesh, count: 1, gb_per_s: 64}}
+    limits:
+      host_copy.h2d: {{floor: 48, unit: GB/s, source: &us {SOURCE}}}
+      host_copy.d2h: {{floor: derived, reference: 56.298, unit: GB/s, source: *us}}
+      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: *us}}
+      all_reduce.busbw@8GiB: {{floor: derived, reference: 47, unit: GB/s, ranks: 2, source: *us}}
+  three:
+    devices: 3
+    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
+    link: {{type: xgmi, topology: mesh, count: 2, gb_per_s: 128}}
+    limits:
+      host_copy.h2d: {{floor: 48, unit: GB/s, source: *us}}
+      host_copy.d2h: {{floor: derived, reference: 56.298, unit: GB/s, source: *us}}
+      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: *us}}
+      peer_copy.both: {{floor: derived, reference: 90, unit: GB/s, source: *us}}
+limits:
+  inventory.driver_version: {{version: ">=6.10", unit: version, same_on_all: false, source: {SOURCE}}}
+""",
+    "old": """
+sku: old
+extends: v100-sxm2-32gb
+platforms:
+  four:
+    devices: 4
+    pcie: {gen: 3, lanes: 16, gb_per_s: 15.75}
+""",
+}
+"""Threshold files of a user's own: small nodes, since two and four devices show all that eight do."""
+
+NODES = {
+    ("four", "four"): "4 H100",
+    ("four", "two"): "2 H100",
+    ("h100-sxm", "hgx8"): "8 H100",
+    ("five", "two"): "2 B200",
+    ("a100-sxm-80gb", "single"): "1 A100",
+    ("old", "four"): "4 V100",
+    ("mi300x", "oam8"): "8 MI300X",
+    ("mi300x", "single"): "1 MI300X",
+    ("mi300a", "single"): "1 MI300A",
+    ("few", "two"): "2 MI300X",
+    ("few", "three"): "3 MI300X",
+}
+"""SKU and platform, as a person reads them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault on one node: what it is called in a node file, and what has to come of it.
+
+    `caught_by` are metrics (a `*` stands for anything) that must end in `status` on `blames`; `spares` is False where
+    others have it too. A case with `words` runs as a user's pytest, with these words to narrow it; one with `measured`
+    has only these probes run, beside all facts.
+    """
+
+    fault: str
+    caught_by: tuple[str, ...]
+    blames: str = "gpu1"
+    status: str = "FAIL"
+    closing: str = "REJECTED"
+    exit: int = 1
+    sku: str = "four"
+    platform: str = "four"
+    spares: bool = True
+    words: tuple[str, ...] = field(default=(), compare=False)
+    measured: tuple[str, ...] | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the fault."""
+        return self.fault.partition(",")[0]
+
+    @property
+    def asked(self) -> str:
+        """The fault with its parameters, as a person reads it."""
+        single = self.platform == "single"
+        return self.fault.replace(", device: 0" if single else ", device: 1", "")
+
+    @property
+    def node(self) -> str:
+        """What is simulated, as a person reads it."""
+        return NODES[self.sku, self.platform]
+
+    @property
+    def vendor(self) -> str:
+        return "amd" if "MI" in self.node else "nvidia"
+
+    def write(self, folder: Path) -> Path:
+        """The node file, and the threshold file beside it."""
+        own = SKUS.get(self.sku)
+        if own:
+            (folder / f"{self.sku}.yaml").write_text(own, encoding="utf-8")
+        node = folder / "node.yaml"
+        head = f"sku: {f'./{self.sku}.yaml' if own else self.sku}\nplatform: {self.platform}\n"
+        node.write_text(f"{head}faults:\n  - {{fault: {self.fault}}}\n", encoding="utf-8")
+        return node
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a case: closing line, exit status, and (name, metric, status) of every verdict."""
+
+    line: str
+    exit: int
+    verdicts: tuple[tuple[str, str, str], ...]
+
+    def caught(self, case: Case) -> list[str]:
+        """The metrics that ended as they had to, on whom they had to."""
+        found = [metric for name, metric, status in self.verdicts if (name, status) == (case.blames, case.status)]
+        return list(dict.fromkeys(found))
+
+    def missed(self, case: Case) -> list[str]:
+        """What should have caught it and did not."""
+        return [wanted for wanted in case.caught_by if not fnmatch.filter(self.caught(case), wanted)]
+
+    def blamed_beside(self, case: Case) -> list[str]:
+        """Whoever else failed something."""
+        if not case.spares:
+            return []
+        others = {name for name, _, status in self.verdicts if status == "FAIL" and name not in ("node", case.blames)}
+        return sorted(others)
+
+
+def advice(fault: str, metric: str, blames: str = "node") -> Case:
+    """It warns, and rejects nothing."""
+    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 0)
+
+
+def stated(*pairs: tuple[str, str]) -> list[Case]:
+    """Faults that one fact of the device shows."""
+    return [Case(f"{name}, device: 1", (metric,)) for name, metric in pairs]
+
+
+def unmeasured(fault: str, *metrics: str) -> Case:
+    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6)
