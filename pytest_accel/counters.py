@@ -62,6 +62,8 @@ COUNTERS = {
     "recovery_asked": Counter("recovery_action", lambda action: int(action != "none")),
     "pcie_fatal": Counter("pcie_fatal"),
     "pcie_replays": Counter("pcie_replays", unit="per min", per=MINUTE),
+    "nvlink_down": Counter("nvlinks", lambda links: sum(each["state"] == INACTIVE for each in links)),
+    "xgmi_down": Counter("xgmi_down"),
     "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
     "nvlink_replay": Counter("nvlinks", _links("replay")),
     "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_accel import host_counters, steady, visible
 from pytest_accel.counters import Ledger
+from pytest_accel.drivers.idleness import beside
 from pytest_accel.host.reading import COUNTED, FACTS
 from pytest_accel.host_counters import Seen
 from pytest_accel.kernel_messages import LOGGED
@@ -92,6 +93,8 @@ class Crew:
         self.timeline = Timeline()
         self.simulated: Message | None = None
         """The model of the node that the processes look at instead of this one."""
+        self.foreign: dict[str, str] = {}
+        """UUID to who else was at work on the device when the last probe had ended."""
         self.addresses: dict[str, str | None] = {}
         """Of every device that was ever found, on the PCI bus."""
         self._host_before: Seen | None = None
@@ -263,6 +266,8 @@ class Crew:
         self._host_after = None
         answers = self.health()
         self.counters.read(steady.now(), during, answers, self.addresses)
+        pids = {child.pid for child in self._children}
+        self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := beside(facts, pids))}
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""

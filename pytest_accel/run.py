@@ -323,8 +323,9 @@ class Run(Scene):
     def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
         """Add what the workers sent to the result, and write it down."""
         if context.request.runs == "ranks":
+            disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
             for each in collect.per_node(outcomes, context):
-                result.add(foreseen(each, self.sku))
+                result.add(foreseen(replace(each, disturbance=disturbed), self.sku))
         else:
             found = collect.compared([each for outcome in outcomes for each in collect.per_device(outcome, context)])
             found = withheld(found, self.devices)
@@ -363,7 +364,7 @@ class Run(Scene):
 
     def _foreign(self, device: Device) -> str | None:
         reason = self._entrance.disturbed.get(device.uuid) if self._entrance else None
-        return f"before the run, {reason}" if reason else None
+        return f"before the run, {reason}" if reason else self.crew.foreign.get(device.uuid)
 
     # -- the record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -31,6 +32,9 @@ DISTURBING = (
 )
 """Variables of the environment that would change what is measured; children do not inherit them."""
 
+VMSTAT = Path("/proc/vmstat")
+"""Where the kernel counts the processes that it killed for want of memory, those of containers among them."""
+
 Message = dict[str, Any]
 
 
@@ -40,6 +44,7 @@ class Child:
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
         self.name = name
         self.log = log
+        self._starved_before = _starved()
         with _log(log) as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, str(os.getpid()), repr(steady.epoch())],
@@ -91,8 +96,16 @@ class Child:
         *lines, self._rest = (self._rest + b"".join(chunks)).split(b"\n")
         messages = [message for line in lines if (message := self._message(line))]
         if at_end:
-            messages.append({"event": "died", "reason": self.kill()})
+            messages.append(self._death())
         return messages
+
+    def _death(self) -> Message:
+        """How it ended by itself. A kill for want of memory says nothing of the device."""
+        reason, starved = self.kill(), _starved() - self._starved_before
+        if self._process.returncode != -signal.SIGKILL or starved <= 0:
+            return {"event": "died", "reason": reason}
+        why = f"{reason}; the kernel killed {starved} processes for want of memory meanwhile"
+        return {"event": "died", "kind": "need", "reason": why}
 
     def _message(self, line: bytes) -> Message | None:
         """One line as a message. What is none (something printed before we took the pipe) goes to the log."""
@@ -167,6 +180,15 @@ def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in (*DISTURBING, *extra)}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
+
+
+def _starved() -> int:
+    """How many processes the kernel has killed for want of memory since it started; 0 where it does not count them."""
+    try:
+        found = re.search(r"^oom_kill (\d+)$", VMSTAT.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return int(found[1]) if found else 0
 
 
 def _how_it_ended(code: int) -> str:

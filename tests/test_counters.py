@@ -42,14 +42,16 @@ HEALTHY: dict[str, Any] = {
     "recovery_action": "none",
     "pcie_fatal": 0,
     "pcie_replays": 0,
-    "nvlinks": [{"link": link, "errors": LINK} for link in range(18)],
+    "nvlinks": [{"link": link, "state": "active", "errors": LINK} for link in range(18)],
+    "xgmi_down": 0,
 }
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 
 
 def links(**errors: int) -> dict[str, Any]:
     """One of the links has counted these."""
-    return {"nvlinks": [{"link": 0, "errors": LINK}, {"link": 1, "errors": {**LINK, **errors}}]}
+    up = {"state": "active"}
+    return {"nvlinks": [{"link": 0, **up, "errors": LINK}, {"link": 1, **up, "errors": {**LINK, **errors}}]}
 
 
 def verdict(name: str, *readings: dict[str, Any], seconds: float = 60.0) -> Verdict:
@@ -69,6 +71,7 @@ NEVER = [
     ("remap_pending", {"remap_pending": True}),
     ("recovery_asked", {"recovery_action": "drain and reset"}),
     ("pcie_fatal", {"pcie_fatal": 1}),
+    ("nvlink_down", {"nvlinks": [{"link": 0, "state": "active", "errors": LINK}, {"link": 1, "state": "inactive"}]}),
     ("nvlink_recovery", links(recovery=1)),
     ("nvlink_recovery", links(recovery_failed=1)),
     ("nvlink_replay", links(replay=1)),
@@ -263,7 +266,7 @@ def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Gpu], d
 
 def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[Gpu], dict[str, Any]]) -> None:
     found = reading(0.0, stated(h100()))
-    new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_errors"}
+    new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_down", "xgmi_errors"}
     assert set(found.numbers) == set(COUNTERS) - new - amd
     assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
 

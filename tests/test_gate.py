@@ -9,6 +9,7 @@ import as_user
 import pytest
 
 from pytest_accel import gate, probes, skufile
+from pytest_accel.drivers.idleness import beside
 from pytest_accel.entrance import enter
 from pytest_accel.host import profilers
 from pytest_accel.measurement import NODE, Device
@@ -196,3 +197,17 @@ def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> 
     assert ran.statuses("matmul.bf16") == {"gpu0": "PASS", "gpu1": "PASS"}
     assert ran.closing.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
     assert ran.exit == 1
+
+
+@pytest.mark.parametrize(
+    ("pids", "expected"),
+    [
+        ([], None),
+        ([41], None),
+        ([41, 42], None),
+        ([41, 99], "pid 99 was at work on it too"),
+        ([99], None),  # ours is not among them: in another PID namespace all of them may be ours
+    ],
+)
+def test_who_works_on_a_device_beside_us_is_told_by_our_own_process(pids: list[int], expected: str | None) -> None:
+    assert beside({"processes": [{"pid": pid} for pid in pids]}, {41, 42}) == expected

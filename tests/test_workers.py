@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from as_user import left
 
-from pytest_accel import steady
+from pytest_accel import steady, workers
 from pytest_accel.crew import Crew, Outcome, Request
 from pytest_accel.measurement import Device
 from pytest_accel.workers import Call, Child, Message, conduct, listen
@@ -85,6 +85,20 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
     assert heard == [{"event": "words"}, {"event": "died", "reason": reason}]
     assert child.ended == reason
     assert not child.left_behind
+
+
+def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counted = tmp_path / "vmstat"
+    counted.write_text("pgfault 1\noom_kill 4\n")
+    monkeypatch.setattr(workers, "VMSTAT", counted)
+    child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
+    counted.write_text("pgfault 9\noom_kill 5\n")
+    child.send("go")
+    (died,) = hear(child, "died")
+    assert died["kind"] == "need"
+    assert "killed 1 processes for want of memory" in died["reason"]
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
