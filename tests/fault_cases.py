@@ -79,6 +79,7 @@ IN_PROCESS: Sequence[Case] = (
     Case("slow-uploads, device: 1", ("host_copy.d2h",)),
     Case("slow-link, device: 1", ("peer_copy.one_way", "peer_copy.both")),
     Case("nvlink-down, device: 1", ("health.nvlink_up", "peer_copy.one_way")),
+    Case("nvlink-down, device: 1, at: soak", ("counters.nvlink_down",)),
     Case("peers-staged, device: 1", ("peer_copy.one_way", "peer_copy.both")),
     # -- heat, power, clocks
     Case("thermal-slowdown, device: 1", ("soak.throttle.hw_thermal", "matmul.*", "soak.rate")),

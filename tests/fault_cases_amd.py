@@ -109,6 +109,7 @@ IN_PROCESS: Sequence[Case] = (
     board("slow-link, device: 1", "peer_copy.one_way", measured=("peer_copy",)),
     three("peers-staged", "peer_copy.one_way", "peer_copy.both", measured=("peer_copy",)),
     board("nvlink-down, device: 1", "health.xgmi_up", "peer_copy.one_way", measured=("peer_copy",)),
+    two("nvlink-down, at: soak", "counters.xgmi_down", measured=("soak",)),
     # -- heat, power, clocks
     two("thermal-slowdown", "soak.throttle.hw_thermal", "matmul.*", "soak.rate"),
     two("thermal-slowdown, kind: sw", "soak.throttle.sw_thermal", measured=SOAK),

@@ -187,7 +187,7 @@ def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
     def refused(device: Compute, *more: object) -> object:
         if device.devices[0].index:
             raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx`")
-        return real(device, *more)  # type: ignore[arg-type]
+        return real(device, *more)
 
     monkeypatch.setattr(exact_matmul, "_Watch", refused)
     assert judged(here(), probes.exact_matmul, dtype="bf16") == ["PASS", "UNMEASURED"]

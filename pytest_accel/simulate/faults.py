@@ -386,9 +386,9 @@ def _(sick: Symptoms) -> None:
     sick.shows["remap_failure"] = 1
 
 
-@fault("nvlink-down", "health.nvlink_up or .xgmi_up; peer_copy.*, all_reduce.*", begins=False)
+@fault("nvlink-down", "health.nvlink_up or .xgmi_up, later counters.nvlink_down or .xgmi_down; peer_copy.*")
 def _(sick: Symptoms, links: int = 1) -> None:
-    """Some links to the peers did not come up; the peers get what the others can move."""
+    """Some links to the peers are down; the peers get what the others can move."""
     sick.shows["links_down"] = links
 
 
