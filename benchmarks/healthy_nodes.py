@@ -4,7 +4,7 @@
 
 Every figure of a node goes the way of a real one: blocks by `timing.time_blocks` until its stopping rule is met, the
 soak's droop by `soak.droop`, the matrix of the peers by `peers.judged_fairly` and `peers.judged_again`, the repeat of a
-shortfall by `attempts.Result`, the verdict by `verdict.judge`. Nothing is vectorised and no rule is written down a
+shortfall by `attempts.Result`, the verdict by `judge.judge`. Nothing is vectorised and no rule is written down a
 second time.
 
 Healthy is: the SKU's reference, a spread between devices (that of simulate/model.py, not cut off), and block by block a

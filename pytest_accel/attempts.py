@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_accel.judge import judge
 from pytest_accel.measurement import NODE, Device, Measurement
 from pytest_accel.sku import Limit, Platform, Sku
-from pytest_accel.verdict import WORST_FIRST, Status, Verdict, judge
+from pytest_accel.verdict import WORST_FIRST, Status, Verdict
 
 
 class ProbeError(Exception):

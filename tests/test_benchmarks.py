@@ -16,10 +16,10 @@ import pytest
 
 from pytest_accel import skufile
 from pytest_accel.foresight import foreseen
+from pytest_accel.judge import judge
 from pytest_accel.measurement import NEXT_RUN, Measurement
 from pytest_accel.record import Record, write
 from pytest_accel.sku import Limit
-from pytest_accel.verdict import judge
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from pytest_accel.cause import cause
+from pytest_accel.judge import judge
 from pytest_accel.measurement import Device, Measurement
 from pytest_accel.sku import Limit
-from pytest_accel.verdict import judge
 
 FACTS = {
     "power_limit_w": 700.0,

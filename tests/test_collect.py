@@ -7,9 +7,10 @@ import pytest
 
 from pytest_accel.collect import Context, compared, per_device, per_node
 from pytest_accel.crew import Outcome, Request
+from pytest_accel.judge import judge
 from pytest_accel.measurement import NODE, Device, Measurement
 from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, judge
+from pytest_accel.verdict import Status
 
 GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(3)]
 

@@ -9,9 +9,10 @@ from pytest_accel import skufile
 from pytest_accel.crew import Crew
 from pytest_accel.facts import Discovery, facts, host_fact
 from pytest_accel.host.reading import FACTS
+from pytest_accel.judge import judge
 from pytest_accel.measurement import NODE, Device
 from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, judge
+from pytest_accel.verdict import Status
 
 H100 = "NVIDIA H100 80GB HBM3"
 SKU = skufile.load("h100-sxm")

@@ -14,11 +14,12 @@ from pytest_accel import expected, skufile
 from pytest_accel.crew import Crew
 from pytest_accel.host.reading import COUNTED, FACTS, answer
 from pytest_accel.host_counters import COUNTERS, Seen, measured
+from pytest_accel.judge import judge
 from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.measurement import Measurement
 from pytest_accel.sensor import Sensor
 from pytest_accel.sku import LEVELS
-from pytest_accel.verdict import Status, Verdict, judge
+from pytest_accel.verdict import Status, Verdict
 from pytest_accel.workers import Message
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.judge import judge
 from pytest_accel.measurement import Device, Measurement, Trouble
 from pytest_accel.sku import Limit
 from pytest_accel.telemetry import (
@@ -18,7 +19,7 @@ from pytest_accel.telemetry import (
     soak_measurements,
     summarise,
 )
-from pytest_accel.verdict import Status, judge
+from pytest_accel.verdict import Status
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")
 SOAK = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, (700.0,), started=100.0, ended=160.0)

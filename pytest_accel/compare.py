@@ -1,0 +1,185 @@
+"""One measurement against one limit. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pytest_accel import versions
+from pytest_accel.measurement import NEXT_RUN, ON_ALL, Measurement, Peak, Value
+from pytest_accel.plausible import why_implausible
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status, Verdict, said, show, show_margin
+
+MARGINAL_WITHIN = 0.02
+"""A value that holds by less than this share of the limit is marginal."""
+
+ENOUGH_SAMPLES = 3
+"""Fewer samples bound nothing: their mean may hold, and is marginal."""
+
+
+def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
+    """What the next run of the same device will show, in 95 % of cases; None where its spread is not known."""
+    found = measurement.details.get(NEXT_RUN)
+    return (found[0], found[1]) if found else None
+
+
+def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
+    """The verdict on one measurement by itself, without a trouble; `attempts` is how often it was measured by then."""
+    base = Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=Status.FAIL,
+        sentence="",
+        unit=measurement.unit,
+        value=measurement.value,
+        next_run=next_run_of(measurement),
+        limit=limit,
+        attempts=attempts,
+    )
+    why = _incomparable(measurement, limit)
+    if why:
+        return said(base, why, Status.UNMEASURED)
+    if limit.equals is not None:
+        return _compare_fact(base, limit)
+    if limit.version is not None:
+        return _compare_version(base, limit.version)
+    if limit.same_on_all:
+        return _compare_with_all(base, measurement.details.get(ON_ALL, {}))
+    if not _finite(measurement.value):
+        return said(base, f"{measurement.value!r} is no number to hold against a limit")
+    return _compare_number(base, measurement, limit)
+
+
+def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
+    """Why the limit says nothing about the measurement, or None."""
+    ranks = measurement.conditions.get("ranks")
+    algorithm, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
+    bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
+    if measurement.value is None:
+        return "the probe found no value"
+    if limit.conditions.get("ranks", ranks) != ranks:
+        return f"measured with {ranks or 'nobody knows how many'} ranks, the limit is for {limit.conditions['ranks']}"
+    if algorithm and wanted and str(algorithm).lower() != str(wanted).lower():
+        return f"measured with algorithm {algorithm}, the limit is for {wanted}"
+    if limit.equals is not None or limit.version is not None or limit.same_on_all:
+        return None
+    if not bounds or not all(map(_finite, bounds)):
+        return "the limit has no bound to hold a value against"
+    if limit.relative and not _usable(measurement.peak):
+        return f"no peak is known for {measurement.metric}: give the limit in {measurement.unit}"
+    unit = limit.of_unit if limit.relative else limit.unit
+    if unit is not None and unit != measurement.unit:
+        return f"the limit is in {unit}, the measurement in {measurement.unit}"
+    return why_implausible(measurement, limit)
+
+
+def _finite(value: Value | None) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _usable(peak: Peak | None) -> bool:
+    return peak is not None and all(_finite(each) and each > 0 for each in (peak.value, *peak.samples))
+
+
+def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
+    same = base.value == limit.equals
+    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {limit.equals}"
+    return replace(base, expected=limit.equals, status=Status.PASS if same else Status.FAIL, sentence=text)
+
+
+def _compare_version(base: Verdict, wanted: str) -> Verdict:
+    holds = versions.parse(wanted).holds(str(base.value))
+    if holds is None:
+        return said(base, f"{base.value} is no version to hold against {wanted}", Status.UNMEASURED)
+    return replace(
+        base, expected=wanted, status=Status.PASS if holds else Status.FAIL, sentence=f"{base.value}, expected {wanted}"
+    )
+
+
+def _compare_with_all(base: Verdict, on_all: Mapping[str, Value]) -> Verdict:
+    """Hold a value against that of most devices. Without a majority nobody can tell which ones are wrong: all fail."""
+    if base.value not in on_all.values():
+        return said(base, "nobody asked the other devices", Status.UNMEASURED)
+    (usual, count), *_ = Counter(on_all.values()).most_common(1)
+    shown = show(base.value, base.unit)
+    if 2 * count <= len(on_all):
+        groups = "; ".join(f"{show(value, base.unit)} on {names}" for value, names in _grouped(on_all).items())
+        return said(base, f"not the same on all devices, and on most of them neither: {groups}")
+    same = base.value == usual
+    text = f"{shown} as on {count} of {len(on_all)}" if same else f"{shown}, {show(usual, base.unit)} on the others"
+    return replace(base, expected=usual, status=Status.PASS if same else Status.FAIL, sentence=text)
+
+
+def _grouped(on_all: Mapping[str, Value]) -> dict[Value, str]:
+    """Each value with the names of the devices that have it."""
+    return {value: ", ".join(name for name in on_all if on_all[name] == value) for value in on_all.values()}
+
+
+def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    scale = _scale(measurement, limit)
+    floor = None if limit.floor is None else limit.floor * scale
+    ceiling = None if limit.ceiling is None else limit.ceiling * scale
+    value = float(measurement.value)  # type: ignore[arg-type]
+    margins = []
+    if floor is not None:
+        margins.append((_share(value - floor, floor), "floor", floor))
+    if ceiling is not None:
+        margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
+    margin, word, bound = min(margins)
+    status = Status.PASS if margin >= 0 else Status.FAIL
+    note = ""
+    low, high = _interval(measurement, limit, scale)
+    if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
+        status, note = Status.MARGINAL, f"; within {MARGINAL_WITHIN:.0%} of the {word}"
+    elif status is Status.PASS and 0 < len(measurement.samples) < ENOUGH_SAMPLES:
+        status, note = Status.MARGINAL, f"; {len(measurement.samples)} samples say little"
+    elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
+        status, note = Status.MARGINAL, f"; past {show(limit.warn * scale, base.unit)}"
+    elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
+        status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
+    if status is Status.FAIL and "explains" in measurement.details:
+        note = f"; {measurement.details['explains']}"
+    signed = f" ({show_margin(margin)})" if bound else ""
+    text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
+    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
+
+
+def _past(value: float, warn: float, limit: Limit) -> bool:
+    """True for a value beyond the warning, towards the ceiling or else the floor."""
+    return value > warn if limit.ceiling is not None else value < warn
+
+
+def _scale(measurement: Measurement, limit: Limit) -> float:
+    """Turns a limit into the unit of the value: the peak that the fraction is of, or 1."""
+    if not limit.relative or measurement.peak is None:
+        return 1.0
+    fraction = measurement.of_peak
+    if fraction is None or not fraction.mean:
+        return measurement.peak.value
+    return float(measurement.value) / fraction.mean  # type: ignore[arg-type]
+
+
+def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[float, float]:
+    """The interval to hold against the limit, in the unit of the value; a fact is known exactly.
+
+    Too few samples bound nothing, and then the value alone decides.
+    """
+    found = measurement.of_peak if limit.relative else measurement.estimate
+    if found is None or not math.isfinite(found.low):
+        return math.inf, -math.inf
+    return found.low * scale, found.high * scale
+
+
+def _share(difference: float, bound: float) -> float:
+    return difference / abs(bound) if bound else math.copysign(math.inf, difference) if difference else 0.0
+
+
+def _of(measurement: Measurement, limit: Limit) -> str:
+    if limit.relative and limit.floor is not None and measurement.peak is not None:
+        return f" = {limit.floor:g} of {measurement.peak.source}"
+    if limit.of_reference is not None:
+        return f" = {limit.of_reference:g} of reference {limit.reference:g}"
+    return ""

@@ -1,0 +1,162 @@
+"""Attempts + Limit -> Verdict. Pure: no clock, no file, no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from pytest_accel import versions
+from pytest_accel.compare import compare, next_run_of
+from pytest_accel.measurement import DURING, Measurement, Trouble
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status, Verdict, said, show
+
+NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
+
+_OF_TROUBLE = {
+    "device": Status.FAIL,
+    "need": Status.UNMEASURED,
+    "external": Status.INCONCLUSIVE,
+    "not_applicable": Status.NOT_APPLICABLE,
+}
+
+
+def judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any] = NOTHING_KNOWN) -> Verdict:
+    """Judge the attempts at one metric of one subject, oldest first, against one limit.
+
+    The last attempt made together decides; one made alone explains and never clears. A metric that holds only
+    on the repeat is marginal. A trouble of the device in any attempt stays a failure, and so does a shortfall
+    that could not be measured again. `software` has the versions that it was measured with, by name: a shortfall
+    outside of the range that the limit was validated on is inconclusive.
+    """
+    verdict = _judge(attempts, limit, software)
+    worst = attempts[-1].details.get("worst")
+    if worst and verdict.value is not None:
+        verdict = said(verdict, f"{verdict.sentence}, at {worst}")
+    during = attempts[-1].details.get(DURING)
+    if during and verdict.value is not None:
+        verdict = said(verdict, f"{verdict.sentence}, during {during}")
+    return _advise(verdict) if limit and limit.severity == "warn" else verdict
+
+
+def _advise(verdict: Verdict) -> Verdict:
+    """A limit that only warns: broken it is marginal, and it asks for nothing that cannot be read here."""
+    if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
+        return said(verdict, f"{verdict.sentence}; advice, no reason to reject", Status.MARGINAL)
+    if verdict.status is Status.UNMEASURED:
+        return said(verdict, verdict.sentence, Status.NOT_APPLICABLE)
+    return verdict
+
+
+def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
+    together = [each for each in attempts if each.how == "together"] or list(attempts)
+    for each in together:
+        if each.trouble and each.trouble.kind == "device":
+            return _troubled(each, each.trouble, limit, len(together))
+    last = together[-1]
+    if limit and (unrepeated := _unrepeated(together, limit, software)):
+        return unrepeated
+    if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
+        trouble = Trouble("need", f"{last.trouble.reason}, and a limit requires it")
+        return _troubled(last, trouble, limit, len(together))
+    if last.trouble:
+        return _troubled(last, last.trouble, limit, len(together))
+    if limit is None:
+        return _information(last)
+    verdict = _excused(compare(last, limit, len(together)), last, limit, software)
+    alone = [each for each in attempts if each.how == "alone" and not each.trouble]
+    if verdict.status is Status.FAIL and alone:
+        return said(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
+    if verdict.status is Status.PASS and len(together) > 1 and not _holds(together[0], limit):
+        first = show(together[0].value, last.unit)
+        return said(verdict, f"{verdict.sentence}; only on the repeat, {first} before", Status.MARGINAL)
+    return verdict
+
+
+def _unrepeated(together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any]) -> Verdict | None:
+    """The shortfall that stands because nothing could be measured after it, or None."""
+    trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
+    if trouble is None or not measured:
+        return None
+    verdict = _excused(compare(measured[-1], limit, len(together)), measured[-1], limit, software)
+    if verdict.status is not Status.FAIL:
+        return None
+    return said(verdict, f"{verdict.sentence}; not measured again: {trouble.reason}")
+
+
+def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
+    """The verdict, with what was no fault of the device taken into account."""
+    return _on_other_software(_disturbed(verdict, measurement.disturbance), limit, software)
+
+
+def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, Any]) -> Verdict:
+    """Software outside of the validated range excuses a shortfall from judgement; a value that holds, holds.
+
+    An unknown version excuses nothing, or a limit on what no run can know could never fail; it is said.
+    """
+    if verdict.status is not Status.FAIL:
+        return verdict
+    for name, text in limit.software.items():
+        version = software.get(name)
+        holds = None if version is None else versions.parse(text).holds(str(version))
+        if holds is False:
+            why = f"{_title(name)} {version} is outside of {text}, on which the limit was validated"
+            return said(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
+        if holds is None:
+            why = f"the limit was validated on {_title(name)} {text}, which version this was is not known"
+            verdict = said(verdict, f"{verdict.sentence}; {why}")
+    return verdict
+
+
+def _title(name: str) -> str:
+    return name.upper() if name in ("nccl", "rccl", "cuda", "hip") else name
+
+
+def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
+    """A disturbance from outside excuses a shortfall from judgement, and a value that holds from full marks."""
+    if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
+        return verdict
+    status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
+    return said(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
+
+
+def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
+    if trouble.kind == "bug":
+        raise ValueError(f"{measurement.metric}: a bug is no verdict: {trouble.reason}")
+    return Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=_OF_TROUBLE[trouble.kind],
+        sentence=trouble.reason,
+        unit=measurement.unit,
+        value=measurement.value,
+        limit=limit,
+        attempts=attempts,
+        fault=trouble.kind == "device",
+        floor=None if limit is None or limit.relative else limit.floor,
+        ceiling=None if limit is None or limit.relative else limit.ceiling,
+    )
+
+
+def _information(measurement: Measurement) -> Verdict:
+    return Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=Status.NOT_APPLICABLE,
+        sentence=f"{show(measurement.value, measurement.unit)}; no limit, for information",
+        unit=measurement.unit,
+        value=measurement.value,
+        next_run=next_run_of(measurement),
+    )
+
+
+def _holds(measurement: Measurement, limit: Limit) -> bool:
+    return not measurement.trouble and compare(measurement, limit, 1).status is not Status.FAIL
+
+
+def _attribute(alone: Measurement, limit: Limit) -> str:
+    figure = f"{show(alone.value, alone.unit)} when measured alone"
+    if _holds(alone, limit):
+        return f"{figure}: this node cannot feed and cool all devices at once"
+    return f"{figure}: the device itself is short"
