@@ -20,7 +20,7 @@ accept:
 
 test:
 	@scripts/env.sh dev
-	$(VENV)/bin/pytest $(ARGS)
+	$(VENV)/bin/pytest -n 2 --dist loadgroup $(ARGS)
 
 lint:
 	@scripts/env.sh dev

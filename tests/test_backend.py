@@ -17,6 +17,8 @@ from pytest_accel import blame, probes, worker
 from pytest_accel.compute import Compute, NotApplicable, Unmeasurable
 from pytest_accel.measurement import Device
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 
 class Event:
     """A mark in a queue whose work is done when its call returns."""

@@ -21,6 +21,8 @@ from pytest_accel.measurement import NEXT_RUN, Measurement
 from pytest_accel.record import Record, write
 from pytest_accel.sku import Limit
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 CHECKOUT = Path(__file__).parent.parent
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

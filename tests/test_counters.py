@@ -80,6 +80,7 @@ NEVER = [
     ("nvlink_crc", links(crc=4000, crc_data=2001)),
     ("ecc_corrected", {"ecc_correctable_volatile": 50_000_001}),
     ("bad_pages", {"bad_pages": 1}),
+    ("xgmi_down", {"xgmi_down": 1}),
     ("xgmi_errors", {"xgmi_errors": "multiple errors"}),
 ]
 ADVICE = [

@@ -15,6 +15,8 @@ import as_user
 import pytest
 from as_user import Ran, going, left, processes, write
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 ROOT = os.geteuid() == 0
 
 

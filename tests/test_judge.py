@@ -15,6 +15,8 @@ from as_user import Ran
 from pytest_accel import skufile
 from pytest_accel.cli import main
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 OWN = """
 sku: ours
 extends: cpu

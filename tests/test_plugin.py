@@ -23,6 +23,8 @@ from as_user import BIN, Ran, write
 from pytest_accel.probes.spec import conditions_of, spec_of
 from pytest_accel.suite import ORDER
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 
 def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
     """The arguments of every case of a test, fixtures as None."""

@@ -9,6 +9,8 @@ from as_user import write
 from pytest_accel import shapes
 from pytest_accel.located import BadFile
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 CSV = """\
 # ours, from the profiler
 m, n, k, dtype, name

@@ -19,6 +19,8 @@ from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict
 from pytest_accel.waivers import NEVER, Waiver, Waivers, load, used, waivable
 
+pytestmark = pytest.mark.xdist_group("devices")
+
 TODAY = date(2026, 11, 21)
 LIMIT = Limit("host.memory", "GB", floor=100.0, origin="own.yaml:5")
 BROKEN = judge([Measurement("host.memory", NODE, "GB", 25.0)], LIMIT)
