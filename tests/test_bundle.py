@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("devices")
 
 CHECKOUT = Path(__file__).parent.parent
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -19,7 +18,10 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The interpreter below every environment, which has no torch where ours came from constraints.txt.
 BASE = Path(sys.base_prefix, "bin", f"python{PYTHON}")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bundles are for Linux nodes")
+pytestmark = [
+    pytest.mark.xdist_group("devices"),
+    pytest.mark.skipif(sys.platform != "linux", reason="bundles are for Linux nodes"),
+]
 
 
 def test_bundle_installs_without_a_network(bundle: Path, tmp_path: Path) -> None:
