@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-
 CHECKOUT = Path(__file__).parent.parent
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
