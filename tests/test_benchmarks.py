@@ -113,6 +113,25 @@ def record_of(folder: Path, value: float) -> Path:
     return folder
 
 
+def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    written = tmp_path / "together.json"
+
+    done = run("together.py", "--turns", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--json", str(written))
+
+    if "one device has nobody to work together with" in done.stderr:
+        pytest.skip("a processor of one core is one device")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(written.read_text())
+    assert set(found) == {"matmul.fp32", "host_copy_all.h2d", "host_copy_all.d2h"} | {
+        f"stream.{op}" for op in ("copy", "triad", "read")
+    }
+    for devices in found.values():
+        assert len(devices) > 1
+        assert all(alone > 0 and together > 0 for turns in devices.values() for alone, together in turns)
+    assert len(done.stdout.splitlines()) == 1 + sum(map(len, found.values()))
+
+
 def test_search_compares_with_a_scan() -> None:
     pytest.importorskip("torch")
 
