@@ -26,6 +26,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from multiprocessing import get_context
 
+from bench import Gate
+
 from pytest_accel import expected, peers, skufile
 from pytest_accel.attempts import Result
 from pytest_accel.compute import Finding
@@ -72,24 +74,6 @@ class NoisyClock:
 
     def now(self) -> float:
         return self._now
-
-
-class Open:
-    """A gate for one device."""
-
-    def ready(self) -> None: ...
-
-    def block(self, seconds: float, warm: bool) -> None: ...
-
-    def step(self, what: str, subjects: tuple[str, ...]) -> None: ...
-
-    def settled(self) -> None: ...
-
-    def released(self) -> bool:
-        return True
-
-    def agree(self, value: float) -> float:
-        return value
 
 
 class Node:
@@ -179,7 +163,7 @@ class Node:
     def _blocks(self, kind: str, pace: float, seconds: float, block: float, precision: float) -> Timed:
         cv = self._random.uniform(0, self._noise.link_cv if kind in ("link", "host") else self._noise.cv)
         clock = NoisyClock(block, self._paces(pace, cv, seconds, block))
-        return time_blocks(lambda: None, clock, Open(), seconds=seconds, precision=precision)
+        return time_blocks(lambda: None, clock, Gate(), seconds=seconds, precision=precision)
 
     def _paces(self, pace: float, cv: float, seconds: float, block: float) -> Iterator[float]:
         """AR(1) around a line: it may fall or rise, and its mean over the go is the pace.

@@ -206,8 +206,11 @@ def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> 
         ([41], None),
         ([41, 42], None),
         ([41, 99], "pid 99 was at work on it too"),
+        ([41, None], "pid None was at work on it too"),  # NVML knows that there is one, and not which
         ([99], None),  # ours is not among them: in another PID namespace all of them may be ours
     ],
 )
-def test_who_works_on_a_device_beside_us_is_told_by_our_own_process(pids: list[int], expected: str | None) -> None:
+def test_who_works_on_a_device_beside_us_is_told_by_our_own_process(
+    pids: list[int | None], expected: str | None
+) -> None:
     assert beside({"processes": [{"pid": pid} for pid in pids]}, {41, 42}) == expected

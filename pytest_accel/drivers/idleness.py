@@ -29,7 +29,7 @@ def beside(facts: Mapping[str, Any], ours: Collection[int]) -> str | None:
 
     Where none of them is ours (another PID namespace, no context left) nobody can tell the others from us.
     """
-    pids = [int(each["pid"]) for each in facts.get("processes", ())]
+    pids = [each["pid"] for each in facts.get("processes", ())]
     others = [pid for pid in pids if pid not in ours]
     return f"pid {', '.join(map(str, others))} was at work on it too" if others and len(others) < len(pids) else None
 
