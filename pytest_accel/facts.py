@@ -115,7 +115,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
 def withheld(found: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
     """The measurements, with a need in place of "cannot exist" where it does on devices of the same model.
 
-    What half of them or more have exists: one that has not is no device that cannot have it.
+    What one of them has exists: another that has not is no device that cannot have it.
     """
     models = {device.uuid: device.model for device in devices}
     return [_as_others(each, found, models) for each in found]
@@ -126,7 +126,7 @@ def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[s
         return one
     alike = [each for each in found if each.metric == one.metric and models.get(each.subject) == models[one.subject]]
     having = sum(each.trouble is None for each in alike)
-    if 2 * having < len(alike):
+    if not having:
         return one
     reason = f"{one.trouble.reason}, while {having} of {len(alike)} devices state it"
     return replace(one, trouble=Trouble("need", reason))
