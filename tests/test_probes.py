@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -776,15 +777,100 @@ def test_sound_memory_passes_and_says_how_much_was_covered(device: Compute) -> N
     assert finding.details["covered_bytes"] == 2 * 2**20
 
 
-def test_memory_that_others_hold_leaves_too_little_to_test(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("free", "had"), [(20, "19.3"), (120, "126.7")])
+def test_memory_that_others_hold_leaves_too_little_to_test(
+    device: Compute, monkeypatch: pytest.MonkeyPatch, free: int, had: str
+) -> None:
     """Or a gigabyte of 141 would pass for all of them."""
     gib = 2**30
-    cuda = Instead(torch.cuda, mem_get_info=lambda device: (20 * gib, 141 * gib), empty_cache=lambda: None)
+    cuda = Instead(torch.cuda, mem_get_info=lambda device: (free * gib, 141 * gib), empty_cache=lambda: None)
     device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), "nvidia")
     device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
     monkeypatch.setattr(device, "is_cpu", False)
     monkeypatch.setattr(device, "synchronize", lambda: None)
-    with pytest.raises(Unmeasurable, match=r"only 19\.3 of 151\.4 GB could be had: the rest is in use"):
+    with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be had: the rest is in use"):
+def differs_once(at: int) -> Instead:
+    """torch whose comparison number `at` sees a difference that is not there when it is looked for."""
+    calls = itertools.count(1)
+    return Instead(torch, equal=lambda one, other: torch.equal(one, other) and next(calls) != at)
+
+
+def test_products_that_differ_at_first_sight_only_count_as_wrong(device: Compute) -> None:
+    """Whatever was wrong, the product or the comparison: the device did it, and nothing is tried until it is right."""
+    device.torch = differs_once(5)
+    finding = exact(device)
+    assert (finding.value, finding.details["differing_products"]) == (1, 1)
+    assert "normal data, against itself, by the device's own comparison alone" in str(finding.wrong)
+
+
+def test_an_exact_product_says_how_it_was_multiplied(gpu_on_cpu: Compute) -> None:
+    found = exact(gpu_on_cpu).conditions
+    assert (found["m"], found["n"], found["k"], found["dtype"]) == (96, 64, 128, "fp32")
+    assert (found["layout"], found["accumulation"], found["allow"]["tf32"]) == ("row-major", "fp32", False)
+    assert "blas" in found
+
+
+@pytest.fixture
+def rocm(gpu_on_cpu: Compute, monkeypatch: pytest.MonkeyPatch) -> Compute:
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    gpu_on_cpu.seconds = 0.15
+    return gpu_on_cpu
+
+
+def in_any_order(torch_module: Any, seed: int = 0) -> Instead:
+    """torch that adds a product in two parts, split somewhere else every time: other rounding, the same integers."""
+    where = random.Random(seed)  # noqa: S311  nothing secret
+
+    def mm(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        split = where.randrange(1, a.shape[1])
+        result = torch.mm(a[:, split:], b[split:]) + torch.mm(a[:, :split], b[:split])
+        return result if out is None else out.copy_(result)
+
+    return Instead(torch_module, mm=mm)
+
+
+def test_a_library_that_adds_in_any_order_is_no_fault_of_the_device(rocm: Compute) -> None:
+    """hipBLAS with atomics: products of normal data then say nothing, those of integers everything."""
+    rocm.torch = in_any_order(torch)
+    finding = exact(rocm)
+    assert (finding.value, finding.wrong) == (0, None)
+    assert finding.details["normal_data"].startswith("not compared")
+    assert finding.details["compared_products"] > 10
+
+
+def test_a_fault_in_every_product_of_normal_data_is_not_taken_for_rounding(rocm: Compute) -> None:
+    places = itertools.count(1)
+
+    def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
+        result = torch.mm(*operands, **more)
+        if operands[0].frac().any():
+            flip(3, row=next(places) % 96)(result)
+        return result
+
+    rocm.torch = Instead(torch, mm=mm)
+    finding = exact(rocm)
+    assert finding.details["normal_data"] == "compared with itself"
+    assert "normal data, against itself" in str(finding.wrong)
+
+
+def test_nowhere_else_is_another_order_an_excuse(device: Compute) -> None:
+    device.torch = in_any_order(torch)
+    assert "normal data, against itself" in str(exact(device).wrong)
+
+
+def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) -> None:
+    seen = set()
+
+    def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
+        seen.add(torch.are_deterministic_algorithms_enabled())
+        return torch.mm(*operands, **more)
+
+    rocm.torch = Instead(torch, mm=mm)
+    exact(rocm)
+    assert seen == {True}
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
         probes.memory_pattern(device)
 
 
@@ -793,3 +879,29 @@ def test_the_slowest_window_is_named_by_its_place(device: Compute) -> None:
     assert len(finding.details["windows_gb_per_s"]) == 4
     assert finding.value is None
     assert min(finding.details["windows_gb_per_s"]) == finding.details["windows_gb_per_s"][finding.details["slowest"]]
+class Row(Weak):
+    """Thirty words in a row that do not keep bit 9."""
+
+    @classmethod
+    def wears(cls, cells: torch.Tensor) -> None:
+        cells[100:130] |= 1 << 9
+
+
+def test_every_mismatch_has_an_address(device: Compute) -> None:
+    sound = torch.empty_like
+    device.torch = Instead(
+        torch,
+        empty=lambda *args, **more: torch.empty(*args, **more).as_subclass(Row),
+        empty_like=lambda like: sound(like.as_subclass(torch.Tensor)),
+    )
+    finding = probes.memory_pattern(device, mib=1)
+    assert {each["address"] for each in finding.details["mismatches"]} == {8 * word for word in range(100, 130)}
+
+
+def test_a_word_that_was_read_wrongly_once_counts(device: Compute) -> None:
+    device.torch = differs_once(3)
+    finding = probes.memory_pattern(device, mib=1)
+    assert finding.value == 1
+    assert "gone when it was read again" in str(finding.wrong)
+
+

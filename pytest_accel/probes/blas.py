@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,24 @@ def settle(torch: Any, dtype: str, cpu: bool) -> None:
     if not cpu:
         for name in _known(torch):
             setattr(torch.backends.cuda.matmul, name, False)
+
+
+@contextlib.contextmanager
+def repeatable(torch: Any) -> Iterator[None]:
+    """Make a product of the same operands give the same bits every time.
+
+    With ROCm torch lets hipBLAS add with atomics, unless it is told to be deterministic (getCurrentCUDABlasHandle in
+    aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS repeats itself as it is.
+    """
+    if not torch.version.hip:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:

@@ -17,13 +17,19 @@ WINDOW_BYTES = 2**30
 SHARE = 0.95
 """Of the device's total memory, less what is in use already."""
 LEAST_COVERED = 0.75
-"""Of the total: what a small device leaves after window and reserve. Less says too little of the memory."""
+"""Of the total, on a small device: what window and reserve leave. Less says too little of the memory."""
+OURS_BYTES = 5 * 2**30
+"""What SHARE of a large device may lack: window and reserve, and what this run holds beside them (contexts of two
+processes, buffers of the collectives). Memory that more is missing of is somebody else's."""
 RESERVE_BYTES = 2**30
 """For the window that holds the expected words, and for the libraries."""
 MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64
 """2^64 divided by the golden ratio, as a signed number: odd, so that no two addresses have the same word."""
 FIXED = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0)
-SHOWN = 8
+CHUNK = 2**24
+"""Words that are looked through at a time where a window differs."""
+LISTED, LISTED_AT_ONCE = 1000, 100
+"""Mismatches whose address and bits are told, in all and of one comparison; all of them are counted."""
 
 
 @probe("memory_pattern.{state}")
@@ -78,7 +84,7 @@ class _Memory:
                     raise Unmeasurable(f"no window of {window / 1e9:.1f} GB could be had: {error}") from None
                 break
             wanted -= window
-        if self.covered < LEAST_COVERED * self.total:
+        if self.covered < max(LEAST_COVERED * self.total, SHARE * self.total - OURS_BYTES):
             text = f"only {self.covered / 1e9:.1f} of {self.total / 1e9:.1f} GB could be had: the rest is in use"
             raise Unmeasurable(text)
         self._expected = torch.empty_like(self._windows[0])
@@ -146,19 +152,34 @@ class _Memory:
         now = time.perf_counter()
         self.device.gate.block(now - self._at, False)
         self._at = now
-        if self.device.torch.equal(window, expected):
-            return
-        differs = (window != expected).nonzero().flatten()
-        self.wrong += differs.numel()
-        for word in differs[:SHOWN].tolist():
-            found, right = (int(each[word]) & (2**64 - 1) for each in (window, expected))
-            address = 8 * (place * self._windows[0].numel() + begin + word)
-            self.seen.append({"address": address, "pattern": what, "bits": f"{found ^ right:#018x}"})
-        del self.seen[64:]
+        if not self.device.torch.equal(window, expected):
+            self._note(window, expected, what, 8 * (place * self._windows[0].numel() + begin))
+
+    def _note(self, window: Tensor, expected: Tensor, what: str, at: int) -> None:
+        """Count and list the words that differ; `at` is the address of the first one.
+
+        A difference that is gone when it is looked for was read or compared wrongly once, and it counts: nothing is
+        tried again until it is right. By chunks, since hardly any memory is left.
+        """
+        before, room = self.wrong, LISTED_AT_ONCE
+        for begin in range(0, window.numel(), CHUNK):
+            found, right = (each[begin : begin + CHUNK] for each in (window, expected))
+            differs = (found != right).nonzero().flatten()
+            self.wrong += differs.numel()
+            for word in differs[:room].tolist():
+                bits = (int(found[word]) ^ int(right[word])) & (2**64 - 1)
+                self.seen.append({"address": at + 8 * (begin + word), "pattern": what, "bits": f"{bits:#018x}"})
+            room = max(0, room - differs.numel())
+        if self.wrong == before:
+            self.wrong += 1
+            self.seen.append({"address": at, "pattern": what, "bits": None})
+        del self.seen[LISTED:]
 
     def sentence(self) -> str | None:
         if not self.wrong:
             return None
         one = self.seen[0]
         where = f"first at byte {one['address']:#x} of {self.covered:#x}, bits {one['bits']}"
+        if one["bits"] is None:
+            where = f"behind byte {one['address']:#x} of {self.covered:#x}, and gone when it was read again"
         return f"{self.wrong} of {self.covered // 8} words did not keep what was written ({one['pattern']}; {where})"
