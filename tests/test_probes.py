@@ -905,3 +905,52 @@ def test_a_word_that_was_read_wrongly_once_counts(device: Compute) -> None:
     assert "gone when it was read again" in str(finding.wrong)
 
 
+def test_sound_memory_passes_and_says_how_much_was_covered(device: Compute) -> None:
+    finding = probes.memory_pattern(device, mib=2, state="hot")
+    assert (finding.metric, finding.value, finding.wrong) == ("memory_pattern.hot", 0, None)
+    assert finding.details["covered_bytes"] == 2 * 2**20
+
+
+@pytest.mark.parametrize(("free", "had"), [(20, "19.3"), (120, "126.7")])
+def test_memory_that_others_hold_leaves_too_little_to_test(
+    device: Compute, monkeypatch: pytest.MonkeyPatch, free: int, had: str
+) -> None:
+    """Or a gigabyte of 141 would pass for all of them."""
+    gib = 2**30
+    cuda = Instead(torch.cuda, mem_get_info=lambda device: (free * gib, 141 * gib), empty_cache=lambda: None)
+    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), "nvidia")
+    device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
+    monkeypatch.setattr(device, "is_cpu", False)
+    monkeypatch.setattr(device, "synchronize", lambda: None)
+    with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be had: the rest is in use"):
+        probes.memory_pattern(device)
+
+
+def test_the_slowest_window_is_named_by_its_place(device: Compute) -> None:
+    finding = probes.stream_windows(device, mib=1, windows=4)
+    assert len(finding.details["windows_gb_per_s"]) == 4
+    assert finding.value is None
+    assert min(finding.details["windows_gb_per_s"]) == finding.details["windows_gb_per_s"][finding.details["slowest"]]
+
+
+class Chancy(Compute):
+    """A device that reads a window in a millisecond; the third of four looks slow by chance as long as it is chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(cpu(), AtOnce())
+        self._calls = itertools.count()
+
+    @property
+    def clock(self) -> Any:
+        return SimpleNamespace(mark=lambda: 0.0, seconds=self._seconds)
+
+    def _seconds(self, start: float, end: float) -> float:
+        at = next(self._calls)
+        return 1.5e-3 if at < 20 and at % 4 == 2 else 1e-3
+
+
+def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
+    finding = probes.stream_windows(Chancy(), mib=1, windows=4)
+    assert finding.details["slowest"] == 2
+    assert finding.seconds == pytest.approx([1e-3] * 5)
+    assert finding.details["of_median"] == pytest.approx(1)
