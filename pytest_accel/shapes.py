@@ -32,7 +32,6 @@ ASPECT = 8
 """The longer side of a product over its shorter one, at most."""
 PROLOGUE = 512
 """k / (k + 512) of the time of a tile is multiplying, the rest filling and emptying its pipeline."""
-LEAST_PREDICTED = 0.95
 
 FIRST = 48
 KEPT = 4

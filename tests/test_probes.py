@@ -143,7 +143,9 @@ def test_a_burst_begins_at_rest_and_is_repeated(device: Compute, monkeypatch: py
     assert per_call(finding) == pytest.approx(2 * 64 * 96 * 128 / 1e12)
 
 
-def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute) -> None:
+def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    anchors = ((64, 64, 64), (512, 512, 512))
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul_best"], "ANCHORS", anchors)
     shapes = [(64, 64, 64), (96, 64, 128), (64, 128, 256)]
     finding = probes.matmul_best(device, dtype="fp32", shapes=shapes)
     assert finding.metric == "matmul_best.fp32"
@@ -153,6 +155,8 @@ def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute) ->
     m, n, k = (finding.conditions[side] for side in "mnk")
     assert per_call(finding) == pytest.approx(2 * m * n * k / 1e12)
 
+    assert (finding.conditions["layout"], finding.conditions["operand_sets"]) == ("row-major", 1)
+    assert list(finding.details["anchors"]) == ["64x64x64"]
 
 @pytest.mark.parametrize(("op", "arrays"), [("copy", 2), ("copy_kernel", 2), ("triad", 3), ("read", 1), ("write", 1)])
 def test_stream_counts_bytes_read_and_written(device: Compute, op: str, arrays: int) -> None:

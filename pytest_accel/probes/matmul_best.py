@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
 from pytest_accel.compute import Compute, Finding
@@ -27,15 +27,24 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
 
 
 @probe("matmul_best.{dtype}")
-def matmul_best(device: Compute, *, dtype: str = "bf16", shapes: Sequence[Sequence[int]] | None = None) -> Finding:
+def matmul_best(
+    device: Compute,
+    *,
+    dtype: str = "bf16",
+    shapes: Sequence[Sequence[int]] | None = None,
+    published: Mapping[str, Sequence[Sequence[int]]] | None = None,
+) -> Finding:
     """The fastest m x n x k in TFLOPS, on samples that were not used to choose it.
 
-    `shapes` are the ones to begin with, instead of those that fill whole waves of the device's units. The details
-    hold the winner, the finalists and how many shapes lie within 2 % of the best (all of them in m, n, k).
+    `shapes` are the ones to begin with, instead of those that fill whole waves of the device's units; `published`, by
+    dtype, those that were found best elsewhere, which are tried beside them. The details hold the finalists, how many
+    shapes lie within 2 % of the best, and the anchors as the search saw them: comparable across products and years, and
+    figures of a moment.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
-    first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype)
+    known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
+    first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
     found = _search(device, dtype, first)
     m, n, k = found.winner
     product = Product(device, dtype, m, n, k)
@@ -45,10 +54,11 @@ def matmul_best(device: Compute, *, dtype: str = "bf16", shapes: Sequence[Sequen
         "TFLOPS",
         samples=[rate / 1e12 for rate in found.samples],
         seconds=[product.operations / rate for rate in found.samples],
-        conditions={"dtype": dtype, "m": m, "n": n, "k": k, "data": product.data, "searched": len(found.tried)},
+        conditions={**product.conditions, "searched": len(found.tried)},
         details={
             "finalists": {_name(shape): rate / 1e12 for shape, rate in found.finalists.items()},
             "within 2 % of the best": found.plateau,
+            "anchors": {_name(shape): found.tried[shape] / 1e12 for shape in ANCHORS if shape in found.tried},
         },
     )
 
@@ -80,12 +90,12 @@ def _near(device: Compute, shape: Shape) -> list[Shape]:
     return [each for each in neighbours(shape, (128, 128)) if each in CPU_SPACE]
 
 
-def _first(device: Compute, dtype: str) -> list[Shape]:
-    """The shapes to begin with: whole waves of the units that the device reports, and the anchors."""
+def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
+    """The shapes to begin with: anchors, those that are known, and whole waves of the units that the device reports."""
     if device.is_cpu:
         return spread(CPU_SPACE, FIRST)
     if device.other:
-        return _fitting(device, dtype, ANCHORS)  # nothing is known of the tiles of its kernels
+        return _fitting(device, dtype, [*ANCHORS, *known])  # nothing is known of the tiles of its kernels
     units = device.backend.get_device_properties(device.torch_device).multi_processor_count
     architecture = _architecture(device)
     rate = _pilot(device, dtype)
@@ -94,7 +104,8 @@ def _first(device: Compute, dtype: str) -> list[Shape]:
         TILES[architecture],
         (OPERATION_SECONDS[0] * rate, OPERATION_SECONDS[1] * rate),
     )
-    return _fitting(device, dtype, [*ANCHORS, *waves])[: FIRST + len(ANCHORS)]
+    every = dict.fromkeys([*ANCHORS, *known, *waves])
+    return _fitting(device, dtype, list(every))[: FIRST + len(ANCHORS) + len(known)]
 
 
 def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape]:
