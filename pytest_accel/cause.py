@@ -6,9 +6,11 @@ reason, is another finding than one that is hot. Power capping at the power limi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
+from pytest_accel.factsheet import LOCKS
 from pytest_accel.measurement import Device
 
 SHARE = 0.01
@@ -19,6 +21,12 @@ FULL_CLOCK = 0.97
 """Of the highest clock: above it the clock is not what is short."""
 LOWERED = 0.99
 """Of the default power limit."""
+NEAR_C = 3.0
+"""So close to the highest temperature that it is meant to have, memory refreshes more often or is slowed down."""
+UNEVEN = 0.02
+"""Deviation of the blocks as a share of their mean: a device that is held back is so in every block."""
+SHARED = 0.95
+"""Of what a host link moves alone: below it the devices take from each other."""
 
 SLOWDOWNS = (
     ("hw_thermal_s", "HW thermal slowdown"),
@@ -29,18 +37,28 @@ COMPUTES = ("matmul", "matmul_burst", "matmul_best", "soak", "stream")
 COPIES = ("host_copy", "host_copy_all")
 
 
-def cause(metric: str, device: Device, summary: Mapping[str, Any], of_clock: float | None = None) -> str | None:
+def cause(
+    metric: str,
+    device: Device,
+    summary: Mapping[str, Any],
+    of_clock: float | None = None,
+    *,
+    of_alone: float | None = None,
+    samples: Sequence[float] = (),
+) -> str | None:
     """One sentence on the cause of a shortfall, or None where nothing was watched that could tell.
 
-    `of_clock` is the share that was reached of what the clock gives (`clocks.of_clock`).
+    `of_clock` is the share that was reached of what the clock gives (`clocks.of_clock`), `of_alone` that of what the
+    same device reaches without the others; `samples` are the blocks of the measurement.
     """
     probe = metric.partition(".")[0]
     if probe in COPIES:
-        return _of_link(device, summary)
+        return _of_link(device, summary, of_alone)
     if probe not in COMPUTES or not summary.get("seconds"):
         return None
-    found = [*_slowdowns(summary), *_lowered(device)] or _of_clock(device, summary)
-    return f"{', '.join(found)}{_climate(summary, of_clock)}" if found else None
+    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if probe == "stream" else ())]
+    found = found or _of_clock(device, summary)
+    return f"{', '.join([*found, *_uneven(samples)])}{_climate(summary, of_clock)}" if found else None
 
 
 def _slowdowns(summary: Mapping[str, Any]) -> list[str]:
@@ -55,8 +73,20 @@ def _lowered(device: Device) -> list[str]:
     return []
 
 
+def _memory(device: Device, summary: Mapping[str, Any]) -> list[str]:
+    """What the memory itself was like: its clock does not follow that of the units."""
+    clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
+    heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
+    found = []
+    if clock and most and clock["mean"] < FULL_CLOCK * most:
+        found.append(f"memory clock {clock['mean']:.0f} MHz of {most:g}: locked, or in a lower state")
+    if heat and hottest and heat["max"] > hottest - NEAR_C:
+        found.append(f"memory at {heat['max']:.0f} C of the {hottest:g} that it may reach")
+    return found
+
+
 def _of_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
-    """Without a slowdown: held back by power, by something that names no reason, or not by its clock at all."""
+    """Without a slowdown: held back by power, by a setting, by something unnamed, or not by its clock at all."""
     clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
     if not clock:
         return []
@@ -64,8 +94,16 @@ def _of_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
         limit = device.facts.get("power_limit_w")
         return [f"held at its power limit{f' of {limit:g} W' if limit else ''}, as is normal under full load"]
     if most and clock["mean"] < FULL_CLOCK * most:
+        if held := [name for bit, name in LOCKS.items() if summary.get("reasons", 0) & bit]:
+            return [f"clock below its highest of {most:g} MHz by {' and '.join(held)}: a setting"]
         return [f"clock below its highest of {most:g} MHz without any throttle reason: locked, or a hidden limit"]
     return ["slow at full clock, without any throttle reason"]
+
+
+def _uneven(samples: Sequence[float]) -> list[str]:
+    if len(samples) < 3 or (share := stdev(samples) / fmean(samples)) < UNEVEN:
+        return []
+    return [f"uneven, its blocks vary by {share:.0%}: fed too slowly by the host, or unstable"]
 
 
 def _climate(summary: Mapping[str, Any], of_clock: float | None) -> str:
@@ -79,12 +117,14 @@ def _climate(summary: Mapping[str, Any], of_clock: float | None) -> str:
     return f" (at {', '.join(shown)})" if shown else ""
 
 
-def _of_link(device: Device, summary: Mapping[str, Any]) -> str | None:
-    """The host link as it was under load, beside the best that both of its ends know."""
+def _of_link(device: Device, summary: Mapping[str, Any], of_alone: float | None) -> str | None:
+    """The host link as it was under load, beside the best that both of its ends know, and beside itself alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")
+    shared = of_alone is not None and of_alone < SHARED
+    together = f"{of_alone:.2f} of its rate alone: a shared uplink, or the host's memory" if shared else ""
     if not (gen and width and best_gen and best_width):
-        return None
-    if (gen, width) == (best_gen, best_width):
-        return f"the link ran at PCIe {gen:g} x{width:g}, its best: look at NUMA, IOMMU, or replays"
-    return f"the link ran at PCIe {gen:g} x{width:g} under load, its best is {best_gen:g} x{best_width:g}"
+        return together or None
+    if (gen, width) != (best_gen, best_width):
+        return f"the link ran at PCIe {gen:g} x{width:g} under load, its best is {best_gen:g} x{best_width:g}"
+    return f"the link ran at PCIe {gen:g} x{width:g}, its best: {together or 'look at NUMA, IOMMU, or replays'}"

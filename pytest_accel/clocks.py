@@ -11,6 +11,18 @@ from pytest_accel.sku import Datasheet
 OF_CLOCK = "of_clock"
 """The detail of a measurement that `of_clock` returns."""
 
+COUNTED = "counted_mhz"
+"""The detail of a measurement that has the clock by counted cycles, right behind its last block."""
+
+AGREE = 0.03
+"""So close the two have to be for either to be believed."""
+
+JOULES = "joules_per_tflop"
+"""The detail of a measurement that `joules` returns."""
+
+LONG_ENOUGH_S = 5.0
+"""Of an energy counter: its sensor looks a quarter of every tenth of a second (A100, H100; arXiv 2312.02741)."""
+
 SUSTAINED = ("matmul", "soak")
 """Probes whose window is work without a rest: the mean clock of any other's says nothing."""
 
@@ -42,7 +54,8 @@ def of_clock(
     """`share` of the TFLOPS that the mean SM clock of the window (`mhz`) gives, or None where something is not known.
 
     A device that is held back by power or heat keeps its share, and its clock falls; one whose units are broken or
-    starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up.
+    starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up. Where
+    the one that was counted is another, both are there and no share.
     """
     probe, dtype = measurement.metric.partition(".")[0], str(measurement.conditions.get("dtype"))
     clock, units = telemetry.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
@@ -51,4 +64,18 @@ def of_clock(
         return None
     if not (clock and clock["mean"] and units and per_clock):
         return None
-    return {"mhz": clock["mean"], "share": value / attainable(int(units), per_clock, clock["mean"])}
+    mhz, counted = clock["mean"], measurement.details.get(COUNTED)
+    found = {"mhz": mhz, **({COUNTED: counted} if counted else {})}
+    if counted and abs(counted / mhz - 1) > AGREE:
+        return found
+    return {**found, "share": value / attainable(int(units), per_clock, mhz)}
+
+
+def joules(measurement: Measurement, telemetry: Mapping[str, Any]) -> float | None:
+    """What 10^12 operations of a sustained matrix product cost, by the energy counter of its window."""
+    seconds, energy, value = telemetry.get("seconds", 0.0), telemetry.get("energy_j"), measurement.value
+    if measurement.metric.partition(".")[0] not in SUSTAINED or measurement.unit != "TFLOPS":
+        return None
+    if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
+        return None
+    return float(energy / seconds / value)

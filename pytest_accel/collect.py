@@ -126,6 +126,33 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
     )
 
 
+def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
+    """Of a host copy with all devices at once, the share of what the same device moved alone; None for anything else.
+
+    Low alone is the device's or its link's, low only together that of a shared uplink or of the host's memory.
+    """
+    return _share_of_last(measured, "host_copy_all", earlier, "host_copy")
+
+
+def droop(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
+    """Of a burst, the share that is lost when the same product goes on; None for anything else.
+
+    5 to 20 % is the power limit, and usual; that is why a burst is no measure of what is sustained.
+    """
+    share = _share_of_last(measured, "matmul_burst", earlier, "matmul")
+    return 1 - 1 / share if share else None
+
+
+def _share_of_last(measured: Measurement, probe: str, earlier: Sequence[Measurement], other: str) -> float | None:
+    """A measurement of `probe` as a share of the last one that `other` made of the same subject and variant."""
+    own, _, variant = measured.metric.partition(".")
+    if own != probe or not isinstance(measured.value, int | float):
+        return None
+    same = [each for each in earlier if (each.metric, each.subject) == (f"{other}.{variant}", measured.subject)]
+    found = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
+    return measured.value / found[-1] if found else None
+
+
 def compared(found: Sequence[Measurement]) -> list[Measurement]:
     """The measurements with those blamed whose result is not that of the others, where it has to be the same.
 

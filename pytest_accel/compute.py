@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 from pytest_accel import steady
 from pytest_accel.backend import Backend, first_line
 from pytest_accel.blame import SOFTWARE
+from pytest_accel.clocks import COUNTED
 from pytest_accel.measurement import Device
 from pytest_accel.refusals import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.stats import estimate_rate
@@ -31,6 +33,13 @@ _BLAS_SETTINGS = ("TORCH_BLAS_PREFER_", "PYTORCH_TUNABLEOP_", "HIPBLASLT_", "ROC
 """Variables that choose the kernels of a product. On one stack they changed its speed by a factor of 500."""
 
 _COLLECTIVES_SETTINGS = ("NCCL_", "CCL_", "HCCL_")
+
+SPINS = (200_000, 600_000)
+"""Cycles: a tenth of a millisecond and three, too short for the clock to recover."""
+
+INFINITY_CACHE = dict.fromkeys(("gfx942", "gfx950"), 256 * 2**20)
+"""Bytes of the cache between L2 and memory: MI300A, MI300X, MI325X; MI350X, MI355X (rocm.docs.amd.com, AMD GPU
+specifications, L3)."""
 
 
 @dataclass
@@ -183,11 +192,15 @@ class Compute:
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the last-level cache of a GPU; 0 for a CPU, whose virtual machine may say anything."""
+        """Size of the last-level cache of a GPU; 0 for a CPU, whose virtual machine may say anything.
+
+        HIP tells the L2 of one compute die (ROCm issue 4203); what lies behind it is known by the architecture.
+        """
         if self.is_cpu:
             return 0
-        name = "last_level_cache_size" if self.other else "L2_cache_size"
-        return int(getattr(self.backend.properties(self.torch_device), name, 0))
+        properties = self.backend.properties(self.torch_device)
+        told = int(getattr(properties, "last_level_cache_size" if self.other else "L2_cache_size", 0))
+        return max(told, INFINITY_CACHE.get(str(getattr(properties, "gcnArchName", "")).partition(":")[0], 0))
 
     def require_memory(self, size: int) -> None:
         """Raise Unmeasurable unless `size` bytes fit into the device's free memory (of a GPU; a CPU's is shared).
@@ -267,6 +280,20 @@ class Compute:
             conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),
             details={"ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
         )
+
+    def counted_clock(self) -> dict[str, float]:
+        """The SM clock in MHz by a kernel that counts its cycles, right behind the work that is still queued; of two
+        lengths, so that what a launch costs cancels. Nothing where torch has no such kernel, or it counts other cycles.
+        """
+        spin = None if self.is_cpu or self.other or self.torch.version.hip else self.backend.offers("_sleep")
+        if spin is None:
+            return {}
+        clock, marks = self.clock, []
+        for cycles in (1, *SPINS):  # the first call loads the kernel
+            spin(cycles)
+            marks.append(clock.mark())
+        short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
+        return {COUNTED: (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
         """Become a rank of the process group that meets in the file `rendezvous` (gloo on CPUs, else the vendor's).

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_accel import versions
 from pytest_accel.compare import compare, next_run_of
-from pytest_accel.measurement import DURING, Measurement, Trouble
+from pytest_accel.measurement import DURING, UNPROVEN, Measurement, Trouble
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict, said, show
 
@@ -31,6 +31,9 @@ def judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappin
     outside of the range that the limit was validated on is inconclusive.
     """
     verdict = _judge(attempts, limit, software)
+    little = attempts[-1].details.get(UNPROVEN)
+    if little and verdict.status is Status.PASS:
+        verdict = said(verdict, f"{verdict.sentence}; {little}", Status.MARGINAL)
     worst = attempts[-1].details.get("worst")
     if worst and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, at {worst}")

@@ -21,6 +21,18 @@ DURING = "during"
 NEXT_RUN = "next_run"
 """The detail of a measurement that has the interval of the next run's value: low and high, 95 %."""
 
+OF_PEAK = "of_peak"
+"""The detail of a measurement that has the value as a share of its peak, of the datasheet or measured beside."""
+
+OF_ALONE = "of_alone"
+"""The detail of a copy with all devices at once that has its share of what the device moves alone."""
+
+DROOP = "droop"
+"""The detail of a burst that has the share which is lost when the same product goes on."""
+
+UNPROVEN = "unproven"
+"""The detail of a measurement that says why it proves little though it holds."""
+
 EVERYTHING_ELSE = "everything else"
 """The entry among the `unread` facts of a device for all that have none of their own."""
 

@@ -16,6 +16,8 @@ Pair = tuple[str, str]
 SHORT = 0.97
 """A pair below this share of the fastest ones is short: one of 18 links costs 5.6 %, healthy pairs lie within 1 %."""
 
+STAGED = "torch has no access from one to the other and copies through the host"
+
 AGAIN = 3
 """A second go at some pairs takes so many times what the first one at all of them took, at most."""
 
@@ -120,10 +122,13 @@ def _own(
         "row": {names.get(receiver, receiver): rate for (sender, receiver), rate in matrix.items() if sender == me},
         "worst_pair": f"{names.get(pair[0], pair[0])} to {names.get(pair[1], pair[1])}",
     }
-    if mine:
-        details["explains"] = f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"
+    told = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
+    told += [STAGED] if cell.get("direct") is False else []
+    if told:
+        details["explains"] = "; ".join(told)
     return replace(
         row,
+        conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},
         value=estimate_rate(samples).mean if samples else None,
         samples=samples,
         seconds=tuple(cell["seconds"]),

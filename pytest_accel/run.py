@@ -15,18 +15,18 @@ from typing import IO, Any
 from pytest_accel import collect, expected, gate, hostlock, peers, record, simulation, steady
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import cause
-from pytest_accel.clocks import OF_CLOCK, of_clock
+from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
 from pytest_accel.closing import Circumstances, Closing, Errors, close
 from pytest_accel.crew import Outcome, Request
 from pytest_accel.entrance import Entrance, enter
 from pytest_accel.facts import facts, host_fact, withheld
 from pytest_accel.foresight import foreseen
-from pytest_accel.measurement import Device, Measurement
+from pytest_accel.measurement import DROOP, OF_ALONE, OF_PEAK, UNPROVEN, Device, Measurement
 from pytest_accel.options import Options, Refused
 from pytest_accel.probes.spec import Spec, conditions_of, spec_of
 from pytest_accel.scene import Scene, Tell
 from pytest_accel.sku import Limit, Sku
-from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise
+from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
 from pytest_accel.verdict import Status, Verdict
 
 SAVE_SECONDS = 1.0
@@ -344,12 +344,21 @@ class Run(Scene):
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
-            summary = summarise(self.crew.telemetry.window(device.uuid, each.started, each.ended))
+            readings = self.crew.telemetry.window(device.uuid, each.started, each.ended)
+            summary = summarise(readings)
             disturbed = disturbance(device, summary) or misplaced(each) or self._foreign(device)
-            held = of_clock(each, self.sku.datasheet, device, summary) if self.sku else None
-            why = cause(each.metric, device, summary, held["share"] if held else None)
+            shares: dict[str, Any] = {
+                OF_PEAK: each.of_peak.mean if each.of_peak else None,
+                OF_CLOCK: of_clock(each, self.sku.datasheet, device, summary) if self.sku else None,
+                OF_ALONE: collect.of_alone(each, self.record.measurements),
+                DROOP: collect.droop(each, self.record.measurements),
+                JOULES: joules(each, summary),
+                UNPROVEN: unproven(each.metric, device, readings),
+            }
+            held = (shares[OF_CLOCK] or {}).get("share")
+            why = cause(each.metric, device, summary, held, of_alone=shares[OF_ALONE], samples=each.samples)
             details = {**({"explains": why} if why else {}), **each.details, "telemetry": summary}
-            details.update({OF_CLOCK: held} if held else {})
+            details.update({name: value for name, value in shares.items() if value is not None})
             details.update(self._moved(device))
             measured = foreseen(replace(each, disturbance=disturbed, details=details), self.sku)
             result.add(measured)

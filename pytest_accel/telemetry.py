@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pytest_accel.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
@@ -27,10 +28,18 @@ COUNTERS = (
 )
 REASONS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40, "hw_power_brake_s": 0x80}
 """Bits of NVML's clock event reasons (nvml.h): what stands in for a counter that the driver does not have."""
-LINK = ("pcie_gen", "pcie_width")
+WIDTH = "pcie_width"
+LINK = ("pcie_gen", WIDTH)
+"""A generation rises as the link wakes up: the best that was seen. Lanes never change at rest: the fewest."""
 
 UNWATCHED_SECONDS = 5.0
 """How much of a soak may go unseen by the sensor before its counters say nothing about the whole."""
+
+LONG_SOAK_SECONDS = 60.0
+"""A shorter one cannot become steady: heat sinks take half a minute to a minute and a half."""
+AT_LIMIT, CAPPED = 0.95, 0.5
+"""Of the power limit, and of the time under it: either loads a device as far as it goes."""
+STEADY_K = 1.0
 
 STEAL_SHARE = 0.05
 """Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
@@ -91,7 +100,7 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
     for name in LINK:
         values = [each[name] for each in readings if name in each]
         if values:
-            found[name] = max(values)
+            found[name] = min(values) if name == WIDTH else max(values)
     masks = [int(each["reasons"]) for each in readings if "reasons" in each]
     if masks:
         found["reasons"] = 0
@@ -138,6 +147,36 @@ def misplaced(measurement: Measurement) -> str | None:
         return None
     node = measurement.conditions["numa_node"]
     return f"no processor of NUMA node {node}, where the device is, may be used: the cpuset leaves them out"
+
+
+def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
+    """Why a soak says little of heat: it reached neither the power limit nor a steady temperature. None where it did,
+    where it is too short for that, or where nobody reads the power.
+
+    Steady is less than a kelvin between the means of the middle and the last third.
+    """
+    summary, limit = summarise(readings), device.facts.get("power_limit_w")
+    seconds, power = summary.get("seconds", 0.0), summary.get("power_w")
+    if not metric.startswith("soak.") or seconds < LONG_SOAK_SECONDS or not (power and limit):
+        return None
+    if power["mean"] >= AT_LIMIT * limit or summary.get("sw_power_cap_s", 0.0) > CAPPED * seconds:
+        return None
+    warming = _warming(readings, seconds / 3)
+    if warming is not None and abs(warming) < STEADY_K:
+        return None
+    heat = (
+        "nobody read its temperature" if warming is None else f"it still warmed by {180 * warming / seconds:.1f} K/min"
+    )
+    return f"the soak drew {power['mean']:.0f} W of {limit:g}, and {heat}: it proves little"
+
+
+def _warming(readings: Sequence[Reading], third: float) -> float | None:
+    """Kelvin between the means of the middle and the last third."""
+    until = readings[-1]["at"]
+    seen = [(until - each["at"], each["temperature_c"]) for each in readings if "temperature_c" in each]
+    late = [degrees for ago, degrees in seen if ago < third]
+    middle = [degrees for ago, degrees in seen if third <= ago < 2 * third]
+    return fmean(late) - fmean(middle) if late and middle else None
 
 
 def seen_beside(measured: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:

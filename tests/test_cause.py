@@ -9,7 +9,7 @@ from pytest_accel.judge import judge
 from pytest_accel.measurement import Device, Measurement
 from pytest_accel.sku import Limit
 
-FACTS = {
+FACTS: dict[str, Any] = {
     "power_limit_w": 700.0,
     "power_limit_default_w": 700.0,
     "clock_max_mhz": 1980,
@@ -20,6 +20,9 @@ FACTS = {
 
 def gpu(**facts: Any) -> Device:
     return Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={**FACTS, **facts})
+
+
+MEMORY = gpu(memory_clock_max_mhz=2619, memory_max_c=95)
 
 
 def seen(clock: float = 1400.0, **more: Any) -> dict[str, Any]:
@@ -42,6 +45,17 @@ def seen(clock: float = 1400.0, **more: Any) -> dict[str, Any]:
         ("matmul.fp8", gpu(), seen(), "clock below its highest of 1980 MHz without any throttle reason"),
         ("matmul.fp8", gpu(), seen(clock=1975.0), "slow at full clock, without any throttle reason"),
         ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "slow at full clock"),  # half a percent
+        (
+            "matmul.fp8",
+            gpu(),
+            seen(reasons=0x02),
+            "clock below its highest of 1980 MHz by application clocks: a setting",
+        ),
+        ("soak.rate", gpu(), seen(reasons=0x12), "by application clocks and sync boost: a setting"),
+        ("stream.copy", MEMORY, seen(memory_clock_mhz={"mean": 1593.0}), "memory clock 1593 MHz of 2619: locked, or"),
+        ("stream.read", MEMORY, seen(memory_temperature_c={"max": 94.0}), "memory at 94 C of the 95 that it may reach"),
+        ("stream.read", MEMORY, seen(clock=1980.0, memory_clock_mhz={"mean": 2619.0}), "slow at full clock"),
+        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz={"mean": 1593.0}), "slow at full clock"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 4, "pcie_width": 8}, "ran at PCIe 4 x8 under load, its best is 5 x16"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 5, "pcie_width": 16}, "its best: look at NUMA"),
     ],
@@ -76,3 +90,25 @@ def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None
     fine = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 730.0, details=told)], floor)
     assert short.sentence == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); HW thermal slowdown 41% of the time"
     assert "HW thermal" not in fine.sentence
+
+
+def test_blocks_that_vary_are_said_beside_the_cause() -> None:
+    """What holds a device back holds it back in every block; a host that feeds it too slowly does not."""
+    even, uneven = [700.0, 702.0, 698.0] * 5, [700.0, 500.0, 690.0] * 5
+    assert "uneven" not in str(cause("matmul.bf16", gpu(), seen(clock=1980.0), samples=even))
+    said = cause("matmul.bf16", gpu(), seen(clock=1980.0), samples=uneven)
+    assert "slow at full clock, without any throttle reason, uneven, its blocks vary by 15%" in str(said)
+
+
+@pytest.mark.parametrize(
+    ("of_alone", "summary", "words"),
+    [
+        (0.6, {"pcie_gen": 5, "pcie_width": 16}, "its best: 0.60 of its rate alone: a shared uplink, or the host's"),
+        (0.6, {}, "0.60 of its rate alone"),
+        (0.99, {"pcie_gen": 5, "pcie_width": 16}, "its best: look at NUMA"),
+        (0.6, {"pcie_gen": 4, "pcie_width": 16}, "ran at PCIe 4 x16 under load"),  # that is reason enough
+        (0.99, {}, "None"),
+    ],
+)
+def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: dict[str, Any], words: str) -> None:
+    assert words in str(cause("host_copy_all.h2d", gpu(), summary, of_alone=of_alone))

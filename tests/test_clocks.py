@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import skufile
-from pytest_accel.clocks import attainable, flops_per_clock, of_clock
+from pytest_accel.clocks import attainable, flops_per_clock, joules, of_clock
 from pytest_accel.measurement import Device, Measurement
 from pytest_accel.sku import Datasheet
 
@@ -70,3 +70,32 @@ def measured(tflops: float, dtype: str = "bf16") -> Measurement:
 
 def at(mhz: float) -> dict[str, Any]:
     return {"clock_mhz": {"mean": mhz, "min": mhz, "max": mhz}}
+
+
+@pytest.mark.parametrize(("counted", "known"), [(1200.0, True), (1240.0, True), (1400.0, False), (1000.0, False)])
+def test_a_clock_that_was_counted_otherwise_leaves_no_share(counted: float, known: bool) -> None:
+    """Of two clocks that are more than 3 % apart one is wrong, and nobody knows which."""
+    one = replace(measured(708), details={"counted_mhz": counted})
+    found = of_clock(one, skufile.load("mi300x").datasheet, GPU, at(1207))
+    assert found is not None
+    assert (found["mhz"], found["counted_mhz"]) == (1207, counted)
+    assert ("share" in found) is known
+
+
+def test_energy_by_work() -> None:
+    """750 W at 708 TFLOPS are 1.06 J per 10^12 operations."""
+    assert joules(measured(708), {"seconds": 10.0, "energy_j": 7500.0}) == pytest.approx(750 / 708)
+
+
+@pytest.mark.parametrize(
+    ("changes", "telemetry"),
+    [
+        ({}, {"seconds": 10.0}),
+        ({}, {"seconds": 2.0, "energy_j": 1500.0}),  # too short for a sensor that looks now and then
+        ({"value": None}, {"seconds": 10.0, "energy_j": 7500.0}),
+        ({"metric": "matmul_burst.bf16"}, {"seconds": 10.0, "energy_j": 7500.0}),  # most of its window is rest
+        ({"metric": "soak.droop_slow", "unit": "1"}, {"seconds": 10.0, "energy_j": 7500.0}),
+    ],
+)
+def test_no_energy_is_said_of_what_it_was_not_measured_for(changes: Any, telemetry: Any) -> None:
+    assert joules(replace(measured(708), **changes), telemetry) is None

@@ -1,14 +1,15 @@
 """From what workers sent to measurements: what was sent counts, and what is lacking is said."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytest_accel.collect import Context, compared, per_device, per_node
+from pytest_accel.collect import Context, compared, droop, of_alone, per_device, per_node
 from pytest_accel.crew import Outcome, Request
 from pytest_accel.judge import judge
-from pytest_accel.measurement import NODE, Device, Measurement
+from pytest_accel.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status
 
@@ -233,3 +234,29 @@ def test_what_breaks_in_a_pair_is_laid_to_the_two() -> None:
     found = per_device(Outcome(tuple(GPUS), trouble=DIED, step=step), context("peer_copy.one_way", runs="peers"))
     assert [(each.trouble.kind if each.trouble else None) for each in found] == ["device", "need", "device"]
     assert "gpu0 to gpu2: its worker process died" in str(found[0].trouble)
+
+
+def test_a_copy_beside_the_others_is_compared_with_the_same_one_alone() -> None:
+    alone = [
+        Measurement("host_copy.h2d", "GPU-0", "GB/s", 40.0),
+        Measurement("host_copy.h2d", "GPU-0", "GB/s", 50.0),  # the newest counts
+        Measurement("host_copy.h2d", "GPU-1", "GB/s", 10.0),
+        Measurement("host_copy.d2h", "GPU-0", "GB/s", 10.0),
+        Measurement("host_copy.h2d", "GPU-0", "GB/s", trouble=Trouble("need", "no time")),
+    ]
+    together = Measurement("host_copy_all.h2d", "GPU-0", "GB/s", 30.0)
+    assert of_alone(together, alone) == pytest.approx(0.6)
+    assert of_alone(replace(together, subject="GPU-2"), alone) is None
+    assert of_alone(replace(together, value=None), alone) is None
+    assert of_alone(alone[0], alone) is None
+
+
+def test_a_burst_is_compared_with_what_was_sustained() -> None:
+    sustained = [
+        Measurement("matmul.bf16", "GPU-0", "TFLOPS", 720.0),
+        Measurement("matmul.fp8", "GPU-0", "TFLOPS", 1.0),
+    ]
+    burst = Measurement("matmul_burst.bf16", "GPU-0", "TFLOPS", 800.0)
+    assert droop(burst, sustained) == pytest.approx(0.1)
+    assert droop(burst, []) is None
+    assert droop(sustained[0], [burst]) is None

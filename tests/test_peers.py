@@ -159,6 +159,27 @@ def test_a_payload_that_arrives_wrong_at_one_receiver_is_laid_to_it() -> None:
     assert "what arrived is not what was sent" in found["gpu1"]
 
 
+def test_a_short_pair_without_peer_access_says_so_and_no_other_does() -> None:
+    found = rows({**matrix(3), ("gpu0", "gpu1"): 25.0})
+    for row in found:
+        for receiver, cell in row.details["cells"].items():
+            cell["direct"] = (row.subject, receiver) != ("gpu0", "gpu1")
+    judged = {each.subject: judge([each], FLOOR) for each in judged_fairly(found, {})}
+    assert "copies through the host" in judged["gpu0"].sentence
+    assert all("through the host" not in judged[name].sentence for name in ("gpu1", "gpu2"))
+
+
+def test_a_node_that_stages_all_copies_says_so() -> None:
+    """Nobody is slower than the others; the reason is the same for all."""
+    found = rows(dict.fromkeys(matrix(3), 25.0))
+    for row in found:
+        for cell in row.details["cells"].values():
+            cell["direct"] = False
+    for each in judged_fairly(found, {}):
+        assert "copies through the host" in judge([each], FLOOR).sentence
+        assert each.conditions["peer_access"] is False
+
+
 def test_the_row_of_the_matrix_is_kept() -> None:
     (first, *_) = judged_fairly(rows(matrix(3)), {"gpu1": "second"})
     assert set(first.details["row"]) == {"second", "gpu2"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_accel import probes
+from pytest_accel import probes, skufile
 from pytest_accel.backend import Backend
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.measurement import Device
@@ -23,6 +23,7 @@ from pytest_accel.probes import blas
 from pytest_accel.probes.host_copy import _both, place
 from pytest_accel.probes.product import Product
 from pytest_accel.probes.soak import droop
+from pytest_accel.shapes import ANCHORS, quantisation
 
 DEADLINE_SECONDS = 120
 
@@ -154,9 +155,9 @@ def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, mo
     assert winner in finding.details["finalists"]
     m, n, k = (finding.conditions[side] for side in "mnk")
     assert per_call(finding) == pytest.approx(2 * m * n * k / 1e12)
-
     assert (finding.conditions["layout"], finding.conditions["operand_sets"]) == ("row-major", 1)
     assert list(finding.details["anchors"]) == ["64x64x64"]
+
 
 @pytest.mark.parametrize(("op", "arrays"), [("copy", 2), ("copy_kernel", 2), ("triad", 3), ("read", 1), ("write", 1)])
 def test_stream_counts_bytes_read_and_written(device: Compute, op: str, arrays: int) -> None:
@@ -504,6 +505,73 @@ def test_a_product_says_what_its_rate_depends_on(
     assert "blas" in found
 
 
+@pytest.mark.parametrize(
+    ("architecture", "told", "size"),
+    [("gfx942:sramecc+:xnack-", 4 << 20, 256 << 20), ("gfx90a", 8 << 20, 8 << 20), ("", 126 << 20, 126 << 20)],
+)
+def test_operands_go_beyond_the_cache_that_hip_does_not_tell(
+    gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, architecture: str, told: int, size: int
+) -> None:
+    """An MI300X tells 4 MB, the L2 of one of its eight dies; before the memory lie 256 MB more."""
+    properties = SimpleNamespace(L2_cache_size=told, gcnArchName=architecture)
+    cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
+    assert gpu_on_cpu.cache_bytes == size
+
+
+class Cycles:
+    """Events and a spinning kernel of a GPU at 1500 MHz, whose launches take 20 us each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, cycles: int) -> None:
+        self.now += cycles / 1.5e9 + 20e-6
+
+    def event(self, **how: Any) -> SimpleNamespace:
+        made = SimpleNamespace(at=0.0, synchronize=lambda: None)
+        made.record = lambda: setattr(made, "at", self.now)
+        made.elapsed_time = lambda other: 1000 * (other.at - made.at)
+        return made
+
+
+def test_a_search_begins_with_anchors_published_winners_and_full_waves(
+    gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
+) -> None:
+    best = sys.modules["pytest_accel.probes.matmul_best"]
+    properties = SimpleNamespace(multi_processor_count=132, L2_cache_size=50 << 20)
+    cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
+    cuda.setattr(best, "_pilot", lambda device, dtype: 700e12)
+    asked: list[Any] = []
+    cuda.setattr(best, "_search", lambda device, dtype, first: asked.extend(first))
+    published = skufile.load("h100-sxm").probes["matmul_best"]["published"]
+    with pytest.raises(AttributeError):  # nothing was found
+        probes.matmul_best(gpu_on_cpu, dtype="fp8", published=published)
+    assert asked[:4] == [*ANCHORS, (1024, 9216, 14336)]
+    assert len(set(asked)) == len(asked) == 52
+    for shape in asked[4:]:
+        assert max(quantisation(shape, tile, 132) for tile in best.TILES["cuda9"]) == 1
+
+
+def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
+    gpu = Cycles()
+    cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
+    cuda.setattr(torch.cuda, "Event", gpu.event)
+    assert gpu_on_cpu.counted_clock() == {"counted_mhz": pytest.approx(1500)}
+    gpu_on_cpu.sample = lambda *work, **how: Finding("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
+    assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
+
+
+def test_cycles_are_counted_where_it_is_known_which(
+    device: Compute, gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
+) -> None:
+    assert device.counted_clock() == {}
+    cuda.delattr(torch.cuda, "_sleep")
+    assert gpu_on_cpu.counted_clock() == {}
+    cuda.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
+    cuda.setattr(torch.version, "hip", "7.0")
+    assert gpu_on_cpu.counted_clock() == {}
+
+
 def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
     calls: list[dict[str, Any]] = []
 
@@ -718,81 +786,6 @@ def _in_two_halves(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None) -
     return result if out is None else out.copy_(result)
 
 
-def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:
-    with pytest.raises(NotApplicable, match=r"no exact product is known for fp8 \(there are bf16, fp16, fp32\)"):
-        exact(device, "fp8")
-
-
-class Weak(torch.Tensor):
-    """Memory whose word 77 does not keep bit 9 (`stuck`), or whose word 78 is the same cell as word 77 (`alias`).
-
-    What is written through a block of it lands in the same cells.
-    """
-
-    fault = "stuck"
-
-    @classmethod
-    def wears(cls, cells: torch.Tensor) -> None:
-        if cls.fault == "stuck":
-            cells[77] |= 1 << 9
-        else:
-            cells[78] = cells[77]
-
-    def _written(self, result: torch.Tensor) -> torch.Tensor:
-        cells = self.as_subclass(torch.Tensor)
-        if cells.storage_offset() == 0 and cells.numel() > 78:
-            self.wears(cells)
-        return result
-
-    def mul_(self, other: Any) -> torch.Tensor:
-        return self._written(super().mul_(other))
-
-    def fill_(self, value: Any) -> torch.Tensor:
-        return self._written(super().fill_(value))
-
-    def bitwise_not_(self) -> torch.Tensor:
-        return self._written(super().bitwise_not_())
-
-
-@pytest.mark.parametrize(("fault", "word"), [("stuck", 77), ("alias", 78)])
-def test_weak_memory_is_found_with_address_and_bits(
-    device: Compute, monkeypatch: pytest.MonkeyPatch, fault: str, word: int
-) -> None:
-    monkeypatch.setattr(Weak, "fault", fault)
-    sound = torch.empty_like
-    device.torch = Instead(
-        torch,
-        empty=lambda *args, **more: torch.empty(*args, **more).as_subclass(Weak),
-        empty_like=lambda like: sound(like.as_subclass(torch.Tensor)),  # the expected words lie elsewhere
-    )
-    finding = probes.memory_pattern(device, mib=1)
-    assert finding.value
-    assert {each["address"] for each in finding.details["mismatches"]} == {8 * word}
-    assert f"first at byte {8 * word:#x}" in str(finding.wrong)
-    if fault == "stuck":
-        assert {each["bits"] for each in finding.details["mismatches"]} == {f"{1 << 9:#018x}"}
-    else:  # a constant pattern cannot see it
-        assert all("inversions" not in each["pattern"] for each in finding.details["mismatches"])
-
-
-def test_sound_memory_passes_and_says_how_much_was_covered(device: Compute) -> None:
-    finding = probes.memory_pattern(device, mib=2, state="hot")
-    assert (finding.metric, finding.value, finding.wrong) == ("memory_pattern.hot", 0, None)
-    assert finding.details["covered_bytes"] == 2 * 2**20
-
-
-@pytest.mark.parametrize(("free", "had"), [(20, "19.3"), (120, "126.7")])
-def test_memory_that_others_hold_leaves_too_little_to_test(
-    device: Compute, monkeypatch: pytest.MonkeyPatch, free: int, had: str
-) -> None:
-    """Or a gigabyte of 141 would pass for all of them."""
-    gib = 2**30
-    cuda = Instead(torch.cuda, mem_get_info=lambda device: (free * gib, 141 * gib), empty_cache=lambda: None)
-    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), "nvidia")
-    device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
-    monkeypatch.setattr(device, "is_cpu", False)
-    monkeypatch.setattr(device, "synchronize", lambda: None)
-    with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be had: the rest is in use"):
 def differs_once(at: int) -> Instead:
     """torch whose comparison number `at` sees a difference that is not there when it is looked for."""
     calls = itertools.count(1)
@@ -875,14 +868,63 @@ def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) ->
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-        probes.memory_pattern(device)
+def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:
+    with pytest.raises(NotApplicable, match=r"no exact product is known for fp8 \(there are bf16, fp16, fp32\)"):
+        exact(device, "fp8")
 
 
-def test_the_slowest_window_is_named_by_its_place(device: Compute) -> None:
-    finding = probes.stream_windows(device, mib=1, windows=4)
-    assert len(finding.details["windows_gb_per_s"]) == 4
-    assert finding.value is None
-    assert min(finding.details["windows_gb_per_s"]) == finding.details["windows_gb_per_s"][finding.details["slowest"]]
+class Weak(torch.Tensor):
+    """Memory whose word 77 does not keep bit 9 (`stuck`), or whose word 78 is the same cell as word 77 (`alias`).
+
+    What is written through a block of it lands in the same cells.
+    """
+
+    fault = "stuck"
+
+    @classmethod
+    def wears(cls, cells: torch.Tensor) -> None:
+        if cls.fault == "stuck":
+            cells[77] |= 1 << 9
+        else:
+            cells[78] = cells[77]
+
+    def _written(self, result: torch.Tensor) -> torch.Tensor:
+        cells = self.as_subclass(torch.Tensor)
+        if cells.storage_offset() == 0 and cells.numel() > 78:
+            self.wears(cells)
+        return result
+
+    def mul_(self, other: Any) -> torch.Tensor:
+        return self._written(super().mul_(other))
+
+    def fill_(self, value: Any) -> torch.Tensor:
+        return self._written(super().fill_(value))
+
+    def bitwise_not_(self) -> torch.Tensor:
+        return self._written(super().bitwise_not_())
+
+
+@pytest.mark.parametrize(("fault", "word"), [("stuck", 77), ("alias", 78)])
+def test_weak_memory_is_found_with_address_and_bits(
+    device: Compute, monkeypatch: pytest.MonkeyPatch, fault: str, word: int
+) -> None:
+    monkeypatch.setattr(Weak, "fault", fault)
+    sound = torch.empty_like
+    device.torch = Instead(
+        torch,
+        empty=lambda *args, **more: torch.empty(*args, **more).as_subclass(Weak),
+        empty_like=lambda like: sound(like.as_subclass(torch.Tensor)),  # the expected words lie elsewhere
+    )
+    finding = probes.memory_pattern(device, mib=1)
+    assert finding.value
+    assert {each["address"] for each in finding.details["mismatches"]} == {8 * word}
+    assert f"first at byte {8 * word:#x}" in str(finding.wrong)
+    if fault == "stuck":
+        assert {each["bits"] for each in finding.details["mismatches"]} == {f"{1 << 9:#018x}"}
+    else:  # a constant pattern cannot see it
+        assert all("inversions" not in each["pattern"] for each in finding.details["mismatches"])
+
+
 class Row(Weak):
     """Thirty words in a row that do not keep bit 9."""
 

@@ -18,6 +18,7 @@ from pytest_accel.telemetry import (
     seen_beside,
     soak_measurements,
     summarise,
+    unproven,
 )
 from pytest_accel.verdict import Status
 
@@ -78,11 +79,12 @@ def test_a_counter_that_went_back_says_nothing() -> None:
 COPY = Measurement("host_copy.h2d", "GPU-0", "GB/s", 55.0, (55.0,), started=100.0, ended=101.0)
 
 
-def test_the_link_is_told_as_it_was_under_load_at_its_best() -> None:
-    """It wakes up while the first reading is taken."""
-    summary = summarise([{"at": at, "pcie_gen": gen, "pcie_width": 16} for at, gen in ((100.0, 1), (100.1, 5))])
+def test_the_link_is_told_as_it_was_under_load() -> None:
+    """It wakes up while the first reading is taken; lanes that it loses it does not get back by waking."""
+    seen = ((100.0, 1, 16), (100.1, 5, 16), (100.2, 5, 8))
+    summary = summarise([{"at": at, "pcie_gen": gen, "pcie_width": width} for at, gen, width in seen])
     found = {each.metric: (each.value, each.unit) for each in seen_beside(COPY, GPU, summary)}
-    assert found == {"host_copy.pcie_gen": (5, "count"), "host_copy.pcie_width": (16, "count")}
+    assert found == {"host_copy.pcie_gen": (5, "count"), "host_copy.pcie_width": (8, "count")}
 
 
 def test_a_link_that_nobody_read_has_no_state() -> None:
@@ -207,3 +209,49 @@ def test_two_readings_at_one_time_are_no_share_of_a_time() -> None:
     short = replace(SOAK, ended=SOAK.started)
     found = soaked(readings(7.0, 7.0, name="sw_thermal_s", every=0.0), "soak.throttle.sw_thermal", short)
     assert status(found) is Status.UNMEASURED
+
+
+# -- whether a soak loaded the device
+
+
+HOT = replace(GPU, facts={"power_limit_w": 700.0})
+
+
+def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: float = 90.0) -> list[dict[str, Any]]:
+    """One reading a second, with the temperature of each third."""
+    at = range(round(seconds) + 1)
+    thirds = [min(2, int(3 * second / (seconds + 1))) for second in at]
+    return [
+        {"at": 100.0 + second, "power_w": watts, "sw_power_cap_s": capped * second, "temperature_c": degrees[third]}
+        for second, third in zip(at, thirds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("readings", "device", "words"),
+    [
+        (soaking(690, [50, 60, 70]), HOT, None),  # at its power limit
+        (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
+        (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
+        (soaking(600, [50, 60, 70]), HOT, "the soak drew 600 W of 700, and it still warmed by"),
+        (soaking(600, [50, 70, 60]), HOT, "K/min: it proves little"),
+        (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
+        (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit
+        ([], HOT, None),
+    ],
+)
+def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
+    readings: list[dict[str, Any]], device: Device, words: str | None
+) -> None:
+    found = unproven("soak.rate", device, readings)
+    assert (words is None and found is None) or words in str(found)
+    assert unproven("matmul.bf16", device, readings) is None
+
+
+def test_what_proves_little_is_marginal_where_it_holds_and_no_excuse_where_it_does_not() -> None:
+    weak = replace(SOAK, samples=(), details={"unproven": "it proves little"})
+    floor = Limit("soak.rate", "TFLOPS", floor=600.0)
+    verdict = judge([weak], replace(floor, floor=600.0))
+    assert verdict.status is Status.MARGINAL
+    assert verdict.sentence.endswith("it proves little")
+    assert judge([weak, weak], replace(floor, floor=800.0)).status is Status.FAIL

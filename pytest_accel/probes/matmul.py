@@ -42,6 +42,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
         beside=_micro_peak(device, dtype) if device.measures_peak else None,
         conditions=product.conditions,
     )
+    finding.details.update(device.counted_clock())
     product.check()
     return finding
 

@@ -95,7 +95,8 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
         me, other = device.devices[sender], device.devices[receiver]
         device.gate.step(f"{me.name} to {other.name}", (me.uuid, other.uuid))
         one = _cell(device, sender, receiver, direction=direction, mib=mib, budget=budget)
-        cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong}
+        direct = one.conditions["peer_access"]
+        cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong, "direct": direct}
         found.append(one)
     worst = min(found, key=lambda one: estimate_rate(one.samples).mean)
     return replace(

@@ -24,6 +24,7 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
         precision=0.0,
         conditions={**product.conditions, "seconds": device.seconds},
     )
+    finding.details.update(device.counted_clock())
     product.check()
     return [finding, droop(finding)]
 
