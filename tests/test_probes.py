@@ -999,4 +999,5 @@ def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
     finding = probes.stream_windows(Chancy(), mib=1, windows=4)
     assert finding.details["slowest"] == 2
     assert finding.seconds == pytest.approx([1e-3] * 5)
+    assert finding.samples == pytest.approx([2**20 / 1e6] * 5)
     assert finding.details["of_median"] == pytest.approx(1)
