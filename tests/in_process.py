@@ -183,9 +183,9 @@ def _suite(dtypes: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any], str | N
     yield from ((probes.stream, {"op": op}, None) for op in ("copy", "triad", "read"))
     yield probes.memory_pattern, {}, None
     yield from ((probes.matmul, {"dtype": dtype}, None) for dtype in dtypes)
-    yield from ((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32"))
     yield from ((probes.peer_copy, {"direction": way}, None) for way in ("one_way", "both"))
     yield from ((probes.soak, {}, f"soak.{name}") for name in SOAK)
+    yield from ((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32"))
     yield probes.memory_pattern, {"state": "hot"}, None
 
 

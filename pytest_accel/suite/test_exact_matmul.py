@@ -1,4 +1,4 @@
-"""Silent corruption of the matrix units: results that are known to the last bit."""
+"""Silent corruption of the matrix units, hot from the soak: results that are known to the last bit."""
 
 import pytest
 
