@@ -868,6 +868,21 @@ def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) ->
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> None:
+    """A sum beyond 65504 is infinite, whatever was added wrongly: it would compare as equal."""
+    infinite = []
+
+    def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
+        result = torch.mm(*operands, **more)
+        infinite.append(int(result.isinf().sum()))
+        return result
+
+    device.torch = Instead(torch, mm=mm)
+    finding = probes.exact_matmul(device, dtype="fp16", m=128, n=128, k=8192)
+    assert (finding.value, sum(infinite)) == (0, 0)
+    assert finding.conditions["largest_integer"] > 10
+
+
 def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:
     with pytest.raises(NotApplicable, match=r"no exact product is known for fp8 \(there are bf16, fp16, fp32\)"):
         exact(device, "fp8")

@@ -21,6 +21,7 @@ INTEGER_UP_TO = {"bf16": 2**8, "fp16": 2**11, "fp32": 2**11}
 """The largest integer up to which a dtype holds every one (fp32: kept where fp32 and tf32 inputs are both exact)."""
 ACCUMULATOR_BITS = 24
 """Integers that an fp32 accumulator adds without rounding."""
+HIGHEST_FP16, DEVIATIONS = 65504.0, 7.0
 SEEDS = (1, 2, 3)
 HOST_ROWS = 64
 SHOWN = 4
@@ -74,7 +75,7 @@ class _Watch:
     def __init__(self, device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
         m, n, k = self.shape = shape
         self.device, self.dtype = device, dtype
-        self.largest = min(INTEGER_UP_TO[dtype], math.isqrt(2**ACCUMULATOR_BITS // k))
+        self.largest = largest(dtype, k)
         self.wrong = self.products = self.differing = self.on_host = 0
         self.checksum = 0
         self.seen: list[dict[str, Any]] = []
@@ -182,6 +183,15 @@ class _Watch:
             values = f"{one['found']:g} instead of {one['expected']:g}"
             place = f"; first at row {one['row']}, column {one['column']}: {values}"
         return f"{self.wrong} wrong elements in {self.products} products ({one['what']}{place})"
+
+
+def largest(dtype: str, k: int) -> int:
+    """The largest integer of operands whose sums of k products are exact in fp32, and in fp16 hardly ever infinite.
+
+    Those of integers spread evenly up to L deviate by sqrt(k) L^2 / 3; of an infinite one every wrong bit is hidden.
+    """
+    exact = min(INTEGER_UP_TO[dtype], math.isqrt(2**ACCUMULATOR_BITS // k))
+    return min(exact, math.isqrt(int(3 * HIGHEST_FP16 / (DEVIATIONS * math.sqrt(k))))) if dtype == "fp16" else exact
 
 
 def checksum(torch: Any, bits: Tensor) -> int:
