@@ -29,6 +29,8 @@ class Gate:
 
     seconds: list[float] = field(default_factory=list)
 
+    def working(self) -> None: ...
+
     def ready(self) -> None: ...
 
     def block(self, seconds: float, warm: bool) -> None:  # noqa: ARG002  the protocol's signature

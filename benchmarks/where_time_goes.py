@@ -18,6 +18,8 @@ MEANS = {
     "rest": "pytest itself",
 }
 
+OF_A_PROBE = ("preparing", "warm_up", "measuring", "checks")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -30,6 +32,9 @@ def main() -> None:
     wall = seconds["wall"]
     for name in [each for each in MEANS if each in seconds]:
         print(f"{name:<10}{seconds[name]:9.2f} s {seconds[name] / wall if wall else 0.0:7.1%}   {MEANS[name]}")
+    print(f"\n{'seconds of each probe':<32}{''.join(f'{name:>11}' for name in OF_A_PROBE)}")
+    for metric, spent in record["run"].get("probes", {}).items():
+        print(f"{metric:<32}{''.join(f'{spent.get(name, 0.0):11.2f}' for name in OF_A_PROBE)}")
 
 
 if __name__ == "__main__":

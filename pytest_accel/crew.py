@@ -272,8 +272,6 @@ class Crew:
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""
         singles: list[Group] = [(device,) for device in devices]
-        if runs == "alone":
-            return [[group] for group in singles]
         if runs == "peers":
             lost = [group for group in singles if self._lost(group)]
             alive = tuple(device for group in singles if group not in lost for device in group)
@@ -295,18 +293,21 @@ class Crew:
             meeting = self._meet()
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
-        began = time.monotonic()
+        began, in_turn = time.monotonic(), request.runs == "in_turn"
+        seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
             with self.timeline.on("measuring"):
                 self._conduct(
                     calls,
-                    tick=lambda: self.progress(request.metric, time.monotonic() - began, request.seconds),
+                    tick=lambda: self.progress(request.metric, time.monotonic() - began, seconds),
                     all_or_none=request.runs == "ranks",
+                    in_turn=in_turn,
                 )
         finally:
             if calls:
-                last = max(calls, key=lambda call: call.heard)
-                self.timeline.move("measuring", around(began, time.monotonic(), last.blocks))
+                last = sorted(calls, key=lambda call: call.heard)
+                pace = sorted(at for call in (last if in_turn else last[-1:]) for at in call.pace)
+                self.timeline.account(request.metric, around(began, time.monotonic(), pace))
             self._keep(request, working, calls, keep)
 
     def _conduct(self, calls: list[Call], patience: float | None = None, **more: Any) -> None:
@@ -407,6 +408,11 @@ class Crew:
         threads = 1 if self.simulated else _threads(group)
         return {"event": "open", "devices": fields, "threads": threads, "simulated": self.simulated}
 
+    def spent(self) -> dict[str, Any]:
+        """Seconds of the run by phase and of the devices at work (`seconds`), and by metric and phase (`probes`)."""
+        found = {**self.timeline.seconds(), "device": self.device_seconds}
+        return {"seconds": _rounded(found), "probes": {name: _rounded(of) for name, of in self.timeline.probes.items()}}
+
     def stop(self) -> None:
         """End every process. One that cannot be killed is named in the notes."""
         for child in self._children:
@@ -424,6 +430,10 @@ def _name(group: Group) -> str:
 def _threads(group: Group) -> int:
     cores = sum(int(device.facts.get("cores", 0)) for device in group)
     return cores or min(8, max(1, len(group[0].cpus)))
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(each, 2) for name, each in seconds.items()}
 
 
 def _busy(calls: list[Call]) -> float:

@@ -413,8 +413,7 @@ class Run(Scene):
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
-        spent = {**self.crew.timeline.seconds(), "device": self.crew.device_seconds}
-        self.record.run["seconds"] = {name: round(seconds, 2) for name, seconds in spent.items()}
+        self.record.run.update(self.crew.spent())
         self.record.state = "interrupted" if interrupted else "finished"
         around = self.record.circumstances = self._circumstances(interrupted, ended)
         self.record.closing = vars(close(self.verdicts, around))

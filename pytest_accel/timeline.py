@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "rest")
 """Processes and imports; memory allocated and data made; blocks that warm up; blocks that are sampled; results and
@@ -18,6 +17,8 @@ class Timeline:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now, self._at, self._phase = now, now(), "rest"
         self._seconds = dict.fromkeys(PHASES, 0.0)
+        self.probes: dict[str, dict[str, float]] = {}
+        """Of each metric that was asked for: the seconds of its calls by phase."""
 
     def _tick(self) -> None:
         now = self._now()
@@ -35,11 +36,13 @@ class Timeline:
             self._tick()
             self._phase = outer
 
-    def move(self, origin: str, parts: Mapping[str, float]) -> None:
-        """Count seconds of `origin` for other phases, now that it is known what they were."""
+    def account(self, metric: str, parts: Mapping[str, float]) -> None:
+        """Count for the phases that it was what a call spent on "measuring", now that it is known (see `around`)."""
+        spent = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
-            self._seconds[origin] -= seconds
+            self._seconds["measuring"] -= seconds
             self._seconds[phase] += seconds
+            spent[phase] = spent.get(phase, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
         """Seconds by phase until now, and `wall`, which is their sum."""
@@ -47,19 +50,19 @@ class Timeline:
         return {"wall": sum(self._seconds.values()), **self._seconds}
 
 
-def around(began: float, ended: float, blocks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What of a probe's call was no measuring, from when its blocks were `heard` and whether each was `warm`.
+def around(began: float, ended: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
+    """What a probe's call spent on what, by when it was heard to be "working", "ready", or done with a "block" or a
+    "warm" one.
 
-    The way to a first block is preparation, that block included, and so is the way to the first of other warm ones;
-    the rest of the warm ones are warm-up, and what follows the last block is checks.
+    The way to the first work is preparation, to being ready (sizing the blocks) and through warm blocks warm-up; what
+    follows the last block is checks, and the rest is measuring.
     """
-    if not blocks:
+    if not any(what in ("warm", "block") for _, what in pace):
         return {"preparing": ended - began}
-    parts, at, warming = {"preparing": 0.0, "warm_up": 0.0}, began, False
-    for place, block in enumerate(blocks):
-        if place == 0 or (block["warm"] and not warming):
-            parts["preparing"] += block["heard"] - at
-        elif block["warm"]:
-            parts["warm_up"] += block["heard"] - at
-        at, warming = block["heard"], block["warm"]
+    parts, at, working = dict.fromkeys(("preparing", "warm_up", "measuring"), 0.0), began, False
+    for heard, what in pace:
+        sizing = what == "ready" and working
+        phase = "measuring" if what == "block" else "warm_up" if what == "warm" or sizing else "preparing"
+        parts[phase] += heard - at
+        at, working = heard, what == "working"
     return {**parts, "checks": ended - at}

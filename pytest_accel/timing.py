@@ -55,6 +55,9 @@ class HostClock:
 class Gate(Protocol):
     """How a probe keeps in step with the same probe on the other devices, and reports as it goes."""
 
+    def working(self) -> None:
+        """Say that the device works from here on: what came before made memory and data ready."""
+
     def ready(self) -> None:
         """Block until every device is ready to begin."""
 
@@ -104,6 +107,7 @@ def time_blocks(
     gate releases it, so that no device finishes in the quiet of the others.
     """
     timed = Timed()
+    gate.working()
     block = block_seconds(seconds)
     per_block = _operations(work, clock, gate, block)
     per_beside = _operations(beside, clock, gate, block) if beside else 0
@@ -169,6 +173,7 @@ def time_bursts(
 
     Before each the device rests for `rest` seconds, then three calls warm it up, then it works for `burst` seconds.
     """
+    gate.working()
     count = max(1, round(burst / time_once(work, clock, burst)))
     found = []
     for _ in range(repeats):

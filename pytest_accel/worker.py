@@ -43,6 +43,9 @@ class PipeGate:
             return False
         return True
 
+    def working(self) -> None:
+        self._pipe.send("working")
+
     def ready(self) -> None:
         self._go.clear()
         self._release.clear()

@@ -35,6 +35,9 @@ DISTURBING = (
 VMSTAT = Path("/proc/vmstat")
 """Where the kernel counts the processes that it killed for want of memory, those of containers among them."""
 
+PACE = ("working", "ready", "block")
+"""What a child says as it gets on, and where its time went."""
+
 Message = dict[str, Any]
 
 
@@ -226,6 +229,8 @@ class Call:
     trouble: Message | None = None
     step: Message | None = None
     """What the child announced that it tries next, and whom it concerns."""
+    pace: list[tuple[float, str]] = field(default_factory=list)
+    """When it was heard to be working, ready, or done with a block, and whether that was a warm one."""
     heard: float = field(default_factory=time.monotonic)
     asked: float | None = None
     """When it was asked where it is, having been silent for too long."""
@@ -242,10 +247,12 @@ class Call:
             self.frames = message["frames"]
             return
         self.heard, self.asked = time.monotonic(), None
+        if event in PACE:
+            self.pace.append((self.heard, "warm" if message.get("warm") else event))
         if event in ("ready", "settled"):
             self.state = event
         elif event == "block":
-            self.blocks.append({**message, "heard": self.heard})
+            self.blocks.append(message)
         elif event == "step":
             self.step = message
         elif event == "finding":
@@ -285,14 +292,16 @@ def conduct(
     hear: Callable[[Child, Message], None] = lambda child, message: None,
     tick: Callable[[], None] = lambda: None,
     all_or_none: bool = False,
+    in_turn: bool = False,
 ) -> None:
     """Send each child its request and see all of them through, in step.
 
     When every child that still works is ready, all get their "go"; when every one has seen enough, all are
-    released. A child that says nothing for `patience` seconds while it is its turn is killed. With
-    `all_or_none` (the ranks of a collective) the others are killed as soon as one fails: they would wait for it
-    for ever. `others` are heard meanwhile (the sensor); `tick` is called a few times a second. Whatever is
-    raised meanwhile ends the children that are not done, and the calls hold what they had sent.
+    released. `in_turn`, the first of them gets it, and the next one when that is done. A child that says nothing
+    for `patience` seconds while it is its turn is killed. With `all_or_none` (the ranks of a collective) the others
+    are killed as soon as one fails: they would wait for it for ever. `others` are heard meanwhile (the sensor);
+    `tick` is called a few times a second. Whatever is raised meanwhile ends the children that are not done, and the
+    calls hold what they had sent.
     """
     by_child = {id(call.child): call for call in calls}
     try:
@@ -305,7 +314,7 @@ def conduct(
                 if id(child) in by_child:
                     by_child[id(child)].hear(message)
                 hear(child, message)
-            _keep_in_step(calls)
+            _keep_in_step(calls, in_turn)
             if all_or_none:
                 _lose_patience_together(calls, patience)
                 _end_together(calls)
@@ -322,14 +331,21 @@ def conduct(
         raise
 
 
-def _keep_in_step(calls: Sequence[Call]) -> None:
+def _keep_in_step(calls: Sequence[Call], in_turn: bool) -> None:
     live = [call for call in calls if not call.over]
-    for state, answer in (("ready", "go"), ("settled", "release")):
-        if live and all(call.state == state for call in live):
-            for call in live:
-                call.heard = time.monotonic()
-                call.state = "running"
-                call.child.send(answer)
+    ready = [call for call in live if call.state == "ready"]
+    settled = [call for call in live if call.state == "settled"]
+    if len(ready) == len(live):
+        _answer(ready[:1] if in_turn else ready, "go")
+    if in_turn or len(settled) == len(live):
+        _answer(settled, "release")
+
+
+def _answer(calls: Sequence[Call], answer: str) -> None:
+    for call in calls:
+        call.heard = time.monotonic()
+        call.state = "running"
+        call.child.send(answer)
 
 
 def _lose_patience(calls: Sequence[Call], patience: float) -> None:

@@ -58,12 +58,15 @@ def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
         "waiting": 0.0,
         "rest": 10.0,
     }
-    record.write_text(json.dumps({"state": "finished", "run": {"seconds": seconds}}))
+    record.write_text(
+        json.dumps({"state": "finished", "run": {"seconds": seconds, "probes": {"matmul.bf16": {"measuring": 2.5}}}})
+    )
 
     done = run("where_time_goes.py", str(record))
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"^rest +10\.00 s +25\.0%", done.stdout, re.MULTILINE)
+    assert re.search(r"^matmul\.bf16 +0\.00 +0\.00 +2\.50 +0\.00$", done.stdout, re.MULTILINE)
 
 
 def test_where_time_goes_needs_a_run_that_has_ended(tmp_path: Path) -> None:

@@ -327,6 +327,10 @@ def test_where_the_time_went(mine: Ran) -> None:
     assert sum(seconds.values()) == pytest.approx(wall, rel=0.02)
     assert min(seconds.values()) >= 0
     assert min(seconds[name] for name in ("starting", "preparing", "warm_up", "measuring")) > 0
+    probes = mine.record["run"]["probes"]
+    assert {"tiny", "matmul.fp32@m=256,n=256,k=256"} <= set(probes)
+    for phase in ("preparing", "warm_up", "measuring"):
+        assert sum(each.get(phase, 0.0) for each in probes.values()) == pytest.approx(seconds[phase], abs=0.05)
     assert re.search(
         r"^time: \d+ s: starting \d+, preparing \d+, warm-up \d+, measuring \d+, checks \d+,", mine.out, re.MULTILINE
     )

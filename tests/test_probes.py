@@ -36,6 +36,9 @@ class AtOnce:
         self.blocks: list[bool] = []
         self.steps: list[tuple[str, tuple[str, ...]]] = []
 
+    def working(self) -> None:
+        pass
+
     def ready(self) -> None:
         pass
 

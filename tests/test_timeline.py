@@ -51,20 +51,28 @@ def test_what_breaks_is_counted_where_it_broke() -> None:
     assert (line.seconds()["starting"], line.seconds()["rest"]) == (5.0, 1.0)
 
 
-def test_a_call_is_split_by_its_blocks() -> None:
-    """Two pairs of devices in one call: each is prepared, warmed up and measured; what follows the last is checks."""
-    heard = [(2.0, True), (2.5, True), (3.0, False), (3.5, False), (6.0, True), (6.5, False)]
-    parts = around(0.0, 8.0, [{"heard": at, "warm": warm} for at, warm in heard])
-    assert parts == {"preparing": 4.5, "warm_up": 0.5, "checks": 1.5}  # 1.5 were measuring
+def test_a_call_is_split_by_its_pace() -> None:
+    """Two pairs of devices in one call: each is prepared, sized, warmed up and measured; after the last come checks."""
+    pace = [(1.5, "working"), (2.0, "ready"), (2.5, "warm"), (3.0, "block"), (3.5, "block")]
+    pace += [(5.5, "working"), (6.0, "ready"), (6.5, "block")]
+    parts = around(0.0, 8.0, pace)
+    assert parts == {"preparing": 3.5, "warm_up": 1.5, "measuring": 1.5, "checks": 1.5}
     clock = Clock()
     line = Timeline(clock)
     with line.on("measuring"):
         clock.time += 8
-    line.move("measuring", parts)
+    line.account("peer_copy.one_way", parts)
     assert line.seconds()["measuring"] == 1.5
+    line.account("peer_copy.one_way", {"preparing": 0.5})  # measured again
+    assert line.probes == {"peer_copy.one_way": {**parts, "preparing": 4.0}}
     assert line.seconds()["wall"] == 8.0
+
+
+def test_a_probe_that_sizes_no_blocks_is_measuring_once_it_is_ready() -> None:
+    parts = around(0.0, 5.0, [(1.0, "ready"), (2.0, "block"), (4.0, "block")])
+    assert parts == {"preparing": 1.0, "warm_up": 0.0, "measuring": 3.0, "checks": 1.0}
 
 
 def test_a_call_without_a_block_was_preparation() -> None:
     assert around(1.0, 4.0, []) == {"preparing": 3.0}
-    assert around(1.0, 4.0, [{"heard": 3.0, "warm": False}]) == {"preparing": 2.0, "warm_up": 0.0, "checks": 1.0}
+    assert around(1.0, 4.0, [(3.0, "ready")]) == {"preparing": 3.0}

@@ -46,6 +46,9 @@ class LoneGate:
     blocks: list[tuple[float, bool]] = field(default_factory=list)
     slowest: float = 1.0
 
+    def working(self) -> None:
+        self.events.append("working")
+
     def ready(self) -> None:
         self.events.append("ready")
 
@@ -199,7 +202,7 @@ def test_the_load_goes_on_until_every_device_has_seen_enough(measure: Measure) -
     """No device finishes in the quiet of the others; what runs meanwhile is no sample."""
     quiet, alone, _ = measure(steady(0.05))
     timed, world, gate = measure(steady(0.05), gate=LoneGate(wait=7))
-    assert gate.events == ["ready", "settled"]
+    assert gate.events == ["working", "ready", "settled"]
     assert world.calls == alone.calls + 7
     assert timed.seconds == pytest.approx(quiet.seconds)
 
@@ -207,7 +210,7 @@ def test_the_load_goes_on_until_every_device_has_seen_enough(measure: Measure) -
 def test_ranks_agree_on_the_slowest_and_leave_together(measure: Measure) -> None:
     timed, _, gate = measure(steady(0.05), gate=LoneGate(slowest=2.0, wait=9), collective=True)
     assert timed.seconds == pytest.approx([0.1] * len(timed.seconds))
-    assert gate.events == ["ready"]
+    assert gate.events == ["working", "ready"]
     assert gate.wait == 9  # a collective has no load to keep up: its ranks would wait for each other
 
 

@@ -158,6 +158,22 @@ def test_in_step(start: Start) -> None:
     assert min(ended) >= max(begun)
 
 
+def test_in_turn(start: Start) -> None:
+    """All are made ready at once; then one is measured after the other, and nobody is left out for one that dies."""
+    began = time.time()
+    steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
+    calls = [Call(start(each), {"event": "call"}) for each in steps]
+    conduct(calls, patience=PATIENCE, in_turn=True)
+    alive = [call for call in calls if not call.trouble]
+    begun = [call.blocks[0]["at"] for call in alive]
+    done = [call.findings[0]["at"] for call in alive]
+
+    assert len(alive) == 3
+    assert begun[0] >= began + 1
+    assert begun[1] >= done[0]
+    assert begun[2] >= done[1]
+
+
 def test_one_death_does_not_stop_the_others(start: Start) -> None:
     """Who is left goes on without it."""
     dead, alive = Call(start("sys.exit(1)"), {"event": "call"}), Call(start(STEPS.format(pause=0)), {"event": "call"})

@@ -22,7 +22,9 @@ INTEGER_UP_TO = {"bf16": 2**8, "fp16": 2**11, "fp32": 2**11}
 ACCUMULATOR_BITS = 24
 """Integers that an fp32 accumulator adds without rounding."""
 HIGHEST_FP16, DEVIATIONS = 65504.0, 7.0
-SEEDS = (1, 2, 3)
+DATA_SETS = 3
+APART = 2**16 + 2**8
+"""Elements from where one set of operands begins to where the next does: no multiple of a row, and aligned."""
 HOST_ROWS = 64
 SHOWN = 4
 ROWS_AT_ONCE = 512
@@ -49,13 +51,13 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     with blas.repeatable(device.torch):
         watch = _Watch(device, dtype, (m, n, k))
         device.gate.ready()
-        for seed in SEEDS:
-            watch.examine(seed, device.seconds / len(SEEDS))
+        for place in range(DATA_SETS):
+            watch.examine(place, device.seconds / DATA_SETS)
     return Finding(
         f"exact_matmul.{dtype}",
         "count",
         value=watch.wrong,
-        conditions={**watch.conditions, "largest_integer": watch.largest, "seeds": list(SEEDS)},
+        conditions={**watch.conditions, "largest_integer": watch.largest, "data_sets": DATA_SETS},
         details={
             "compared_products": watch.products,
             "differing_products": watch.differing,
@@ -82,16 +84,20 @@ class _Watch:
         self._bits = {2: device.torch.int16, 4: device.torch.int32}[2 if dtype in ("bf16", "fp16") else 4]
         self._random = Product(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
-        device.require_memory(8 * m * n * 4)
+        device.require_memory(8 * m * n * 4 + 6 * (m * k + k * n))
+        self._made = [self._integers(size, seed) for seed, size in enumerate((m * k, k * n), 1)]
+        kind = {"bf16": device.torch.bfloat16, "fp16": device.torch.float16, "fp32": device.torch.float32}[dtype]
+        self._pools = [made.to(device.torch_device).to(kind) for made in self._made]
         self.normal_data = "compared with itself"
         if not self._repeats(self._random.fixed()):
             self.normal_data = "not compared: the library adds in another order every time"
 
-    def examine(self, seed: int, seconds: float) -> None:
+    def examine(self, place: int, seconds: float) -> None:
+        """Multiply set number `place` of the operands for so many seconds."""
         torch = self.device.torch
-        a, b = (self._integers(rows, columns, seed + 10 * place) for place, (rows, columns) in enumerate(self._sides()))
+        a, b = self._cut(self._pools, place)
         first = torch.mm(a, b)
-        self._compare_host(first, a, b)
+        self._compare_host(first, *self._cut(self._made, place))
         self.checksum = (31 * self.checksum + checksum(torch, first.view(self._bits))) % 2**63
         normal = self._random.fixed()
         random_first = normal().clone()
@@ -124,23 +130,26 @@ class _Watch:
         many = float((apart > 0).float().mean()) > ROUNDED
         return many and float(apart.max()) <= TOLERANCE[self.dtype] * self.shape[2] ** 0.5
 
-    def _sides(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        m, n, k = self.shape
-        return (m, k), (k, n)
+    def _cut(self, pieces: list[Tensor], place: int) -> tuple[Tensor, Tensor]:
+        """A (m x k) and B (k x n) number `place`: other elements meet in each."""
+        (m, n, k), begin = self.shape, place * APART
+        a, b = pieces
+        return a[begin : begin + m * k].view(m, k), b[begin : begin + k * n].view(k, n)
 
-    def _integers(self, rows: int, columns: int, seed: int) -> Tensor:
-        """The same integers in every process: made on the host, whose generator does not depend on the device."""
+    def _integers(self, size: int, seed: int) -> Tensor:
+        """The same integers in every process: made on the host, whose generator does not depend on the device.
+
+        Once for all sets: a generator takes longer than a GPU takes for many products.
+        """
         torch = self.device.torch
-        generator = torch.Generator().manual_seed(seed)
-        made = torch.randint(-self.largest, self.largest + 1, (rows, columns), dtype=torch.int16, generator=generator)
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[self.dtype]
-        exact: Tensor = made.to(self.device.torch_device).to(kind)
-        return exact
+        generator, length = torch.Generator().manual_seed(seed), size + (DATA_SETS - 1) * APART
+        made: Tensor = torch.randint(-self.largest, self.largest + 1, (length,), dtype=torch.int16, generator=generator)
+        return made
 
     def _compare_host(self, result: Tensor, a: Tensor, b: Tensor) -> None:
-        """Some rows, spread over all of it, against the host's product in fp64, rounded once."""
+        """Some rows, spread over all of it, against the host's product of its own operands in fp64, rounded once."""
         step = max(1, self.shape[0] // HOST_ROWS) | 1
-        exact = a[::step].cpu().double() @ b.cpu().double()
+        exact = a[::step].double() @ b.double()
         expected = exact.float().to(result.dtype)
         found = result[::step].cpu()
         self.on_host += found.numel()

@@ -14,7 +14,7 @@ from pytest_accel.probes.spec import probe
 DIRECTIONS = ("h2d", "d2h", "both")
 
 
-@probe("host_copy.{direction}", runs="alone")
+@probe("host_copy.{direction}", runs="in_turn")
 def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Finding:
     """Host link in GB/s, this device alone: H2D, D2H, or the sum of both at once. `mib` MiB a transfer."""
     return _host_copy(device, f"host_copy.{direction}", direction, mib)

@@ -19,7 +19,7 @@ COPIES = 1000
 WARM_UP = 100
 
 
-@probe("host_copy.latency", runs="alone")
+@probe("host_copy.latency", runs="in_turn")
 def host_latency(device: Compute) -> Iterator[Finding]:
     """Microseconds of a copy of 4 bytes from pinned memory and the wait for it: median and 99th percentile of 1000.
 

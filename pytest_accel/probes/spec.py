@@ -14,8 +14,8 @@ Probe = TypeVar("Probe", bound=Callable[..., Any])
 class Spec:
     """How a probe is run and what its result is called.
 
-    `runs` is "together" (every device at once), "alone" (one after the other), "ranks" (the devices form one
-    process group; the subject is the node) or "peers" (one process sees all devices).
+    `runs` is "together" (every device at once), "in_turn" (made ready at once, and measured one after the other),
+    "ranks" (the devices form one process group; the subject is the node) or "peers" (one process sees all devices).
     """
 
     metric: str
