@@ -30,7 +30,7 @@ from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_besid
 from pytest_accel.verdict import Status, Verdict
 
 SAVE_SECONDS = 1.0
-COUNTED = ("counters.", "host_counters.")
+OF_COUNTERS = ("counters.", "host_counters.")
 """Metrics of what went on since the first probe."""
 
 
@@ -311,13 +311,13 @@ class Run(Scene):
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
             ours = each.limit is not None and not each.limit.origin.startswith("marker ")
-            if each.metric.startswith(COUNTED) and ours and not each.fails:
+            if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}
         self.record.measurements = [
             each
             for each in self.record.measurements
-            if not each.metric.startswith(COUNTED) or (each.metric, each.subject) in kept
+            if not each.metric.startswith(OF_COUNTERS) or (each.metric, each.subject) in kept
         ]
 
     def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
