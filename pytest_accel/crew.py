@@ -6,24 +6,18 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import host_counters, steady, visible
-from pytest_accel.counters import Ledger
-from pytest_accel.drivers.idleness import beside
-from pytest_accel.host.reading import COUNTED, FACTS
-from pytest_accel.host_counters import Seen
-from pytest_accel.kernel_messages import LOGGED
-from pytest_accel.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel import steady, visible
+from pytest_accel.measurement import Device, Trouble
+from pytest_accel.observer import Observer
 from pytest_accel.peers import Pair
-from pytest_accel.reported import METRICS as XIDS
-from pytest_accel.reported import Ended, Reports
-from pytest_accel.telemetry import Telemetry
-from pytest_accel.timeline import Timeline, around
-from pytest_accel.workers import Call, Child, Message, conduct, listen
+from pytest_accel.reported import Ended
+from pytest_accel.timeline import around
+from pytest_accel.workers import Call, Child, Message, conduct
 
 HZ = {"cpu": 2.0, "simulated": 20.0}
 DEFAULT_HZ = 10.0
@@ -75,169 +69,18 @@ class Outcome:
     step: Message | None = None
 
 
-class Crew:
+class Crew(Observer):
     """Starts processes when they are needed, and ends all of them in `stop`."""
 
     def __init__(self, patience: float, progress: Callable[[str, float, float], None]) -> None:
-        self.patience = patience
+        super().__init__(patience)
         self.progress = progress
-        self.logs: Path | None = None
-        self.telemetry = Telemetry()
-        self.counters = Ledger()
-        self.reports = Reports()
         self.software: dict[str, Any] = {}
-        self.notes: list[str] = []
-        self.profilers: list[Message] = []
-        """Who profiled or diagnosed devices on this host when it was asked whether they are idle."""
         self.device_seconds = 0.0
-        self.timeline = Timeline()
-        self.simulated: Message | None = None
-        """The model of the node that the processes look at instead of this one."""
-        self.foreign: dict[str, str] = {}
-        """UUID to who else was at work on the device when the last probe had ended."""
-        self.addresses: dict[str, str | None] = {}
-        """Of every device that was ever found, on the PCI bus."""
-        self._host_before: Seen | None = None
-        self._host_after: Seen | None = None
-        """Of the host's counters, after the last probe so far; None until somebody asks."""
-        self._vendor: str | None = None
-        self._sensor: Child | None = None
-        self._sensors = 0
         self._workers: dict[Group, Child] = {}
         self._unopened: dict[Group, Trouble] = {}
         self._died_in: dict[Group, list[str]] = {}
-        self._turn = 0
         self._meeting: Path | None = None
-        self._children: list[Child] = []
-
-    # -- the sensor
-
-    def discover(self, vendor: str | None) -> Message:
-        """The sensor's answer: devices, problems, what the machine shows; or why there is none."""
-        self._vendor = vendor
-        log = self.logs / "sensor.log" if self.logs else Path(os.devnull)
-        self._sensor = Child("sensor", "pytest_accel.sensor", log, {})
-        self._children.append(self._sensor)
-        self._sensors += 1
-        if self.simulated:
-            self._sensor.send("simulate", model=self.simulated)
-        answer = self._ask("devices", "discover", want=vendor)
-        self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
-        return answer
-
-    def not_idle(self) -> dict[str, str] | None:
-        """UUID to reason of every device that is in use before we begin; None if nobody can tell."""
-        self._wake_sensor()
-        answer = self._ask("idle", "idle")
-        reasons, self.profilers = answer.get("reasons"), answer.get("profilers", [])
-        if reasons is None:
-            self._say("nobody could tell whether the devices were idle before the run")
-        return None if reasons is None else dict(reasons)
-
-    def health(self) -> dict[str, dict[str, Any]] | None:
-        """UUID to the facts of each device that may have changed, {"lost": why} for one that does not answer.
-
-        None if nobody can tell.
-        """
-        self._wake_sensor()
-        facts = self._ask("health", "health").get("facts")
-        return None if facts is None else dict(facts)
-
-    def host(self, names: Iterable[str] = tuple(FACTS)) -> dict[str, Message]:
-        """What the sensor could read of the host, by fact; why there is nothing under each that is missing."""
-        self._wake_sensor()
-        answer = self._ask("host", "host", names=list(names))
-        facts: dict[str, Message] = answer.get("facts", {})
-        silent = {"unreadable": f"the host could not be read: {answer.get('reason')}"}
-        return {name: facts.get(name, silent) for name in names}
-
-    def host_counted(self, metric: str) -> Measurement:
-        """One metric `host_counters.*`: what the host counted, or the kernel said of it, since the first probe."""
-        if metric.partition(".")[2] in LOGGED:
-            return self.reports.logged(metric, NODE, next(iter(self.counters.windows.values()), []))
-        if self._host_after is None:
-            self._host_after = self._host_counters()
-        return host_counters.measured(metric, self._host_before, self._host_after)
-
-    def _host_counters(self) -> Seen:
-        answers = self.host(COUNTED)
-        return Seen(steady.now(), answers)
-
-    def counted(self, metric: str, device: Device) -> Measurement:
-        """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
-        windows = self.counters.windows.get(device.uuid, [])
-        if metric in XIDS:
-            return self.reports.measured(metric, device, windows)
-        if metric.partition(".")[2] in LOGGED:
-            return self.reports.logged(metric, device.uuid, windows)
-        return self.counters.measured(metric, device)
-
-    def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        """Ask the sensor and wait for its answer, no longer than the patience of the run."""
-        with self.timeline.on("starting" if event == "discover" else "waiting"):
-            return self._answer(answer, event, patience, **fields)
-
-    def _answer(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        sensor = self._sensor
-        if sensor is None or sensor.ended is not None:
-            return {"event": "died", "reason": "the sensor process has ended"}
-        sensor.send(event, **fields)
-        patience = self.patience if patience is None else patience
-        until = time.monotonic() + patience
-        while (left := until - time.monotonic()) > 0:
-            arrived = [message for _, message in listen([sensor], min(left, 0.5))]
-            for message in arrived:  # all of them: what came after the answer is heard as well
-                self._hear(sensor, message)
-            found = [message for message in arrived if message["event"] in (answer, "died", "error")]
-            if found:
-                return found[0]
-        why = sensor.kill(f"the management library did not answer for {patience:g} s")
-        self._miss(why)
-        self._say(f"the sensor was stopped: {why}")
-        return {"event": "died", "reason": why}
-
-    def _wake_sensor(self) -> None:
-        """A sensor that died or hung is started once more; what it missed is missing."""
-        for child, message in listen([self._sensor] if self._sensor else [], 0.0):
-            self._hear(child, message)
-        if self._sensor and self._sensor.ended is not None and self._sensors == 1:
-            self.discover(self._vendor)
-
-    def _watch(self, hz: float) -> None:
-        self._wake_sensor()
-        self._turn += 1
-        if self._sensor and self._sensor.ended is None:
-            self._sensor.send("watch", turn=self._turn, hz=hz)
-
-    def _rest(self, patience: float) -> None:
-        """Stop the readings."""
-        self._ask("resting", "rest", patience, turn=self._turn)
-
-    def _hear(self, child: Child, message: Message) -> None:
-        if child is self._sensor and message["event"] == "reading":
-            self.telemetry.hear(message)
-        elif child is self._sensor and message["event"] in ("xid", "logged"):
-            if foreign := self.reports.hear(message, self.addresses):
-                self._say(foreign)
-        elif child is self._sensor and message["event"] == "hearing":
-            self.reports.hearing(message["source"], message["deaf"], message.get("uuid"))
-        elif child is self._sensor and message["event"] == "unread":
-            self._say(f"readings of {message['uuid']} ended: {message['reason']}")
-        elif child is self._sensor and message["event"] in ("died", "error"):
-            self._say(f"the sensor failed: {message['reason']}")
-        if child is self._sensor and message["event"] == "died":
-            self._miss(message["reason"])
-
-    def _miss(self, why: str) -> None:
-        """Nobody listened for Xids any more, or for a while: a new sensor hears of none that came before it."""
-        if self.counters.readings:
-            self.reports.missed = f"the sensor ended: {why}"
-
-    def _say(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
-
-    # -- the workers
 
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way it declares. Every outcome is kept as soon as it is known.
@@ -257,17 +100,6 @@ class Crew:
             self.progress("", 0.0, 0.0)
             self._rest(min(patience, self.patience))
         self._count(request.metric)
-
-    def _count(self, during: str) -> None:
-        """Read the counters of every device: after the readings of the telemetry, never beside what is timed. Those of
-        the host are read at the start, and again when somebody asks what moved."""
-        if not self.counters.readings:
-            self._host_before = self._host_counters()
-        self._host_after = None
-        answers = self.health()
-        self.counters.read(steady.now(), during, answers, self.addresses)
-        pids = {child.pid for child in self._children}
-        self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := beside(facts, pids))}
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""

@@ -72,6 +72,7 @@ LAYERS = [
         "host_counters",
         "judge",
         "marks",
+        "observer",
         "reported",
         "verdict",
         "waivers",
