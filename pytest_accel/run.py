@@ -7,12 +7,13 @@ import platform
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
 from pytest_accel import collect, expected, gate, hostlock, peers, record, simulation, steady
+from pytest_accel.asked import Asked, asked_for
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import cause
 from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
@@ -23,7 +24,6 @@ from pytest_accel.facts import facts, host_fact, withheld
 from pytest_accel.foresight import foreseen
 from pytest_accel.measurement import DROOP, OF_ALONE, OF_PEAK, UNPROVEN, Device, Measurement
 from pytest_accel.options import Options, Refused
-from pytest_accel.probes.spec import Spec, conditions_of, spec_of
 from pytest_accel.scene import Scene, Tell
 from pytest_accel.sku import Limit, Sku
 from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
@@ -32,18 +32,6 @@ from pytest_accel.verdict import Status, Verdict
 SAVE_SECONDS = 1.0
 OF_COUNTERS = ("counters.", "host_counters.")
 """Metrics of what went on since the first probe."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What one test asks for. `packaged` if the SKU's limits apply; `suffix` sets other conditions apart."""
-
-    function: Callable[..., Any]
-    spec: Spec
-    conditions: dict[str, Any]
-    metric: str
-    suffix: str
-    packaged: bool
 
 
 class Run(Scene):
@@ -144,7 +132,7 @@ class Run(Scene):
 
         Raises TypeError for conditions that the probe does not have, ProbeError for a bug in the probe.
         """
-        asked = self._ask(function, given, metric)
+        asked = asked_for(function, given, metric, self.sku)
         binding = expected.required_at(self.options.level, self.limits())
         own = binding.get(asked.metric) if asked.packaged else None
         limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
@@ -167,17 +155,6 @@ class Run(Scene):
             verdicts = [self._keep(each) for each in found]
             self._note(result, soon=True)
         return verdicts
-
-    def _ask(self, function: Callable[..., Any], given: dict[str, Any], metric: str | None) -> Asked:
-        """Settle conditions and metric. The SKU's limits are for our probes under the packaged conditions only."""
-        spec = spec_of(function)
-        ours = function.__module__.startswith("pytest_accel.probes.")
-        packaged = dict(self.sku.probes.get(function.__name__, {})) if self.sku and ours else {}
-        conditions, standard = conditions_of(function, packaged, given)
-        extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
-        suffix = "" if standard else "@" + ",".join(extra)
-        name = (metric or spec.metric.format(**conditions)) + suffix
-        return Asked(function, spec, conditions, name, suffix, packaged=ours and standard)
 
     def _barred(self, asked: Asked, subject: str) -> str | None:
         """Why a device is left out of a probe: it is another product, or its state makes the result meaningless."""
@@ -247,7 +224,7 @@ class Run(Scene):
     # -- measuring
 
     def _result(self, asked: Asked) -> Result:
-        key = (f"{asked.function.__module__}.{asked.function.__qualname__}", repr(sorted(asked.conditions.items())))
+        key = asked.key
         if asked.spec.runs == "facts":
             key = (f"{key[0]} after {self.crew.counters.readings} readings", asked.metric)
         if key not in self._results:
@@ -285,11 +262,7 @@ class Run(Scene):
             metric=asked.metric,
             suffix=asked.suffix,
             runs=asked.spec.runs,
-            probe={
-                "module": asked.function.__module__,
-                "file": asked.function.__code__.co_filename,
-                "name": asked.function.__qualname__,
-            },
+            probe=asked.probe,
             conditions=asked.conditions,
             seconds=peers.seconds_again(pairs, seconds) if pairs else seconds,
             precision=0.0 if pairs else self.sku.precision if self.sku else Sku.precision,

@@ -78,6 +78,7 @@ LAYERS = [
         "waivers",
     },
     {
+        "asked",
         "attempts",
         "cause",
         "closing",
@@ -114,6 +115,7 @@ LAYERS = [
 ]
 PURE = {
     "again",
+    "asked",
     "attempts",
     "blame",
     "cause",

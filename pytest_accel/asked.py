@@ -1,0 +1,52 @@
+"""What one test asks for: a probe under conditions, and the metric that it is called by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_accel.probes.spec import Spec, conditions_of, spec_of
+from pytest_accel.sku import Sku
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one test asks for. `packaged` if the SKU's limits apply; `suffix` sets other conditions apart."""
+
+    function: Callable[..., Any]
+    spec: Spec
+    conditions: dict[str, Any]
+    metric: str
+    suffix: str
+    packaged: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The same for all tests that one measurement answers."""
+        return f"{self.function.__module__}.{self.function.__qualname__}", repr(sorted(self.conditions.items()))
+
+    @property
+    def probe(self) -> dict[str, str]:
+        """Where a worker finds the function."""
+        function = self.function
+        return {
+            "module": function.__module__,
+            "file": function.__code__.co_filename,
+            "name": function.__qualname__,
+        }
+
+
+def asked_for(function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None) -> Asked:
+    """Settle conditions and metric. The SKU's limits are for our probes under the packaged conditions only.
+
+    Raises TypeError for a condition that the probe does not have.
+    """
+    spec = spec_of(function)
+    ours = function.__module__.startswith("pytest_accel.probes.")
+    packaged = dict(sku.probes.get(function.__name__, {})) if sku and ours else {}
+    conditions, standard = conditions_of(function, packaged, given)
+    extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
+    suffix = "" if standard else "@" + ",".join(extra)
+    name = (metric or spec.metric.format(**conditions)) + suffix
+    return Asked(function, spec, conditions, name, suffix, packaged=ours and standard)
