@@ -227,7 +227,12 @@ def test_peer_copy_measures_the_pairs_again_that_it_is_told_to() -> None:
     device = compute(3)
     device.pairs = [("CPU-test-2", "CPU-test-0"), ("CPU-test-0", "CPU-test-1"), ("CPU-test-2", "CPU-lost")]
     budgets, sample = [], device.sample
-    device.sample = lambda *work, **how: budgets.append(how["seconds"]) or sample(*work, **how)  # type: ignore[method-assign]
+
+    def heard(work: Callable[[], object], **how: Any) -> Any:
+        budgets.append(how["seconds"])
+        return sample(work, **how)
+
+    device.sample = heard  # type: ignore[method-assign]
     found = list(probes.peer_copy(device, mib=1))
     assert {each.subject: set(each.details["cells"]) for each in found} == {
         "CPU-test-0": {"CPU-test-1"},
