@@ -26,6 +26,12 @@ def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
     return (found[0], found[1]) if found else None
 
 
+def of_peak_of(measurement: Measurement) -> float | None:
+    """The share of its peak, or None where it has none."""
+    found = measurement.of_peak
+    return found.mean if found else None
+
+
 def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     """The verdict on one measurement by itself, without a trouble; `attempts` is how often it was measured by then."""
     base = Verdict(
@@ -36,6 +42,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         unit=measurement.unit,
         value=measurement.value,
         next_run=next_run_of(measurement),
+        of_peak=of_peak_of(measurement),
         limit=limit,
         attempts=attempts,
     )

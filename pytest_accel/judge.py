@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_accel import versions
-from pytest_accel.compare import compare, next_run_of
+from pytest_accel.compare import compare, next_run_of, of_peak_of
 from pytest_accel.measurement import DURING, UNPROVEN, Measurement, Trouble
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict, said, show
@@ -151,6 +151,7 @@ def _information(measurement: Measurement) -> Verdict:
         unit=measurement.unit,
         value=measurement.value,
         next_run=next_run_of(measurement),
+        of_peak=of_peak_of(measurement),
     )
 
 

@@ -136,12 +136,14 @@ class Measurement:
 
     @property
     def of_peak(self) -> Estimate | None:
-        """The value as a fraction of its peak; pairwise when the peak was measured beside it."""
+        """The value as a fraction of its peak, if that is one; pairwise when the peak was measured beside it."""
         if self.peak is None or not self.samples:
             return None
         if self.peak.samples and is_rate(self.unit):
             pairs = list(zip(self.samples, self.peak.samples, strict=False))
             return estimate_ratio([_time(peak) for _, peak in pairs], [_time(value) for value, _ in pairs])
+        if not self.peak.value > 0:
+            return None
         return estimate_of([value / self.peak.value for value in self.samples], self.unit)
 
 

@@ -57,6 +57,8 @@ class Verdict:
     margin: float | None = None
     next_run: tuple[float, float] | None = None
     """What the next run of the same device will show, in 95 % of cases; None where its spread is not known."""
+    of_peak: float | None = None
+    """The share of the datasheet's peak, or of the one measured beside; None where there is none."""
     limit: Limit | None = None
     attempts: int = 1
     fault: bool = False

@@ -102,6 +102,12 @@ def test_a_tightened_file_says_what_changed(folder: Path, capsys: pytest.Capture
 def test_by_the_shipped_file_the_override_of_the_run_still_counts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    path = folder / "rec" / "record.json"
+    text = json.loads(path.read_text())
+    for each in text["measurements"]:
+        if each["metric"] == "matmul.fp32":  # as fast as can be: the shipped floor is no matter of this machine
+            each["samples"] = each["peak"]["samples"]
+    path.write_text(json.dumps(text))
     _, out, _ = judged(capsys, "rec", "--accel-sku", "cpu")
     assert "own.yaml" in closing(out)
     assert "file: ./own.yaml (" in out

@@ -10,7 +10,7 @@ import pytest
 from pytest_accel import skufile
 from pytest_accel.closing import Closing
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device, Measurement
+from pytest_accel.measurement import Device, Measurement, Peak
 from pytest_accel.options import Options
 from pytest_accel.run import Run
 from pytest_accel.sku import Limit
@@ -55,6 +55,19 @@ def test_of_many_devices_those_that_hold_share_a_row_that_names_the_weakest() ->
         "3 of 4, gpu2 < matmul.bf16 730 to 740 TFLOPS floor 672 TFLOPS +8.6% PASS",
     ]
     assert rows(judged(740.0), judged(730.0, "GPU-1"), judged(730.0, "GPU-2"))[1].startswith("all 3, gpu1 <")
+
+
+def test_the_share_of_the_peak_stands_beside_the_value_where_there_is_one() -> None:
+    def found(value: float, subject: str) -> Verdict:
+        samples, peak = (value,) * 3, Peak(989.4, "datasheet")
+        return judge([Measurement("matmul.bf16", subject, "TFLOPS", value, samples=samples, peak=peak)], FLOOR)
+
+    lines = rows(found(612.4, "GPU-1"), found(730.0, "GPU-2"), found(745.0, "GPU-3"), judged(700.0))
+    assert lines[:3] == [
+        "device metric value of peak limit margin status",
+        "gpu1 < matmul.bf16 612.4 TFLOPS 62% floor 672 TFLOPS -8.9% FAIL",
+        "3 of 4, gpu0 < matmul.bf16 700 to 745 TFLOPS 74 to 75% floor 672 TFLOPS +4.2% PASS",
+    ]
 
 
 def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 STARTING = 5.0
 """Seconds for the processes to start and import torch, as a rule."""
-ALONE = ("host_copy", "host_latency")
+IN_TURN = ("host_copy", "host_latency")
 """Measured on one device after the other."""
 
 
@@ -29,7 +29,7 @@ def lines(run: Run, items: Sequence[Any]) -> list[Line]:
         excluded = run.sku and run.sku.why_not_applicable(f"{probe}.{variant}", run.platform)
         budget = run.budget(probe, f"{probe}.{variant}")
         if budget and not probe.startswith("inventory") and not excluded:
-            seen[probe, variant] = budget * (len(run.devices) if probe in ALONE else 1)
+            seen[probe, variant] = budget * (len(run.devices) if probe in IN_TURN else 1)
     found = [(f"{probe:16} {variant:12} up to {seconds:g} s", "") for (probe, variant), seconds in seen.items()]
     total = sum(seen.values()) + STARTING
     text = f"at most about {total:.0f} s on {len(run.devices)} devices; a value that is known well ends its probe early"

@@ -19,6 +19,8 @@ COLOURS = {
 }
 FACTS = ("inventory.", "health.")
 HOST = ("host.", "host_counters.")
+OF_PEAK = 3
+"""The column of shares of a peak, which is left out where nothing has one."""
 FEW = 2
 """So many devices have a row each for every metric."""
 Line = tuple[str, str]
@@ -41,14 +43,16 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool =
     several = not full and devices > FEW
     expected = [each for each in shown if several and _as_expected(each)]
     shown = [each for each in shown if each not in expected]
-    rows = [("device", "metric", "value", "limit", "margin", "status")]
+    rows: list[tuple[str, ...]] = [("device", "metric", "value", "of peak", "limit", "margin", "status")]
     groups = _alike(worst_first(shown), several=several)
     rows += [_row(each, _named(each, names, devices), each[0] in slowest) for each in groups]
+    if not any(row[OF_PEAK] for row in rows[1:]):
+        rows = [row[:OF_PEAK] + row[OF_PEAK + 1 :] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [("  ".join(cell.ljust(width) for cell, width in zip(rows[0], widths, strict=True)).rstrip(), "bold")]
     for row, (verdict, *_) in zip(rows[1:], groups, strict=True):
         cells = [
-            cell.rjust(width) if column in (2, 3, 4) else cell.ljust(width)
+            cell.rjust(width) if 2 <= column < len(row) - 1 else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(("  ".join(cells).rstrip(), "yellow" if verdict.waiver else COLOURS.get(verdict.status, "")))
@@ -131,13 +135,14 @@ def _named(group: Sequence[Verdict], names: Mapping[str, str], devices: int) -> 
     return ", ".join(found) if len(found) <= FEW or group[0].status.fails else f"{len(found)} of {devices}"
 
 
-def _row(group: Sequence[Verdict], name: str, slowest: bool) -> tuple[str, str, str, str, str, str]:
+def _row(group: Sequence[Verdict], name: str, slowest: bool) -> tuple[str, ...]:
     verdict = group[0]
     status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
     return (
         name + (" <" if slowest and len(group) == 1 else ""),
         verdict.metric,
         _values(group),
+        _shares(group),
         limit_of(verdict),
         "" if verdict.margin is None else show_margin(verdict.margin),
         status,
@@ -161,6 +166,15 @@ def _values(group: Sequence[Verdict]) -> str:
         return show(first.value, first.unit) + _next_run(first)
     least, most = (show(pick(float(each.value or 0) for each in group), first.unit) for pick in (min, max))
     return least if least == most else f"{least.partition(' ')[0]} to {most}"
+
+
+def _shares(group: Sequence[Verdict]) -> str:
+    """The share of the peak; of several figures the least and the most."""
+    found = [each.of_peak for each in group if each.of_peak is not None]
+    if not found:
+        return ""
+    least, most = f"{min(found):.0%}", f"{max(found):.0%}"
+    return least if least == most else f"{least[:-1]} to {most}"
 
 
 def limit_of(verdict: Verdict) -> str:
