@@ -7,7 +7,7 @@ import gc
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,16 +60,24 @@ class Finding:
 
 
 class DeviceClock:
-    """Events on the current stream. Two blocks stay queued, so the device never waits for the host."""
+    """Events on the current stream. Two blocks stay queued, so the device never waits for the host.
+
+    `streams` are the others that the work runs on: a mark comes after what they did and before what they do next. So
+    they wait for each other once a block, and not in every call of the work.
+    """
 
     depth = 2
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, streams: Sequence[Any] = ()) -> None:
+        self._backend, self._streams = backend, streams
 
     def mark(self) -> Any:
+        for stream in self._streams:
+            self._backend.current_stream().wait_stream(stream)
         event = self._backend.event()
         event.record()
+        for stream in self._streams:
+            stream.wait_stream(self._backend.current_stream())
         return event
 
     def seconds(self, start: Any, end: Any) -> float:
@@ -247,15 +255,17 @@ class Compute:
         collective: bool = False,
         conditions: dict[str, Any] | None = None,
         as_duration: bool = False,
+        streams: Sequence[Any] = (),
     ) -> Finding:
         """Time `work` and return `amount` per second in `unit` (or, `as_duration`, milliseconds).
 
         `amount` is what one call does, in units of `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
         `beside` is (work, amount, what it is): a reference measured in alternation, the peak of the value.
+        `streams` are those that it runs on, if it is not the current one.
         """
         timed = time_blocks(
             work,
-            self.clock,
+            DeviceClock(self.backend, streams) if streams else self.clock,
             self.gate,
             seconds=self.seconds if seconds is None else seconds,
             precision=self.precision if precision is None else precision,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby, permutations
+from itertools import cycle, groupby, permutations
 from operator import itemgetter
 from typing import Any
 
+from pytest_accel.backend import Backend
 from pytest_accel.compute import Compute, Finding, NotApplicable
 from pytest_accel.peers import rounds
 from pytest_accel.probes.spec import probe
@@ -71,13 +72,15 @@ def _at_once(
         arrived = device.torch.zeros(n, dtype=device.torch.int32, device=device.torch_devices[target])
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
     sent = 2 if how == "rounds" else len(device.devices) - 1
+    copies, streams = _exchange(device, pairs)
     finding = device.sample(
-        _exchange(device, pairs),
+        copies,
         amount=sent * n * 4 / 1e9,
         unit="GB/s",
         metric=f"peer_copy_all.{how}",
         seconds=budget,
         conditions={"how": how, "mib": mib, "copies_at_once": len(ways)},
+        streams=streams,
     )
     device.synchronize()
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
@@ -115,14 +118,16 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
     direct = True if device.is_cpu else device.backend.peer_access(here, there)
     if not device.is_cpu:
-        device.backend.set_device(here)  # torch copies on the sender's current stream, which is where the marks go
+        device.backend.set_device(here)  # where the marks go
+    copies, streams = _exchange(device, pairs)
     finding = device.sample(
-        _exchange(device, pairs),
+        copies,
         amount=len(pairs) * n * 4 / 1e9,
         unit="GB/s",
         metric=f"peer_copy.{direction}",
         seconds=budget,
         conditions={"direction": direction, "mib": mib, "peer_access": direct},
+        streams=streams,
     )
     device.synchronize()
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
@@ -139,19 +144,32 @@ def _pattern(device: Compute, place: int, n: int, way: tuple[int, int]) -> Any:
     return pattern.remainder_(65521).mul_(way[0] + 1).add_(way[1])
 
 
-def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> Any:
-    if device.is_cpu or len(pairs) == 1:
-        return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs]
+def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
+    """The copies, all at once, and the streams that they run on.
+
+    torch copies on the sender's current stream, which waits for the receiver's current one, as that waits for the copy
+    (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default streams, copies to
+    the same device would come one after the other, and whatever waits for such a stream would wait for them too. So
+    each copy has streams of its own at both ends; at the receiver's two in turn, so that it follows the copy before it
+    at once and not when the news of that has been to the other device and back.
+    """
+    if device.is_cpu:
+        return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs], []
     backend = device.backend
-    streams = [backend.Stream(device=source.device) for source, _ in pairs]
+    in_turn = 2 if len(pairs) <= len(device.devices) else 1  # torch has 32 streams for each device
+    sending = [_stream(backend, source) for source, _ in pairs]
+    receiving = [cycle([_stream(backend, target) for _ in range(in_turn)]) for _, target in pairs]
 
     def call() -> None:
-        here = backend.current_stream()
-        for stream, (source, target) in zip(streams, pairs, strict=True):
-            stream.wait_stream(here)
-            with backend.stream(stream):
+        for (source, target), sends, receives in zip(pairs, sending, receiving, strict=True):
+            with backend.stream(next(receives)), backend.stream(sends):
                 target.copy_(source, non_blocking=True)
-        for stream in streams:
-            here.wait_stream(stream)
 
-    return call
+    return call, sending
+
+
+def _stream(backend: Backend, made: Any) -> Any:
+    """A stream of the tensor's device, which begins when the tensor has been made."""
+    stream = backend.Stream(device=made.device)
+    stream.wait_stream(backend.current_stream(made.device))
+    return stream

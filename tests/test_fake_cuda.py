@@ -1,0 +1,113 @@
+"""Our probes at the size of an H200, judged by torch's own checks on fake CUDA tensors: see `fake_cuda`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from fake_cuda import HOST_LINK, LINK, gpus
+
+from pytest_accel import probes
+from pytest_accel.compute import Finding
+from pytest_accel.stats import estimate_rate
+
+pytestmark = pytest.mark.xdist_group("devices")
+
+HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    *((probes.matmul, {"dtype": dtype}) for dtype in HOPPER),
+    *((probes.matmul_best, {"dtype": dtype}) for dtype in ("bf16", "fp8")),
+    *((probes.exact_matmul, {"dtype": dtype}) for dtype in ("bf16", "fp32")),
+    *((probes.stream, {"op": op}) for op in ("copy", "copy_kernel", "triad", "read", "write")),
+    *((probes.host_copy, {"direction": direction}) for direction in ("h2d", "d2h", "both")),
+    (probes.matmul_burst, {}),
+    (probes.stream_windows, {}),
+    (probes.host_latency, {}),
+    (probes.memory_pattern, {}),
+    (probes.soak, {}),
+    (probes.all_reduce, {"size": "8GiB"}),
+]
+WHATEVER_IS_FREE = (probes.stream_windows, probes.memory_pattern)
+SMALL = 2**21
+"""Bytes that nobody asks for: scales, sums, the small change of an allocator."""
+
+
+def findings(found: Any) -> list[Finding]:
+    return list(found) if isinstance(found, (list, Iterator)) else [found]
+
+
+def rate(finding: Finding) -> float:
+    return estimate_rate(finding.samples).mean
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nobody rests, and there are no other ranks to wait for."""
+    monkeypatch.setattr("pytest_accel.timing.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda payload: payload.zero_())
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.host_latency"], "COPIES", 20)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("probe", "conditions"), ALONE, ids=[f"{each.__name__}-{'-'.join(how.values())}" for each, how in ALONE]
+)
+def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
+    quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]
+) -> None:
+    with gpus(quick) as (device, node):
+        asked: list[int] = []
+        require = device.require_memory
+
+        def ask(size: int) -> None:
+            asked.append(node.live[0] + size)
+            require(size)
+
+        quick.setattr(device, "require_memory", ask)
+        device.world = 8
+        found = findings(device.run(probe, conditions))
+        assert all(each.samples or each.value is not None for each in found)
+        assert not any(each.wrong for each in found)
+        if probe not in WHATEVER_IS_FREE:
+            assert node.peak[0] <= max(asked, default=0) + SMALL, "what it asked for would not have been enough"
+
+
+# -- copies, by the time that they take
+
+
+@pytest.mark.parametrize(("direction", "ways"), [("h2d", 1), ("d2h", 1), ("both", 2)])
+def test_both_directions_of_the_host_link_are_copied_at_once(
+    quick: pytest.MonkeyPatch, direction: str, ways: int
+) -> None:
+    with gpus(quick) as (device, _):
+        assert rate(probes.host_copy(device, direction=direction)) == pytest.approx(ways * HOST_LINK / 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("direction", "ways"), [("one_way", 1), ("both", 2)])
+def test_a_copy_to_a_peer_waits_for_nothing_but_the_one_before_it(
+    quick: pytest.MonkeyPatch, direction: str, ways: int
+) -> None:
+    with gpus(quick, 3) as (device, _):
+        device.seconds = 0.9
+        for row in probes.peer_copy(device, direction=direction):
+            for cell in row.details["cells"].values():
+                assert estimate_rate(cell["samples"]).mean == pytest.approx(ways * LINK / 1e9, rel=0.005)
+
+
+@pytest.mark.parametrize(("how", "sent"), [("rounds", 2), ("all", 3)])
+def test_no_copy_waits_for_those_between_others(quick: pytest.MonkeyPatch, how: str, sent: int) -> None:
+    """torch orders a copy behind all work on the receiver's current stream: on one stream, all that it receives."""
+    with gpus(quick, 4) as (device, _):
+        device.seconds = 0.4
+        for found in probes.peer_copy_all(device, how=how):
+            assert rate(found) == pytest.approx(sent * LINK / 1e9, rel=0.02)
+
+
+def test_peers_compare_where_the_copy_arrived(quick: pytest.MonkeyPatch) -> None:
+    """The stand-in compares tensors of one device only."""
+    with gpus(quick, 2) as (device, node):
+        assert [each.subject for each in probes.peer_copy(device)] == [each.uuid for each in device.devices]
+        assert max(node.peak) < 2**30
