@@ -10,6 +10,10 @@ from pytest_accel.measurement import Device
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """ROCr reads the first, by index or UUID; HIP chooses among what it left by the first of the others that is set."""
 CUDA = "CUDA_VISIBLE_DEVICES"
+QUEUES, MOST_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
+"""Work queues of a context, 8 unless this says another number up to 32: copies whose streams share one wait for each
+other (CUDA programming guide, environment variables). Training scripts set it to 1, and it is inherited by none; a
+process that copies between all devices at once has twice as many streams a device as there are others."""
 
 ZE, ASCEND, MODULES, MODULE = "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"
 """Level Zero's counts devices, the runtime of CANN's too; Gaudi's count modules, which only its kernel driver knows."""
@@ -67,7 +71,8 @@ def selecting(group: Sequence[Device]) -> dict[str, str | None]:
         return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
     if group[0].driver in _OTHERS:
         return _OTHERS[group[0].driver](group)
-    return {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    chosen = {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {**chosen, QUEUES: str(MOST_QUEUES) if len(group) > 1 else None}
 
 
 def _level_zero(group: Sequence[Device]) -> dict[str, str | None]:

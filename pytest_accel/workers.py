@@ -29,6 +29,9 @@ DISTURBING = (
     "NVIDIA_TF32_OVERRIDE",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",  # its newer name (PyTorch, c10/core/AllocatorConfig.h)
+    "PYTORCH_HIP_ALLOC_CONF",
+    "CUDA_DISABLE_PERF_BOOST",  # since driver 580.105: the device keeps to lower clocks
 )
 """Variables of the environment that would change what is measured; children do not inherit them."""
 

@@ -62,7 +62,12 @@ def test_a_worker_sees_its_devices_and_inherits_no_other_choice() -> None:
         "CUDA_VISIBLE_DEVICES": None,
         "GPU_DEVICE_ORDINAL": None,
     }
-    assert visible.selecting(NVIDIA[:1]) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert visible.selecting(NVIDIA[:1]) == {
+        "CUDA_VISIBLE_DEVICES": "GPU-aaaa0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_DEVICE_MAX_CONNECTIONS": None,
+    }
+    assert visible.selecting(NVIDIA)["CUDA_DEVICE_MAX_CONNECTIONS"] == "32", "many copies at once"
     assert visible.selecting([Device("u", 2, "amd", "")])["ROCR_VISIBLE_DEVICES"] == "2"
 
 
