@@ -169,6 +169,10 @@ class Compute:
                 raise Unmeasurable(f"{text}: {_FABRIC}") from None
             if any(words in text for words in SOFTWARE):
                 raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {text}") from None
+            if not torch.version.hip and not os.access(UVM, os.R_OK | os.W_OK):
+                raise Unmeasurable(
+                    f"{text}: {UVM} cannot be opened: `modprobe nvidia-uvm`, or give the container the device"
+                ) from None
             raise RuntimeError(f"CUDA error: {text}") from error
 
     @property

@@ -81,6 +81,9 @@ class Crew(Observer):
         self._unopened: dict[Group, Trouble] = {}
         self._died_in: dict[Group, list[str]] = {}
         self._meeting: Path | None = None
+        self._meetings = 0
+        self._ranks: list[Child] = []
+        """The workers that are in one process group."""
 
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way it declares. Every outcome is kept as soon as it is known.
@@ -112,6 +115,8 @@ class Crew(Observer):
 
     def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
         """One synchronous go at the probe."""
+        if request.runs == "ranks":
+            self._separate(groups)
         self._start(groups)
         absent = [group for group in groups if group in self._unopened]
         for group in absent:
@@ -122,7 +127,7 @@ class Crew(Observer):
             return  # a collective needs every rank
         calls = [Call(self._workers[group], request.message()) for group in working]
         if request.runs == "ranks":
-            meeting = self._meet()
+            meeting = self._meet([call.child for call in calls])
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
         began, in_turn = time.monotonic(), request.runs == "in_turn"
@@ -160,9 +165,27 @@ class Crew(Observer):
                 self.reports.ended += [Ended(device.uuid, call.child.pid, steady.now()) for device in group]
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
 
-    def _meet(self) -> str:
-        """The file where the ranks meet: the same one as long as every worker lives."""
-        return str(self.meeting / f"rendezvous-{len(self._children)}")
+    def _separate(self, groups: list[Group]) -> None:
+        """End the workers that are in another process group than that of these ranks, or in one that lost a rank.
+
+        Who leaves such a group may wait for the lost one for ever (NCCL user guide, ncclCommDestroy: all ranks of a
+        node have to call it).
+        """
+        same = self._ranks == [self._workers.get(group) for group in groups]
+        if same and not any(child.ended for child in self._ranks):
+            return
+        for group in groups:
+            child = self._workers.get(group)
+            if child and child in self._ranks and child.ended is None:
+                child.kill("its process group had lost a rank")
+                self.reports.ended += [Ended(device.uuid, child.pid, steady.now()) for device in group]
+        self._ranks = []
+
+    def _meet(self, ranks: list[Child]) -> str:
+        """The file where the ranks meet: the same one as long as they are the same."""
+        if not self._ranks:
+            self._ranks, self._meetings = ranks, self._meetings + 1
+        return str(self.meeting / f"rendezvous-{self._meetings}")
 
     @property
     def meeting(self) -> Path:

@@ -351,6 +351,21 @@ def test_peers_without_a_lost_device(crew: Crew) -> None:
     assert rest.findings
 
 
+def test_ranks_whose_group_has_lost_one_begin_anew(crew: Crew) -> None:
+    """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
+    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    ask(crew, "adds", "ranks", devices)
+    first = {child.pid for child in crew._workers.values()}
+    ask(crew, "adds", "peers", devices)
+    ask(crew, "adds", "ranks", devices)
+    whole = {child.pid for group, child in crew._workers.items() if len(group) == 1}
+    assert whole == first, "a group that is whole stays"
+    ask(crew, "dies", "together", devices[:1])
+    found = ask(crew, "adds", "ranks", devices)
+    assert [each.trouble for each in found.values()] == [None] * len(devices)
+    assert not first & {child.pid for child in crew._workers.values()}
+
+
 def test_sensor_that_dies_is_started_once_more(crew: Crew) -> None:
     """Then no more: what it would have said is missing, and the notes say why."""
     devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
