@@ -21,14 +21,16 @@ SOFTWARE = (
     "no kernel image",
     "kernel image is invalid",
     "unsupported toolchain",
+    "MPS ",
 )
-"""What CUDA or HIP says when driver, toolkit, torch or fabric manager do not fit (cudaGetErrorString, 35, 98, 200, 209,
-222, 802 to 804): the device is not to blame."""
+"""What CUDA or HIP says when driver, toolkit, torch, fabric manager or MPS do not fit (cudaGetErrorString, 35, 98, 200,
+209, 222, 802 to 808): the device is not to blame."""
 LACKING = (
     "out of memory",
     "busy or unavailable",
     "operation not permitted",
     "operation not supported",
+    "peer mapping resources exhausted",
     "invalid argument",
     "STATUS_ALLOC_FAILED",
     "STATUS_NOT_INITIALIZED",

@@ -28,6 +28,8 @@ _FABRIC = "the fabric is not ready, which is no fault of the GPU: look at `syste
 
 KFD = "/dev/kfd"
 """Through which HIP computes; the management library gets by without."""
+UVM = "/dev/nvidia-uvm"
+"""And CUDA, whose library has it made where it may (nvidia-modprobe --unified-memory); NVML gets by without."""
 
 _BLAS_SETTINGS = ("TORCH_BLAS_PREFER_", "PYTORCH_TUNABLEOP_", "HIPBLASLT_", "ROCBLAS_", "CUBLAS")
 """Variables that choose the kernels of a product. On one stack they changed its speed by a factor of 500."""
@@ -320,7 +322,7 @@ class Compute:
         if rendezvous == self._rendezvous:
             return
         with contextlib.suppress(Exception):
-            dist.destroy_process_group()
+            dist.destroy_process_group()  # what is left of one that failed as it began
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         backend = "gloo" if self.is_cpu else self.backend.collectives()
         dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)

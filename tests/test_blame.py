@@ -36,6 +36,8 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     (RuntimeError("CUDA error: system not yet initialized"), "need", False),
     (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), "need", False),
     (RuntimeError("CUDA error: out of memory"), "need", False),
+    (RuntimeError("CUDA error: peer mapping resources exhausted"), "need", False),
+    (RuntimeError("CUDA error: MPS server is not ready to accept new MPS client requests"), "need", False),
     (OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "need", False),
     (RuntimeError(LT.format("CUBLAS_STATUS_ALLOC_FAILED")), "need", False),
     (

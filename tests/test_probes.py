@@ -444,8 +444,12 @@ def test_software_that_does_not_fit_is_a_need(cuda: pytest.MonkeyPatch) -> None:
         Compute([gpu()], AtOnce())
 
 
-def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cuda.setattr(torch.cuda, "init", fails_with("Unexpected error. Error 999: unknown error"))
+    cuda.setattr("pytest_accel.compute.UVM", str(tmp_path / "nvidia-uvm"))
+    with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: `modprobe nvidia-uvm`"):
+        Compute([gpu()], AtOnce())
+    (tmp_path / "nvidia-uvm").touch()
     with pytest.raises(RuntimeError, match=r"CUDA error: .*unknown error"):
         Compute([gpu()], AtOnce())
 
