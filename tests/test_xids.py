@@ -203,6 +203,18 @@ def test_nvml_tells_of_xids_and_names_the_gpu(library: Library) -> None:
     assert found == [{"uuid": second.uuid, "number": 79}, {"uuid": first.uuid, "number": 31}]
 
 
+def test_an_xid_by_another_handle_is_that_of_the_gpu_it_says(library: Library) -> None:
+    driver = NvidiaDriver()
+    _, second = driver.discover()
+    library.xids.append((1 + len(library.gpus), 79))
+    events = driver.events()
+    assert next(events) == {"uuid": second.uuid, "number": 79}
+    library.gpus[1].lost = True
+    library.xids.append((1 + len(library.gpus), 79))
+    with pytest.raises(DriverProblem, match="told of an Xid and not of which GPU"):
+        next(events)
+
+
 @pytest.mark.parametrize("answer", [status(pynvml.NVML_ERROR_NOT_SUPPORTED), never])
 def test_a_gpu_without_events_leaves_the_others_theirs(
     library: Library, monkeypatch: pytest.MonkeyPatch, answer: Any

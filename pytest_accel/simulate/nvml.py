@@ -104,7 +104,8 @@ class Library:
         return 0
 
     def _gpu(self, handle: Any) -> Gpu:
-        return self.gpus[(ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1]
+        place = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
+        return self.gpus[place % len(self.gpus)]  # a GPU may have several handles
 
     @staticmethod
     def _ask(gpu: Gpu, name: str, arguments: tuple[Any, ...]) -> int:

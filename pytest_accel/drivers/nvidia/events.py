@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.drivers import DriverProblem, patience
+from pytest_accel.drivers.nvidia.asking import text
 
 WAIT_MS = 1000
 
@@ -52,8 +53,18 @@ def _events(nvml: Any, events: Any, handles: Mapping[str, Any], deaf: Mapping[st
                 raise DriverProblem(f"NVML gives no more events: {error}") from None
             yield from _told(deaf)
             continue
-        if found.eventType == nvml.nvmlEventTypeXidCriticalError and _address(found.device) in uuids:
-            yield {"uuid": uuids[_address(found.device)], "number": int(found.eventData)}
+        if found.eventType == nvml.nvmlEventTypeXidCriticalError:
+            uuid = uuids.get(_address(found.device)) or _asked(nvml, found.device)
+            yield {"uuid": uuid, "number": int(found.eventData)}
+
+
+def _asked(nvml: Any, handle: Any) -> str:
+    """The UUID of a GPU by another handle than the one that we got: none says that it is the same. Raises
+    DriverProblem where NVML does not tell whose an Xid is."""
+    try:
+        return text(nvml.nvmlDeviceGetUUID(handle))
+    except (nvml.NVMLError, ValueError) as error:
+        raise DriverProblem(f"NVML told of an Xid and not of which GPU: {error}") from None
 
 
 def _told(deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
