@@ -190,6 +190,8 @@ class Unguarded(TorchFunctionMode):
             return _cut(*args)
         if func is torch.Tensor.__setitem__:
             return aten.copy_(_cut(*args[:2]), args[2])
+        if func is torch.Tensor.contiguous:
+            return aten.contiguous(*args, **how)
         if func is torch.Tensor.__int__:
             return int(args[0].item())
         if func is torch.arange and "out" in how:
@@ -197,8 +199,10 @@ class Unguarded(TorchFunctionMode):
         return func(*args, **how)
 
 
-def _cut(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+def _cut(tensor: torch.Tensor, index: Any) -> Any:
     aten, dim = torch.ops.aten, 0
+    if isinstance(index, torch.Tensor):
+        return aten.index(tensor, [index])
     for each in index if isinstance(index, tuple) else (index,):
         if isinstance(each, slice):
             tensor = aten.slice(tensor, dim, each.start, each.stop, each.step or 1)

@@ -52,13 +52,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize(
-    ("probe", "conditions"), ALONE, ids=[f"{each.__name__}-{'-'.join(how.values())}" for each, how in ALONE]
-)
-def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
-    quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]
-) -> None:
-    with gpus(quick) as (device, node):
+def measure(
+    monkeypatch: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any], **part: Any
+) -> list[Finding]:
+    """What the probe found on one device, which takes no more memory than it asked for."""
+    with gpus(monkeypatch, **part) as (device, node):
         asked: list[int] = []
         require = device.require_memory
 
@@ -66,13 +64,30 @@ def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
             asked.append(node.live[0] + size)
             require(size)
 
-        quick.setattr(device, "require_memory", ask)
+        monkeypatch.setattr(device, "require_memory", ask)
         device.world = 8
         found = findings(device.run(probe, conditions))
-        assert all(each.samples or each.value is not None for each in found)
-        assert not any(each.wrong for each in found)
         if probe not in WHATEVER_IS_FREE:
             assert node.peak[0] <= max(asked, default=0) + SMALL, "what it asked for would not have been enough"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("probe", "conditions"), ALONE, ids=[f"{each.__name__}-{'-'.join(how.values())}" for each, how in ALONE]
+)
+def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
+    quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]
+) -> None:
+    found = measure(quick, probe, conditions)
+    assert all(each.samples or each.value is not None for each in found)
+    assert not any(each.wrong for each in found)
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "scaled_mm"), reason="a torch that is too old for them")
+@pytest.mark.parametrize("dtype", ["mxfp8", "fp4"])
+def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) -> None:
+    b200 = {"capability": (10, 0), "L2_cache_size": 126 << 20, "multi_processor_count": 148}
+    assert measure(quick, probes.matmul, {"dtype": dtype}, **b200)[0].samples
 
 
 # -- copies, by the time that they take

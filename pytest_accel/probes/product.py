@@ -53,7 +53,8 @@ class Operands:
         elements = largest + int(4 * device.cache_bytes / OPERAND_BYTES[dtype]) + _ALIGNED
         self._elements = elements
         if dtype in blocks.DTYPES:
-            device.require_memory(2 * elements + 24 * blocks.CHUNK)
+            piece = (OPERAND_BYTES[dtype] + 1 / 16) * elements  # with scales; the second is put together of parts
+            device.require_memory(int(3 * piece) + 24 * blocks.CHUNK)
             self.blocks = blocks.Blocks(device, dtype, elements)
             return
         device.require_memory(int(2 * elements * (OPERAND_BYTES[dtype] + 4)))
