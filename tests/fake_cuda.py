@@ -168,6 +168,8 @@ class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return True
         if func is aten._local_scalar_dense.default:
             return args[0].dtype.is_floating_point * 0.0 if args[0].dtype != torch.bool else True
+        if func is aten.nonzero.default:
+            return args[0].new_empty((0, args[0].dim()), dtype=torch.int64)
         result = func(*args, **(kwargs or {}))
         made = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
         for each in made:
@@ -194,6 +196,8 @@ class Unguarded(TorchFunctionMode):
             return aten.contiguous(*args, **how)
         if func is torch.Tensor.__int__:
             return int(args[0].item())
+        if func is torch.Tensor.tolist:
+            return [_cut(args[0], place).tolist() for place in range(len(args[0]))]
         if func is torch.arange and "out" in how:
             return aten.arange.start_out(*args, **how)
         return func(*args, **how)
