@@ -205,11 +205,12 @@ class Unguarded(TorchFunctionMode):
 
 def _cut(tensor: torch.Tensor, index: Any) -> Any:
     aten, dim = torch.ops.aten, 0
-    if isinstance(index, torch.Tensor):
-        return aten.index(tensor, [index])
     for each in index if isinstance(index, tuple) else (index,):
         if isinstance(each, slice):
             tensor = aten.slice(tensor, dim, each.start, each.stop, each.step or 1)
+            dim += 1
+        elif isinstance(each, torch.Tensor):
+            tensor = aten.index(tensor, [*[None] * dim, each])
             dim += 1
         else:
             tensor = aten.select(tensor, dim, each)

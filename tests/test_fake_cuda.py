@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from pytest_accel.stats import estimate_rate
 
 pytestmark = pytest.mark.xdist_group("devices")
 
+BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     *((probes.matmul, {"dtype": dtype}) for dtype in HOPPER),
@@ -88,6 +91,23 @@ def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
 def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) -> None:
     b200 = {"capability": (10, 0), "L2_cache_size": 126 << 20, "multi_processor_count": 148}
     assert measure(quick, probes.matmul, {"dtype": dtype}, **b200)[0].samples
+
+
+@pytest.mark.parametrize("name", ["V3", "V4", "V8", "V12"])
+def test_so_it_does_those_of_the_verification(quick: pytest.MonkeyPatch, name: str) -> None:
+    """The runs of benchmarks/verify.py that have calls of their own, with a clock that needs no counted cycles."""
+    quick.syspath_prepend(BENCHMARKS)
+    import bench
+    import verify
+
+    with gpus(quick) as (device, _):
+        device.gate = bench.Gate()
+        own = {"torch": device.torch, "device": device, "gate": device.gate, "gpu": True, "driver": None}
+        run: Any = SimpleNamespace(**own, side=8192, dtype="bf16", scaled=lambda seconds: 0.05)
+        for method in ("product", "sample", "rate", "probe"):
+            setattr(run, method, MethodType(getattr(bench.Bench, method), run))
+        figures, _ = verify.RUNS[name].find(verify.Subject(run, "h200-sxm", None))
+    assert set(figures) == set(verify.RUNS[name].predicted)
 
 
 # -- copies, by the time that they take
