@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from pytest_accel.measurement import NODE, Device, Trouble
 from pytest_accel.options import Options
 from pytest_accel.run import Run
 from pytest_accel.sensor import Sensor
-from pytest_accel.simulate import amdsmi, nvml
+from pytest_accel.simulate import amd_node, amdsmi, management, nvml
 from pytest_accel.simulate import device as simulated
 from pytest_accel.worker import Worker
 from pytest_accel.workers import Message
@@ -93,6 +94,8 @@ class Here(Crew):
     def discover(self, vendor: str | None) -> Message:
         self._talks.take({"event": "simulate", "model": self.simulated})
         self._library: Any = amdsmi.installed() if vendor == "amd" else pynvml.nvmlLib
+        if isinstance(self._library, management.NodeLibrary | amd_node.NodeLibrary):
+            self._library.refresh()
         return self._ask("devices", "discover", want=vendor)
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
@@ -162,6 +165,8 @@ def fast() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulated, "PACE", FAST)
         patch.setattr(simulated, "REAL_SECONDS", 1e-9)  # the first call of a block, and no other
+        for library in (management, amd_node):
+            patch.setattr(library, "FRESH_SECONDS", math.inf)  # it is refreshed when something has changed
         patch.setattr(pynvml, "CDLL", pynvml.CDLL)
         yield
     nvml.install(None)
