@@ -101,7 +101,8 @@ def _of_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
 
 
 def _uneven(samples: Sequence[float]) -> list[str]:
-    if len(samples) < 3 or (share := stdev(samples) / fmean(samples)) < UNEVEN:
+    mean = fmean(samples) if len(samples) > 2 else 0.0
+    if not mean or (share := stdev(samples) / mean) < UNEVEN:
         return []
     return [f"uneven, its blocks vary by {share:.0%}: fed too slowly by the host, or unstable"]
 
