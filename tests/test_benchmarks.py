@@ -138,7 +138,9 @@ def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> Non
 def test_search_compares_with_a_scan() -> None:
     pytest.importorskip("torch")
 
-    done = run("search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001")
+    done = run(
+        "search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"
+    )
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ", done.stdout, re.MULTILINE)
