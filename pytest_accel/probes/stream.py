@@ -82,7 +82,7 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
     (a,) = arrays
     rounds, left = divmod(a.numel(), _NUMBERS)
     exact = rounds * _NUMBERS * (_NUMBERS - 1) / 2 + left * (left - 1) / 2
-    return (lambda: torch.sum(a)), lambda: bool(abs(torch.sum(a).item() - exact) <= 1e-4 * exact)
+    return (lambda: torch.sum(a)), lambda: bool((torch.sum(a) - exact).abs().item() <= 1e-4 * exact)
 
 
 def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], object], float, str]:
