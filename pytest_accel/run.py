@@ -18,6 +18,7 @@ from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import cause
 from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
 from pytest_accel.closing import Circumstances, Closing, Errors, close
+from pytest_accel.compare import of_peak_of
 from pytest_accel.crew import Outcome, Request
 from pytest_accel.entrance import Entrance, enter
 from pytest_accel.facts import facts, host_fact, withheld
@@ -321,7 +322,7 @@ class Run(Scene):
             summary = summarise(readings)
             disturbed = disturbance(device, summary) or misplaced(each) or self._foreign(device)
             shares: dict[str, Any] = {
-                OF_PEAK: each.of_peak.mean if each.of_peak else None,
+                OF_PEAK: of_peak_of(each),
                 OF_CLOCK: of_clock(each, self.sku.datasheet, device, summary) if self.sku else None,
                 OF_ALONE: collect.of_alone(each, self.record.measurements),
                 DROOP: collect.droop(each, self.record.measurements),

@@ -155,9 +155,11 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
 
     Steady is less than a kelvin between the means of the middle and the last third.
     """
+    if not metric.startswith("soak."):
+        return None
     summary, limit = summarise(readings), device.facts.get("power_limit_w")
     seconds, power = summary.get("seconds", 0.0), summary.get("power_w")
-    if not metric.startswith("soak.") or seconds < LONG_SOAK_SECONDS or not (power and limit):
+    if seconds < LONG_SOAK_SECONDS or not (power and limit):
         return None
     if power["mean"] >= AT_LIMIT * limit or summary.get("sw_power_cap_s", 0.0) > CAPPED * seconds:
         return None

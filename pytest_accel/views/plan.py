@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel import probes
+from pytest_accel.probes.spec import spec_of
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
 
 STARTING = 5.0
 """Seconds for the processes to start and import torch, as a rule."""
-IN_TURN = ("host_copy", "host_latency")
-"""Measured on one device after the other."""
 
 
 def lines(run: Run, items: Sequence[Any]) -> list[Line]:
@@ -29,7 +29,8 @@ def lines(run: Run, items: Sequence[Any]) -> list[Line]:
         excluded = run.sku and run.sku.why_not_applicable(f"{probe}.{variant}", run.platform)
         budget = run.budget(probe, f"{probe}.{variant}")
         if budget and not probe.startswith("inventory") and not excluded:
-            seen[probe, variant] = budget * (len(run.devices) if probe in IN_TURN else 1)
+            in_turn = spec_of(getattr(probes, probe, lines)).runs == "in_turn"  # a test of another name is together
+            seen[probe, variant] = budget * (len(run.devices) if in_turn else 1)
     found = [(f"{probe:16} {variant:12} up to {seconds:g} s", "") for (probe, variant), seconds in seen.items()]
     total = sum(seen.values()) + STARTING
     text = f"at most about {total:.0f} s on {len(run.devices)} devices; a value that is known well ends its probe early"
