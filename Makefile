@@ -6,11 +6,12 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-.PHONY: help accept test lint bundle clean
+.PHONY: help accept test test-slow lint bundle clean
 
 help:
 	@echo 'make accept   examine this node:  make accept ARGS="--accel-sku=h100-sxm --accel-level=standard"'
-	@echo 'make test     our own tests:      make test ARGS="-k wheel"'
+	@echo 'make test     our own tests:      make test ARGS="-k judge"'
+	@echo 'make test-slow   those that take minutes: full products, builds, end-to-end cases, the whole fault matrix'
 	@echo 'make lint     ruff, mypy, and the plausibility of the threshold files'
 	@echo 'make bundle   one file for a node without a network:  make bundle ARGS="--python 3.12"'
 	@echo 'make clean    remove the environment and what was built'
@@ -19,8 +20,10 @@ accept:
 	@scripts/accept.sh $(ARGS)
 
 test:
-	@scripts/env.sh dev
-	$(VENV)/bin/pytest -n 2 --dist loadgroup $(ARGS)
+	@scripts/test.sh fast $(ARGS)
+
+test-slow:
+	@scripts/test.sh slow $(ARGS)
 
 lint:
 	@scripts/env.sh dev

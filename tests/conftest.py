@@ -1,0 +1,25 @@
+"""Settings of our own tests: `scripts/test.sh` selects by these markers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_accel.options import asked
+
+pytest_plugins = ["pytester"]
+
+MARKERS = (
+    "slow: full products, builds, end-to-end cases (make test-slow)",
+    "devices: measures this machine's own processors, so it runs serially",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, and turn warnings into errors.
+
+    pytest reads this file in an acceptance run from the checkout too; a warning there is not an error.
+    """
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if not asked(config.option):
+        config.addinivalue_line("filterwarnings", "error")
