@@ -171,15 +171,19 @@ class Seen:
         return sorted(others)
 
 
-def advice(fault: str, metric: str, blames: str = "node") -> Case:
+FACTS: tuple[str, ...] = ()
+"""No probe is needed: the devices, the library or the host say it."""
+
+
+def advice(fault: str, metric: str, blames: str = "node", measured: tuple[str, ...] | None = None) -> Case:
     """It warns, and rejects nothing."""
-    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 0)
+    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 0, measured=measured)
 
 
 def stated(*pairs: tuple[str, str]) -> list[Case]:
     """Faults that one fact of the device shows."""
-    return [Case(f"{name}, device: 1", (metric,)) for name, metric in pairs]
+    return [Case(f"{name}, device: 1", (metric,), measured=FACTS) for name, metric in pairs]
 
 
-def unmeasured(fault: str, *metrics: str) -> Case:
-    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6)
+def unmeasured(fault: str, *metrics: str, measured: tuple[str, ...] | None = None) -> Case:
+    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6, measured=measured)

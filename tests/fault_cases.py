@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import fault_cases_amd as amd
-from fault_case import Case, advice, stated, unmeasured
+from fault_case import FACTS, Case, advice, stated, unmeasured
+
+LITTLE = ("stream",)
+"""Counters are judged only where a probe ran that could have moved them."""
 
 IN_PROCESS: Sequence[Case] = (
     # -- what should be there
-    Case("device-missing, device: 1", ("inventory.driver", "inventory.count"), "node"),
-    Case("device-lost, device: 1", ("inventory.driver", "inventory.count"), "node"),
-    Case("driver-not-loaded", ("inventory.driver",), "node"),
-    Case("driver-mismatch", ("inventory.driver",), "node"),
-    Case("library-missing", ("inventory.driver",), "node"),
-    Case("wrong-product, device: 1", ("inventory.sku",)),
+    Case("device-missing, device: 1", ("inventory.driver", "inventory.count"), "node", measured=FACTS),
+    Case("device-lost, device: 1", ("inventory.driver", "inventory.count"), "node", measured=FACTS),
+    Case("driver-not-loaded", ("inventory.driver",), "node", measured=FACTS),
+    Case("driver-mismatch", ("inventory.driver",), "node", measured=FACTS),
+    Case("library-missing", ("inventory.driver",), "node", measured=FACTS),
+    Case("wrong-product, device: 1", ("inventory.sku",), measured=FACTS),
     *stated(
         ("wrong-pci-id", "inventory.sku"),
         ("fewer-units", "inventory.sku"),
@@ -27,7 +30,6 @@ IN_PROCESS: Sequence[Case] = (
         ("wrong-vbios", "inventory.vbios"),
         ("wrong-inforom", "inventory.inforom"),
         ("clock-max-differs", "inventory.clock_max"),
-        ("slot-of-older-generation", "inventory.pcie_gen_max"),
         ("other-fabric-cluster", "inventory.fabric_cluster"),
         ("other-fabric-clique", "inventory.fabric_clique"),
         ("mig-on", "inventory.mig"),
@@ -51,11 +53,20 @@ IN_PROCESS: Sequence[Case] = (
         ("fabric-degraded", "health.fabric_faults"),
         ("fabric-misconfigured", "health.fabric_faults"),
     ),
-    Case("retired-pages-pending, device: 1", ("health.retired_pages_pending",), sku="old"),
-    Case("wrong-driver", ("inventory.driver_version",), "gpu0", spares=False),
+    Case("slot-of-older-generation, device: 1", ("inventory.pcie_gen_max",), measured=("host_copy",)),
+    Case("retired-pages-pending, device: 1", ("health.retired_pages_pending",), sku="old", measured=FACTS),
+    Case("wrong-driver", ("inventory.driver_version",), "gpu0", spares=False, measured=FACTS),
     unmeasured("compute-prohibited, device: 1", "matmul.*", "stream.*", "host_copy.*", "peer_copy.*", "soak.*"),
-    unmeasured("reading-denied, device: 1", "health.ecc_uncorrectable_volatile", "health.remap_*"),
-    Case("foreign-process, device: 1", ("health.foreign_processes",), "gpu1", "INCONCLUSIVE", "NOT JUDGED", 6),
+    unmeasured("reading-denied, device: 1", "health.ecc_uncorrectable_volatile", "health.remap_*", measured=FACTS),
+    Case(
+        "foreign-process, device: 1",
+        ("health.foreign_processes",),
+        "gpu1",
+        "INCONCLUSIVE",
+        "NOT JUDGED",
+        6,
+        measured=FACTS,
+    ),
     # -- slower than it should be
     Case("slow-compute, device: 1", ("matmul.bf16", "matmul.tf32", "soak.rate")),
     Case("slow-compute, device: 5", ("matmul.bf16", "soak.rate"), "gpu5", sku="h100-sxm", platform="hgx8"),
@@ -120,26 +131,26 @@ IN_PROCESS: Sequence[Case] = (
     Case("wrong-result, device: 1, what: copy", ("stream.copy", "host_copy.*", "peer_copy.one_way")),
     Case("wrong-result, device: 1, what: memory", ("memory_pattern.cold", "memory_pattern.hot")),
     # -- the host: advice
-    advice("numa-balancing", "host.numa_balancing"),
-    advice("acs-on", "host.acs"),
-    advice("narrow-riser", "host.pcie_width"),
-    advice("far-processors", "host.accelerator_numa"),
-    advice("host-memory-lost-before", "host.ecc_uncorrected"),
-    advice("machine-checked-before", "host.machine_checks"),
-    advice("drive-dead", "host.nvme_state"),
-    advice("fan-alarm", "host.fan_alarms"),
-    advice("power-supply-off", "host.power_supplies"),
+    advice("numa-balancing", "host.numa_balancing", measured=LITTLE),
+    advice("acs-on", "host.acs", measured=LITTLE),
+    advice("narrow-riser", "host.pcie_width", measured=LITTLE),
+    advice("far-processors", "host.accelerator_numa", measured=LITTLE),
+    advice("host-memory-lost-before", "host.ecc_uncorrected", measured=LITTLE),
+    advice("machine-checked-before", "host.machine_checks", measured=LITTLE),
+    advice("drive-dead", "host.nvme_state", measured=LITTLE),
+    advice("fan-alarm", "host.fan_alarms", measured=LITTLE),
+    advice("power-supply-off", "host.power_supplies", measured=LITTLE),
     # -- what the host counts meanwhile
-    Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node"),
-    Case("machine-check", ("host_counters.machine_checks",), "node"),
-    Case("pcie-error-of-a-bridge", ("host_counters.pcie_fatal",), "node"),
-    Case("nic-link-lost", ("host_counters.nic_link_downed",), "node"),
-    Case("nic-link-recovers", ("host_counters.nic_link_recovery",), "node"),
-    Case("nic-carrier-lost", ("host_counters.nic_carrier_lost",), "node"),
-    advice("host-memory-corrected", "host_counters.ecc_corrected"),
-    advice("pcie-transaction-lost", "host_counters.pcie_nonfatal"),
-    advice("nic-errors", "host_counters.nic_errors"),
-    advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost"),
+    Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node", measured=LITTLE),
+    Case("machine-check", ("host_counters.machine_checks",), "node", measured=LITTLE),
+    Case("pcie-error-of-a-bridge", ("host_counters.pcie_fatal",), "node", measured=LITTLE),
+    Case("nic-link-lost", ("host_counters.nic_link_downed",), "node", measured=LITTLE),
+    Case("nic-link-recovers", ("host_counters.nic_link_recovery",), "node", measured=LITTLE),
+    Case("nic-carrier-lost", ("host_counters.nic_carrier_lost",), "node", measured=LITTLE),
+    advice("host-memory-corrected", "host_counters.ecc_corrected", measured=LITTLE),
+    advice("pcie-transaction-lost", "host_counters.pcie_nonfatal", measured=LITTLE),
+    advice("nic-errors", "host_counters.nic_errors", measured=LITTLE),
+    advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost", measured=LITTLE),
     # -- seen, and no reason to reject
     Case("hot, device: 1", (), closing="HELD", exit=0),
 )

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fault_case import Case, advice
-
-FACTS: tuple[str, ...] = ()
-"""No probe is needed: the devices, the library or the host say it."""
+from fault_case import FACTS, Case, advice
 
 
 def _on(fault: str, place: int) -> str:
@@ -46,7 +43,7 @@ def warned(case: Case) -> Case:
 
 
 def of_host(fault: str, metric: str, sku: str = "mi300x") -> Case:
-    return replace(advice(fault, metric), sku=sku, platform="single", measured=("stream",))
+    return replace(advice(fault, metric, measured=("stream",)), sku=sku, platform="single")
 
 
 def lost(fault: str, metric: str) -> Case:

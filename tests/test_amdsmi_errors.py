@@ -36,6 +36,9 @@ ERRORS = {
     "UNKNOWN_ERROR": 0xFFFFFFFF,
 }
 """AMDSMI_STATUS_* (amdsmi.h)."""
+QUICK = "API_FAILED"
+"""Tried by the quick tests; the slow ones try the others."""
+EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.slow] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("amdsmi_get_gpu_device_bdf", "amdsmi_get_gpu_device_uuid")
 OF_ALL = ("amdsmi_init", "amdsmi_get_socket_handles", "amdsmi_get_processor_handles")
@@ -96,7 +99,7 @@ def kept(device: Device) -> dict[str, Any]:
     return dict(device.facts)
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", EVERY_ERROR)
 @pytest.mark.parametrize("function", [name for name in FUNCTIONS if name not in OF_ALL])
 def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
     expected = healthy()
@@ -110,7 +113,7 @@ def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
         assert list(by_index) == [HEALTHY, SICK], problems
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", EVERY_ERROR)
 @pytest.mark.parametrize("function", OF_ALL)
 def test_a_function_of_the_library_that_fails(function: str, error: str) -> None:
     _, problems = everything(Faulty(function, ERRORS[error]))

@@ -21,7 +21,7 @@ from pytest_accel.measurement import NEXT_RUN, Measurement
 from pytest_accel.record import Record, write
 from pytest_accel.sku import Limit
 
-pytestmark = pytest.mark.xdist_group("devices")
+pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
-from test_probes import AtOnce, Instead, gpu
+from probe_device import AtOnce, Instead, gpu
 
 from pytest_accel import compute
 from pytest_accel.compute import Compute, NotApplicable, WrongResult

@@ -18,7 +18,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BASE = Path(sys.base_prefix, "bin", f"python{PYTHON}")
 
 pytestmark = [
-    pytest.mark.xdist_group("devices"),
+    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="bundles are for Linux nodes"),
 ]
 

@@ -9,14 +9,15 @@ from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from fake_cuda import HOST_LINK, LINK, gpus
 
 from pytest_accel import probes
 from pytest_accel.compute import Finding
 from pytest_accel.stats import estimate_rate
-
-pytestmark = pytest.mark.xdist_group("devices")
 
 BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")

@@ -41,15 +41,28 @@ def check(case: Case, seen: Seen) -> None:
 
 
 NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
+QUICK = ("slow-compute, device: 1", "nvlink-down, device: 1", "thermal-slowdown, device: 1", "wrong-result, device: 1")
+"""Cases of NVIDIA that run every probe and are still among the quick tests; the others of this length are not."""
+
+
+def is_slow(case: Case) -> bool:
+    """True if the case runs every probe, or probes on eight devices: seconds, where others take tenths."""
+    if case.measured is None:
+        return case.vendor == "amd" or case.fault not in QUICK
+    return bool(case.measured) and case.node.startswith("8 ")
 
 
 def listed(by_a_user: bool) -> list[Any]:
     """The cases of one kind, with readable names."""
     return [
-        pytest.param(case, id=f"{case.asked} on {case.node}", marks=NEEDS_AMDSMI if case.vendor == "amd" else ())
+        pytest.param(case, id=f"{case.asked} on {case.node}", marks=marks(case))
         for case in CASES
         if (case in BY_A_USER) == by_a_user
     ]
+
+
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + [pytest.mark.slow] * is_slow(case)
 
 
 @pytest.mark.usefixtures("fast")
@@ -58,11 +71,13 @@ def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
     check(case, in_process.seen(case, tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", listed(by_a_user=True))
 def test_a_fault_is_caught_end_to_end(case: Case, tmp_path: Path) -> None:
     check(case, in_process.by_a_user(case, tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\n", encoding="utf-8")
@@ -71,6 +86,7 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     assert not [each for each in run.verdicts if each.fails]
 
 
+@pytest.mark.slow
 @NEEDS_AMDSMI
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:

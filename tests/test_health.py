@@ -30,6 +30,7 @@ def node(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path / "site")}
 
 
+@pytest.mark.devices
 def test_health_is_judged_on_every_device_and_blames_the_sick_one(tmp_path: Path, node: dict[str, str]) -> None:
     ran = as_user.pytest(tmp_path, "-k", "inventory or health", sku="h100-sxm", paths=(), env=node)
     assert ran.closing == "REJECTED gpu6: health.remap_pending 1, expected 0"
@@ -41,6 +42,7 @@ def test_health_is_judged_on_every_device_and_blames_the_sick_one(tmp_path: Path
     assert ran.exit == 1
 
 
+@pytest.mark.devices
 def test_the_items_can_be_chosen_by_fact_and_device(tmp_path: Path, node: dict[str, str]) -> None:
     ran = as_user.pytest(tmp_path, "-k", "test_health[remap_pending-gpu2]", sku="h100-sxm", paths=(), env=node)
     assert ran.closing.startswith("HELD 1/1 limits")
@@ -65,6 +67,7 @@ def test_a_cpu_has_no_facts_to_judge(tmp_path: Path) -> None:
     assert "test_inventory_sku[cpu0]" in ran.out
 
 
+@pytest.mark.devices
 def test_a_device_that_never_answers_is_named_and_the_others_are_judged(tmp_path: Path, node: dict[str, str]) -> None:
     """In the sensor's own process, within a deadline of its own."""
     hang = "\nfrom pytest_accel.drivers import patience\npatience.ANSWER_SECONDS = 2.0\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_host import METAL, make, value, why
+from host_tree import METAL, make, value, why
 
 from pytest_accel.host import ipmi, nvme
 from pytest_accel.host.reading import FACTS, answer

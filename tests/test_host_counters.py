@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Kept
-from test_host import FAR_NIC, MC, METAL, make, rdma
 
 from pytest_accel import expected, skufile
 from pytest_accel.crew import Crew

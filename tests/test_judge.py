@@ -15,7 +15,7 @@ from as_user import Ran
 from pytest_accel import skufile
 from pytest_accel.cli import main
 
-pytestmark = pytest.mark.xdist_group("devices")
+pytestmark = pytest.mark.devices
 
 OWN = """
 sku: ours

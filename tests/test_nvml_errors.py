@@ -30,6 +30,9 @@ ERRORS = {
         "ARGUMENT_VERSION_MISMATCH",
     )
 }
+QUICK = "UNKNOWN"
+"""Tried by the quick tests; the slow ones try the others."""
+EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.slow] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")
 
@@ -112,7 +115,7 @@ def check(library: Faulty) -> list[Device]:
     return devices
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", EVERY_ERROR)
 @pytest.mark.parametrize("function", [name for name in FUNCTIONS if not name.startswith("nvmlSystem")])
 def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
     if function == "nvmlDeviceGetCount_v2":
@@ -127,13 +130,13 @@ def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
         assert len(devices) == 2
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", EVERY_ERROR)
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_that_fails_on_one_gpu(field: int, error: str) -> None:
     assert len(check(Faulty(field=field, code=ERRORS[error]))) == (1 if error == "GPU_IS_LOST" else 2)
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", EVERY_ERROR)
 @pytest.mark.parametrize("function", [name for name in FUNCTIONS if name.startswith("nvmlSystem")])
 def test_a_function_of_the_system_that_fails(function: str, error: str) -> None:
     devices, problems = everything(Faulty(function, ERRORS[error]))

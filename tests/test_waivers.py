@@ -19,8 +19,6 @@ from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict
 from pytest_accel.waivers import NEVER, Waiver, Waivers, load, used, waivable
 
-pytestmark = pytest.mark.xdist_group("devices")
-
 TODAY = date(2026, 11, 21)
 LIMIT = Limit("host.memory", "GB", floor=100.0, origin="own.yaml:5")
 BROKEN = judge([Measurement("host.memory", NODE, "GB", 25.0)], LIMIT)
@@ -227,6 +225,7 @@ WAIVED = """waivers:
 """
 
 
+@pytest.mark.devices
 def test_a_waived_limit_passes_and_is_seen(tmp_path: Path) -> None:
     as_user.write(tmp_path, test_own=TESTS)
     written(tmp_path, WAIVED)
@@ -245,6 +244,7 @@ def test_a_waived_limit_passes_and_is_seen(tmp_path: Path) -> None:
     assert 'name="accel.waived" value="a small one"' in (tmp_path / "junit.xml").read_text()
 
 
+@pytest.mark.devices
 def test_what_is_not_waived_fails_as_ever(tmp_path: Path) -> None:
     as_user.write(tmp_path, test_own=TESTS)
     written(tmp_path, WAIVED)
