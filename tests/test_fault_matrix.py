@@ -41,7 +41,7 @@ def check(case: Case, seen: Seen) -> None:
 
 
 NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
-QUICK = ("slow-compute, device: 1", "nvlink-down, device: 1", "thermal-slowdown, device: 1", "wrong-result, device: 1")
+QUICK = ("slow-compute, device: 1", "nvlink-down, device: 1", "thermal-slowdown, device: 1")
 """Cases of NVIDIA that run every probe and are still among the quick tests; the others of this length are not."""
 
 
