@@ -76,9 +76,15 @@ def measure(
     return found
 
 
-@pytest.mark.parametrize(
-    ("probe", "conditions"), ALONE, ids=[f"{each.__name__}-{'-'.join(how.values())}" for each, how in ALONE]
-)
+def listed() -> list[Any]:
+    """`ALONE`, with readable names; what fakes more than a second of work is slow."""
+    slow = ("matmul_best-bf16", "matmul_best-fp8", "matmul-fp64", "exact_matmul-bf16")
+    names = {f"{each.__name__}-{'-'.join(how.values())}": (each, how) for each, how in ALONE}
+    assert set(slow) <= set(names)
+    return [pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in slow)) for name, case in names.items()]
+
+
+@pytest.mark.parametrize(("probe", "conditions"), listed())
 def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]
 ) -> None:
@@ -94,7 +100,7 @@ def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) ->
     assert measure(quick, probes.matmul, {"dtype": dtype}, **b200)[0].samples
 
 
-@pytest.mark.parametrize("name", ["V3", "V4", "V8", "V12"])
+@pytest.mark.parametrize("name", ["V3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("V4", "V8", "V12"))])
 def test_so_it_does_those_of_the_verification(quick: pytest.MonkeyPatch, name: str) -> None:
     """The runs of benchmarks/verify.py that have calls of their own, with a clock that needs no counted cycles."""
     quick.syspath_prepend(BENCHMARKS)

@@ -1,6 +1,7 @@
 """The levels promise a time: quick under 2 minutes, standard under 15."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -31,6 +32,8 @@ MEASUREMENTS = {
     "soak": 1,
 }
 
+shipped = cache(skufile.load)
+
 INFORMING = ("matmul_burst", "matmul_best", "peer_copy_all", *(name for name in BUDGETS if "." in name))
 
 
@@ -45,7 +48,7 @@ def test_every_packaged_probe_has_a_budget_at_every_level() -> None:
 @pytest.mark.parametrize("sku", [name for name in skufile.names() if name != "cpu"])
 def test_a_level_keeps_the_time_that_it_states(sku: str, level: str, minutes: int) -> None:
     """With a quarter of it left for the processes to start and for what has to be measured again."""
-    chosen = skufile.load(sku)
+    chosen = shipped(sku)
     seconds = sum(count * budget(probe, level, chosen) for probe, count in MEASUREMENTS.items())
     assert seconds <= 0.75 * minutes * 60
 
@@ -83,7 +86,7 @@ def test_a_probe_of_ones_own_has_a_budget_too() -> None:
 @pytest.mark.parametrize("name", skufile.names())
 def test_a_level_has_time_for_what_it_requires(name: str, level: str) -> None:
     """Or no node of the SKU could ever be accepted at it."""
-    sku = skufile.load(name)
+    sku = shipped(name)
     for platform in sku.platforms.values():
         for metric in expected.required_at(level, sku.limits_on(platform)):
             probe = metrics.probe_of(metric)

@@ -625,6 +625,7 @@ def test_the_marks_enclose_both_directions(cuda: pytest.MonkeyPatch) -> None:
 # -- two ranks
 
 
+@pytest.mark.slow
 def test_two_ranks(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()

@@ -1,6 +1,7 @@
 """What others measured on healthy parts holds the shipped limits; the same less 15 % does not."""
 
 import csv
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,11 @@ def name(row: Row) -> str:
     return "-".join(row[column] for column in ("sku", "platform", "metric", "value"))
 
 
+shipped = cache(skufile.load)
+
+
 def limit_of(row: Row) -> Limit:
-    sku = skufile.load(row["sku"])
+    sku = shipped(row["sku"])
     platform = sku.platforms[row["platform"]] if row["platform"] else next(iter(sku.platforms.values()))
     return sku.limits_on(platform)[row["metric"]]
 

@@ -474,6 +474,7 @@ def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Cal
     assert "node.yaml:4: faults.fault: 'slow' is not known; did you mean" in done.out
 
 
+@pytest.mark.slow
 def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
     assert (done.exit, done.closing) == (0, "SIMULATED ACCEPTED 1/1 devices")
@@ -486,6 +487,7 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert last_accelerators(tmp_path / "next", done.record["run"]["host"]) is None
 
 
+@pytest.mark.slow
 def test_the_sick_device_is_the_one_that_is_named(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write("fault: slow-compute, device: 1"), "-k", "bf16")
     assert done.exit == 1
@@ -493,6 +495,7 @@ def test_the_sick_device_is_the_one_that_is_named(tmp_path: Path, write: Callabl
     assert done.statuses("matmul.bf16") == {"gpu0": "PASS", "gpu1": "FAIL"}
 
 
+@pytest.mark.slow
 def test_a_device_lost_in_the_middle_and_one_that_hangs(tmp_path: Path, write: Callable[..., str]) -> None:
     file = write("fault: hang, device: 0, at: stream", "fault: device-lost, device: 1, at: matmul")
     done = rehearse(tmp_path, file, "--accel-patience=4", "-k", "stream or bf16")
@@ -513,6 +516,7 @@ def test_the_wrong_product(tmp_path: Path, write: Callable[..., str]) -> None:
     assert done.statuses("inventory.sku") == {"gpu0": "FAIL"}
 
 
+@pytest.mark.slow
 def test_an_all_reduce_whose_payload_is_wrong_names_its_rank(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write("fault: wrong-result, device: 1, what: collective"), "-k", "all_reduce")
     assert done.exit == 1

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Iterator
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 
@@ -126,13 +127,19 @@ def test_a_sample_that_is_no_number_leaves_nothing_known(bad: float) -> None:
     assert (found.low, found.high) == (-math.inf, math.inf)
 
 
-@pytest.mark.parametrize("n", [n for n in LOOKS if 18 <= n <= 200])
+def series(shortest: int, longest: int) -> list[Any]:
+    """Lengths at which a probe looks whether it may stop; thousands of long series take seconds."""
+    chosen = [n for n in LOOKS if shortest <= n <= longest]
+    return [pytest.param(n, marks=[pytest.mark.slow] * (n > 100)) for n in chosen]
+
+
+@pytest.mark.parametrize("n", series(18, 200))
 def test_interval_covers_the_mean_of_a_correlated_series(n: int) -> None:
     """Blocks of a real device are correlated (lag 1: 0.6); the interval still holds the true mean."""
     assert coverage(n, correlation=0.6) > 0.96
 
 
-@pytest.mark.parametrize("n", [n for n in LOOKS if n <= 200])
+@pytest.mark.parametrize("n", series(1, 200))
 def test_interval_keeps_its_promise_for_independent_samples(n: int) -> None:
     assert coverage(n, correlation=0.0) > 0.995
 
