@@ -2,7 +2,7 @@
 # Our own tests: scripts/test.sh fast|slow [PYTEST OPTIONS]
 #
 # Tests that measure this machine's own processors (marker `devices`) run one after the other, after all
-# others have run in parallel. Exit status: 5 if no test was selected, otherwise that of the first failing call.
+# others have run in parallel. Exit status: 5 if neither call selected a test, otherwise that of the first failing call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,9 +25,11 @@ run() {
     # strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
     # benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error.
     "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@" || came=$?
-    if [ "$came" != "$NOTHING_SELECTED" ] && { [ "$status" = 0 ] || [ "$status" = "$NOTHING_SELECTED" ]; }; then
-        status=$came
-    fi
+    case $came in
+    2) exit 2 ;; # interrupted, or a file that cannot be collected
+    "$NOTHING_SELECTED") ;;
+    *) if [ "$status" = 0 ] || [ "$status" = "$NOTHING_SELECTED" ]; then status=$came; fi ;;
+    esac
 }
 
 run -n 2 -m "$speed and not devices" "$@"
