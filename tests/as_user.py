@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +19,10 @@ from typing import Any
 
 BIN = Path(sys.executable).parent
 CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
-HELD_BY_OTHERS = re.compile(r"is being measured by (?:pid (\d+)|an unknown process)")
 SECONDS = 240.0
 """How long one run may take on a slow machine."""
-OTHERS_SECONDS = 1800.0
-"""How long to wait while somebody else's runs measure this machine."""
+STUB_TORCH = {"PYTHONPATH": str(Path(__file__).parent / "stub_torch")}
+"""The environment of a run that has a stub in torch's place, which starts at once and computes nothing."""
 
 HEAD = """
 import os, pathlib, signal, time
@@ -35,7 +32,7 @@ from pytest_accel.probes.spec import probe
 
 def tiny(device):
     a = device.torch.randn(64, 64)
-    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.3)
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.1)
 """
 """What the tests of a user begin with here."""
 
@@ -82,40 +79,30 @@ def write(folder: Path, **files: str) -> None:
         (folder / f"{name}.py").write_text(head + textwrap.dedent(text), encoding="utf-8")
 
 
-def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(more: Mapping[str, str] | None = None, *, autoload: bool = True) -> dict[str, str]:
     """Ours, without what is meant for the pytest that runs these tests."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "PYTHON", "COV"))}
-    return {**kept, "COLUMNS": "200", **(more or {})}
+    lean = {} if autoload else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return {**kept, **lean, "COLUMNS": "200", **(more or {})}
 
 
 def command(
-    *args: str, output: Path, sku: str | None = "cpu", paths: Sequence[str] = (".",), prefix: Sequence[str] = ()
+    *args: str,
+    output: Path,
+    sku: str | None = "cpu",
+    paths: Sequence[str] = (".",),
+    prefix: Sequence[str] = (),
+    autoload: bool = False,
 ) -> list[str]:
     """The command line; `prefix` goes before pytest. Without `paths`, the packaged suite is run."""
     accel = [f"--accel-sku={sku}", "--accel-level=quick", f"--accel-output={output}"] if sku else []
-    return [*prefix, str(BIN / "pytest"), "-p", "no:randomly", *accel, *args, *paths]
+    plugins = ["-p", "no:randomly"] if autoload else ["-p", "pytest_accel.plugin"]
+    return [*prefix, str(BIN / "pytest"), *plugins, *accel, *args, *paths]
 
 
 def fresh(folder: Path) -> Path:
     """An output folder that no run had."""
     return folder / f"out{len(list(folder.glob('out*')))}"
-
-
-@contextlib.contextmanager
-def queue() -> Iterator[None]:
-    """Wait for a turn: only one run measures this machine at a time, and several checkouts may be tested on it."""
-    with open(Path(tempfile.gettempdir()) / f"pytest-accel-tests-{os.getuid()}.lock", "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def held_by_others(out: str) -> bool:
-    """True if a run was refused since another one measures; returns when that has ended."""
-    holder = HELD_BY_OTHERS.search(out)
-    until = time.monotonic() + SECONDS
-    while holder and holder[1] and Path("/proc", holder[1]).exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    return bool(holder)
 
 
 def pytest(
@@ -126,34 +113,36 @@ def pytest(
     output: Path | None = None,
     prefix: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    wait: bool = True,
+    autoload: bool = False,
+    refused: bool = False,
 ) -> Ran:
-    """Run to the end. While somebody else's run measures this machine, wait for it (unless told not to)."""
+    """Run to the end. A run that is `refused` ends before it measures; with `autoload` all plugins come along."""
     place = output or fresh(folder)
-    line = command(*args, output=place, sku=sku, paths=paths, prefix=prefix)
-    sort = {each.partition("=")[0] for each in line}
-    measures = wait and "--accel-sku" in sort and not sort & {"--accel-simulate", "--collect-only", "--markers"}
-    until = time.monotonic() + OTHERS_SECONDS
-    with queue() if measures else contextlib.nullcontext():
-        while True:
-            ran = Ran(*_finished(line, folder, env), place)
-            if not (wait and ran.exit == 4 and held_by_others(ran.out) and time.monotonic() < until):
-                return ran
-
-
-def _finished(line: Sequence[str], folder: Path, env: Mapping[str, str] | None) -> tuple[int, str]:
-    """Exit status and output of a command."""
+    line = command(*args, output=place, sku=sku, paths=paths, prefix=prefix, autoload=autoload)
+    if not refused and measures(line):
+        check_serial()
     done = subprocess.run(
         line,
         cwd=folder,
-        env=environment(env),
+        env=environment(env, autoload=autoload),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return Ran(done.returncode, done.stdout + done.stderr, place)
+
+
+def measures(line: Sequence[str]) -> bool:
+    """True for a command that locks the devices of this machine."""
+    options = {each.partition("=")[0] for each in line}
+    return "--accel-sku" in options and not options & {"--accel-simulate", "--collect-only", "--markers"}
+
+
+def check_serial() -> None:
+    """Fail in a process of pytest-xdist: two runs at a time would disturb each other, and the second is refused."""
+    assert "PYTEST_XDIST_WORKER" not in os.environ, "this test measures this machine: mark it with pytest.mark.devices"
 
 
 def hear_signals() -> None:
@@ -193,21 +182,11 @@ class Going:
 
 
 @contextlib.contextmanager
-def going(folder: Path, *args: str, prefix: Sequence[str] = (), **popen: Any) -> Iterator[Going]:
+def going(
+    folder: Path, *args: str, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None, **popen: Any
+) -> Iterator[Going]:
     """A run that has the devices; killed at the end if it is still there."""
-    until = time.monotonic() + OTHERS_SECONDS
-    with queue():
-        while True:
-            with _started(folder, args, prefix, popen) as run:
-                while run.process.poll() is None and not _begun(run.folder):
-                    time.sleep(0.05)
-                if run.process.poll() is None or time.monotonic() > until or not held_by_others(run.out):
-                    yield run
-                    return
-
-
-@contextlib.contextmanager
-def _started(folder: Path, args: Sequence[str], prefix: Sequence[str], popen: Mapping[str, Any]) -> Iterator[Going]:
+    check_serial()
     place = fresh(folder)
     log = folder / f"{place.name}.log"
     with open(log, "wb") as file:
@@ -215,12 +194,14 @@ def _started(folder: Path, args: Sequence[str], prefix: Sequence[str], popen: Ma
         process = subprocess.Popen(
             command(*args, output=place, prefix=prefix),
             cwd=folder,
-            env=environment(),
+            env=environment(env, autoload=False),
             preexec_fn=hear_signals,  # noqa: PLW1509  this process has one thread
             **{**streams, **popen},
         )
     try:
-        yield Going(process, place, log)
+        run = Going(process, place, log)
+        run.until(lambda: _begun(place))
+        yield run
     finally:
         if process.poll() is None:
             process.kill()

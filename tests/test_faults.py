@@ -13,9 +13,9 @@ from pathlib import Path
 
 import as_user
 import pytest
-from as_user import Ran, going, left, processes, write
+from as_user import STUB_TORCH, Ran, going, left, processes, write
 
-pytestmark = pytest.mark.xdist_group("devices")
+pytestmark = pytest.mark.devices
 
 ROOT = os.geteuid() == 0
 
@@ -53,7 +53,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The worker of cpu1 is killed in the middle of three probes."""
     folder = tmp_path_factory.mktemp("killed")
     write(folder, test_dies=DIES)
-    return as_user.pytest(folder)
+    return as_user.pytest(folder, env=STUB_TORCH, autoload=True)
 
 
 def test_killed_worker_fails_its_device(killed: Ran) -> None:
@@ -109,7 +109,7 @@ def test_hung_worker(tmp_path: Path) -> None:
             accel_check(tiny)
         """,
     )
-    ran = as_user.pytest(tmp_path, "--accel-patience=3")
+    ran = as_user.pytest(tmp_path, "--accel-patience=3", env=STUB_TORCH)
 
     assert ran.exit == 1, ran.out
     assert ran.closing.startswith("REJECTED cpu1: hangs nothing was heard from its process for 3 s; it is in hangs (")
@@ -144,6 +144,7 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
     """A process that ignores SIGKILL is left behind and named; the run ends all the same."""
     write(
@@ -167,7 +168,7 @@ def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
     )
     if subprocess.run(["fsfreeze", "--freeze", frozen], capture_output=True, timeout=60, check=False).returncode:
         pytest.skip("this kernel cannot freeze the file system")
-    ran = as_user.pytest(tmp_path, "--accel-patience=3")
+    ran = as_user.pytest(tmp_path, "--accel-patience=3", env=STUB_TORCH)
     pid = (tmp_path / "stuck").read_text()
     behind = f"process {pid} cannot be killed and was left behind"
 
@@ -202,7 +203,7 @@ def test_grandchildren_die_too(tmp_path: Path) -> None:
             accel_check(family)
         """,
     )
-    ran = as_user.pytest(tmp_path)
+    ran = as_user.pytest(tmp_path, env=STUB_TORCH)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
 
     assert ran.statuses("family")["cpu1"] == "FAIL", ran.out
@@ -241,7 +242,7 @@ def test_after(accel_check):
 def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
     write(tmp_path, test_sensor=SENSOR)
-    ran = as_user.pytest(tmp_path, "--accel-patience=3", env={"SIGNAL": str(int(number))})
+    ran = as_user.pytest(tmp_path, "--accel-patience=3", env={**STUB_TORCH, "SIGNAL": str(int(number))})
     metric = f"at_the_sensor@signal_number={int(number)}"
 
     assert ran.exit == 0, ran.out
@@ -282,6 +283,7 @@ def test_after(accel_check):
 """
 
 
+@pytest.mark.slow
 def test_ranks_that_break(tmp_path: Path) -> None:
     """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
     write(tmp_path, test_ranks=RANKS)
@@ -315,7 +317,7 @@ def test_first(accel_check):
 
 def endless(device):
     a = device.torch.randn(64, 64)
-    device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.3)
+    device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.1)
     pathlib.Path(f"measuring-{device.devices[0].name}").touch()
     return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=1000, precision=0.0)
 
@@ -347,7 +349,7 @@ def test_signal(tmp_path: Path, number: signal.Signals) -> None:
     The signal comes again and again until the record is closed, as from an impatient user or scheduler.
     """
     write(tmp_path, test_long=LONG)
-    with going(tmp_path) as run:
+    with going(tmp_path, env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
         children = run.children()
         while '"state": "running"' in (run.folder / "record.json").read_text():
@@ -368,7 +370,8 @@ def test_terminal_that_goes_away(tmp_path: Path) -> None:
     """A closed window takes the terminal along; the record is finished nevertheless."""
     write(tmp_path, test_long=LONG)
     master, slave = pty.openpty()
-    with going(tmp_path, prefix=["setsid", "--ctty", "--wait"], stdin=slave, stdout=slave, stderr=slave) as run:
+    terminal = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with going(tmp_path, prefix=["setsid", "--ctty", "--wait"], env=STUB_TORCH, **terminal) as run:
         os.close(slave)
         run.until(lambda: measuring(tmp_path))
         os.close(master)
@@ -381,10 +384,10 @@ def test_terminal_that_goes_away(tmp_path: Path) -> None:
 def test_nohup(tmp_path: Path) -> None:
     """Who asked for SIGHUP to be ignored means it."""
     write(tmp_path, test_long=LONG)
-    with going(tmp_path, prefix=["nohup"]) as run:
+    with going(tmp_path, prefix=["nohup"], env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
         run.process.send_signal(signal.SIGHUP)
-        time.sleep(2)
+        time.sleep(1)
         assert run.process.poll() is None, run.out
         ran = run.end(signal.SIGTERM)
 
@@ -397,9 +400,9 @@ def test_killed_pytest_leaves_nothing(tmp_path: Path) -> None:
     While it ran, a second run was refused and told who has the devices.
     """
     write(tmp_path, test_long=LONG)
-    with going(tmp_path) as run:
+    with going(tmp_path, env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
-        second = as_user.pytest(tmp_path, "-k", "nothing", wait=False)
+        second = as_user.pytest(tmp_path, "-k", "nothing", refused=True)
         children = run.children()
         ran = run.end(signal.SIGKILL)
     remaining = left(children)
@@ -418,8 +421,8 @@ def test_refused_run_leaves_no_record(tmp_path: Path) -> None:
     """Who waits and repeats the same command line is not told that the output is taken."""
     write(tmp_path, test_long=LONG)
     output = tmp_path / "mine"
-    with going(tmp_path) as run:
-        assert as_user.pytest(tmp_path, output=output, wait=False).exit == 4
+    with going(tmp_path, env=STUB_TORCH) as run:
+        assert as_user.pytest(tmp_path, output=output, refused=True).exit == 4
         run.end(signal.SIGTERM)
     again = as_user.pytest(tmp_path, "-k", "inventory and count", paths=(), output=output)
 
@@ -435,7 +438,14 @@ def test_timeout_of_another_plugin(tmp_path: Path) -> None:
             a = device.torch.randn(64, 64)
             return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=30, precision=0.0)
 
-        @pytest.mark.timeout(8)
+        def before(device):
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_before(accel_check):
+            accel_check(before)  # starts the workers, so that the time below is the probe's
+
+        @pytest.mark.timeout(3)
         @accel_limit(unit="GB/s", floor=1e-6)
         def test_slow(accel_check):
             accel_check(slow)
@@ -446,7 +456,7 @@ def test_timeout_of_another_plugin(tmp_path: Path) -> None:
         """,
     )
     pytest.importorskip("pytest_timeout")
-    ran = as_user.pytest(tmp_path, "-k", "slow and cpu0 or after")
+    ran = as_user.pytest(tmp_path, "-k", "before or slow and cpu0 or after", env=STUB_TORCH, autoload=True)
 
     assert ran.exit not in (0, 2), ran.out
     assert "Timeout" in ran.closing
@@ -472,8 +482,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", place], capture_output=True, timeout=60, check=False)
 
 
-def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
-    """The verdicts are on the terminal, and the closing line says that there is no record of them."""
+COLLECTIVE = """
+        def test_collective(accel_check, accel_devices):
+            accel_check(probes.all_reduce)
+"""
+
+
+@pytest.mark.parametrize("collective", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_disk_full(tmp_path: Path, small_disk: Path, collective: bool) -> None:
+    """The verdicts are on the terminal, and the closing line says that there is no record of them.
+
+    Where the ranks of a collective meet is on another disk.
+    """
     write(
         tmp_path,
         test_full=f"""
@@ -486,18 +506,15 @@ def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
         @accel_limit(unit="GB/s", floor=1e-6)
         def test_tiny(accel_check):
             accel_check(tiny)
-
-        def test_collective(accel_check, accel_devices):
-            accel_check(probes.all_reduce)
-        """,
+        {COLLECTIVE if collective else ""}""",
     )
-    ran = as_user.pytest(tmp_path, output=small_disk / "out")
+    ran = as_user.pytest(tmp_path, output=small_disk / "out", env=None if collective else STUB_TORCH)
 
     assert ran.exit == 6, ran.out
     assert "the record could not be written: No space left on device" in ran.closing
     assert ran.closing.startswith("NOT JUDGED 3/3 limits hold")
     assert "cpu1" in ran.out
-    assert "all_reduce.busbw@16MiB" in ran.out
+    assert ("all_reduce.busbw@16MiB" in ran.out) == collective
     assert ran.record["state"] == "running", "the last record that fitted is still whole"
     assert not list(ran.folder.glob(".record*"))
 
@@ -506,7 +523,7 @@ def test_output_of_another_run(tmp_path: Path) -> None:
     """It is not overwritten, and the run is refused before anything is measured."""
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "record.json").write_text("{}")
-    ran = as_user.pytest(tmp_path, output=tmp_path / "taken", wait=False)
+    ran = as_user.pytest(tmp_path, output=tmp_path / "taken", refused=True)
 
     assert ran.exit == 4, ran.out
     assert "holds the record of another run; name a new folder" in ran.out
@@ -517,7 +534,7 @@ def test_output_of_another_run(tmp_path: Path) -> None:
 def test_output_that_is_a_file(tmp_path: Path) -> None:
     """Named with its path and the reason."""
     (tmp_path / "file").write_text("mine")
-    ran = as_user.pytest(tmp_path, output=tmp_path / "file", wait=False)
+    ran = as_user.pytest(tmp_path, output=tmp_path / "file", refused=True)
 
     assert ran.exit == 4, ran.out
     assert f"--accel-output: cannot write to {tmp_path / 'file'}" in ran.out
@@ -527,7 +544,7 @@ def test_output_that_is_a_file(tmp_path: Path) -> None:
 def test_output_on_a_read_only_disk(tmp_path: Path, small_disk: Path) -> None:
     """Named with its path and the reason."""
     mount("-o", "remount,ro", str(small_disk))
-    ran = as_user.pytest(tmp_path, output=small_disk / "out", wait=False)
+    ran = as_user.pytest(tmp_path, output=small_disk / "out", refused=True)
 
     assert ran.exit == 4, ran.out
     assert f"--accel-output: cannot write to {small_disk / 'out'}: Read-only file system" in ran.out
@@ -562,7 +579,9 @@ def showing(tmp_path: Path, vendor: str, kind: str, device: str = "", slots: Seq
 def test_accelerator_without_a_driver_of_ours(tmp_path: Path) -> None:
     """A lack of ours is no defect of the node: it is recognised, nothing is accepted, and nothing is rejected."""
     prefix = showing(tmp_path, "0x1da3", "0x120000", device="0x1060", slots=[1])
-    ran = as_user.pytest(tmp_path, "-k", "inventory or health or test_host_copy", sku="auto", paths=(), prefix=prefix)
+    ran = as_user.pytest(
+        tmp_path, "-k", "inventory or health or test_host_copy", sku="auto", paths=(), prefix=prefix, env=STUB_TORCH
+    )
 
     assert ran.exit == 6, ran.out
     assert ran.closing.startswith("NOT JUDGED")

@@ -18,12 +18,10 @@ from typing import Any
 
 import as_user
 import pytest
-from as_user import BIN, Ran, write
+from as_user import BIN, STUB_TORCH, Ran, write
 
 from pytest_accel.probes.spec import conditions_of, spec_of
 from pytest_accel.suite import ORDER
-
-pytestmark = pytest.mark.xdist_group("devices")
 
 
 def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
@@ -108,7 +106,7 @@ WRONG_OPTIONS = {
 @pytest.mark.parametrize(("options", "sentence"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
 def test_wrong_option(tmp_path: Path, options: list[str], sentence: str) -> None:
     """One sentence with the choices, exit 4, and nothing is collected."""
-    ran = as_user.pytest(tmp_path, *options, paths=(), wait=False)
+    ran = as_user.pytest(tmp_path, *options, paths=(), refused=True)
 
     assert ran.exit == 4, ran.out
     assert sentence in ran.out
@@ -120,7 +118,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
     """The node is measured as a whole."""
     pytest.importorskip("xdist")
     write(tmp_path, test_facts=FACTS)
-    ran = as_user.pytest(tmp_path, "-n", "2", wait=False)
+    ran = as_user.pytest(tmp_path, "-n", "2", autoload=True, refused=True)
 
     assert ran.exit == 4, ran.out
     assert "--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out" in ran.out
@@ -138,7 +136,7 @@ def test_broken_threshold_file(tmp_path: Path) -> None:
         "  stream.copy: {floor: ten, unit: GB/s, source: {kind: measured, by: me, date: 2026-11}}\n"
         "  stream.read: {floor: 3, unit: TB, source: {kind: measured, by: me, date: 2026-11}}\n"
     )
-    ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=(), wait=False)
+    ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=(), refused=True)
 
     assert ran.exit == 4, ran.out
     assert "mine.yaml:4: unknown key 'budgts'; did you mean 'budgets'" in ran.out
@@ -147,6 +145,7 @@ def test_broken_threshold_file(tmp_path: Path) -> None:
     assert "Traceback" not in ran.out
 
 
+@pytest.mark.devices
 def test_devices(tmp_path: Path) -> None:
     """Some devices only: the rest stays expected, so nothing is accepted."""
     ran = as_user.pytest(tmp_path, "--accel-devices=1", f"--accel-sku={facts_only(tmp_path)}", paths=())
@@ -157,6 +156,7 @@ def test_devices(tmp_path: Path) -> None:
     assert ran.statuses("inventory.sku") == {"cpu1": "PASS"}
 
 
+@pytest.mark.devices
 def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
     """Whoever names an H100 on a machine without one is told so, and nothing of the CPU is measured."""
     if shutil.which("nvidia-smi"):
@@ -188,6 +188,7 @@ def hosted(folder: Path, more: str = "") -> str:
     return str(folder / "hosted.yaml")
 
 
+@pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
     """They are judged once, for the node; those without a limit are in the record, and one line on the terminal."""
     ran = as_user.pytest(tmp_path, f"--accel-sku={hosted(tmp_path)}", paths=())
@@ -202,6 +203,7 @@ def test_host_facts(tmp_path: Path) -> None:
     assert "host.huge_pages " not in ran.out
 
 
+@pytest.mark.devices
 def test_host_fact_that_is_required_and_not_there(tmp_path: Path) -> None:
     """It is named, and nothing is accepted."""
     required = "  host.nic_rate: {floor: 50, unit: GB/s, source: *us}\n"
@@ -231,6 +233,7 @@ def test_discover(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.devices
 def test_default_output(tmp_path: Path) -> None:
     """The record goes to accel-records/<host>-<time>, and its place is the last line."""
     options = ["--accel-sku", facts_only(tmp_path), "--accel-level=quick", "-k", "count"]
@@ -293,9 +296,11 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         *("--junitxml=junit.xml", "--benchmark-json=benchmark.json", "--benchmark-save=first"),
         *("--html=report.html", "--self-contained-html", "--cov=.", "--timeout=300"),
         *("-p", "randomly"),
+        autoload=True,
     )
 
 
+@pytest.mark.devices
 def test_own_file_holds(mine: Ran) -> None:
     """Everything passes; the closing line says why that is no acceptance."""
     assert mine.exit == 0, mine.out
@@ -306,6 +311,7 @@ def test_own_file_holds(mine: Ran) -> None:
     assert len(mine.statuses("matmul.fp32@m=256,n=256,k=256")) == 2
 
 
+@pytest.mark.devices
 def test_junit(mine: Ran) -> None:
     """Every test case has its verdict in flat properties."""
     found = properties(mine.folder.parent / "junit.xml")["test_tiny[cpu0]"]
@@ -319,6 +325,7 @@ def test_junit(mine: Ran) -> None:
     assert "accel_min_gbps" in found["accel.limit_from"]
 
 
+@pytest.mark.devices
 def test_where_the_time_went(mine: Ran) -> None:
     """Every second of the run was spent on something, and the last lines say on what."""
     seconds = dict(mine.record["run"]["seconds"])
@@ -336,6 +343,7 @@ def test_where_the_time_went(mine: Ran) -> None:
     )
 
 
+@pytest.mark.devices
 def test_benchmark_json(mine: Ran) -> None:
     """pytest-benchmark holds the samples by device and metric, and is silent on the terminal."""
     found = {
@@ -354,6 +362,7 @@ def test_benchmark_json(mine: Ran) -> None:
     assert "Median" not in mine.out
 
 
+@pytest.mark.devices
 def test_other_plugins(mine: Ran) -> None:
     """Their reports are written as ever."""
     report = (mine.folder.parent / "report.html").read_text()
@@ -362,13 +371,14 @@ def test_other_plugins(mine: Ran) -> None:
     assert "TOTAL" in mine.out
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(
     "options", [["--benchmark-compare"], ["--benchmark-disable"], ["-p", "no:benchmark"]], ids=" ".join
 )
 def test_benchmark_options(mine: Ran, options: list[str]) -> None:
     """A comparison is shown when it is asked for; without pytest-benchmark nothing is lost."""
     folder = mine.folder.parent
-    ran = as_user.pytest(folder, *options, "-k", "tiny")
+    ran = as_user.pytest(folder, *options, "-k", "tiny", env=STUB_TORCH, autoload=True)
 
     assert ran.exit == 0, ran.out
     assert ran.closing.startswith("HELD 2/2 limits")
@@ -376,28 +386,44 @@ def test_benchmark_options(mine: Ran, options: list[str]) -> None:
     assert "Traceback" not in ran.out
 
 
-def test_own_limit_is_broken(tmp_path: Path) -> None:
+FAST = """
+@accel_min_tflops(tflops=1000)
+def test_fast(accel_check):
+    accel_check(probes.matmul, dtype="fp32", m=128, n=128, k=128)
+"""
+TINY_FAST = """
+@accel_min_gbps(gbps=1e9)
+def test_fast(accel_check):
+    accel_check(tiny)
+"""
+BROKEN_LIMITS = {
+    "product": (FAST, "matmul.fp32@m=128,n=128,k=128", "floor 1000 TFLOPS", None),
+    "stub": (TINY_FAST, "tiny", "floor 1000000000 GB/s", STUB_TORCH),
+}
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "product" else ()) for name in BROKEN_LIMITS]
+)
+def test_own_limit_is_broken(tmp_path: Path, name: str) -> None:
     """One line says device, metric, value, limit and margin; the other says how to run just that again."""
-    write(
-        tmp_path,
-        test_mine="""
-        @accel_min_tflops(tflops=1000)
-        def test_fast(accel_check):
-            accel_check(probes.matmul, dtype="fp32", m=128, n=128, k=128)
-        """,
-    )
-    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml")
+    test, metric, floor, env = BROKEN_LIMITS[name]
+    write(tmp_path, test_mine=test)
+    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml", env=env)
 
     assert ran.exit == 1, ran.out
-    pattern = r"REJECTED cpu[01]: matmul\.fp32@m=128,n=128,k=128 [\d.]+ TFLOPS, floor 1000 TFLOPS \(-[\d.]+%\)"
+    unit = re.escape(floor.rpartition(" ")[2])
+    pattern = rf"REJECTED cpu[01]: {re.escape(metric)} [\d.]+ {unit}, {re.escape(floor)} \(-[\d.]+%\)"
     assert re.match(pattern, ran.closing), ran.closing
-    assert set(ran.statuses("matmul.fp32@m=128,n=128,k=128").values()) == {"FAIL"}
-    attempts = ran.measurements("matmul.fp32@m=128,n=128,k=128", "cpu0")
+    assert set(ran.statuses(metric).values()) == {"FAIL"}
+    attempts = ran.measurements(metric, "cpu0")
     assert [each["how"] for each in attempts] == ["together", "together", "alone"]
     assert "Traceback" not in ran.out
     assert properties(tmp_path / "junit.xml")["test_fast[cpu0]"]["accel.status"] == "FAIL"
 
 
+@pytest.mark.devices
 def test_again(tmp_path: Path) -> None:
     """The command that the run prints runs just the failed test again."""
     write(tmp_path, test_facts=FACTS)
@@ -420,7 +446,7 @@ WRONG_MARKERS = {
 }
 
 
-@pytest.mark.parametrize("sku", ["cpu", None], ids=["with", "without"])
+@pytest.mark.parametrize("sku", [pytest.param("cpu", marks=pytest.mark.devices), None], ids=["with", "without"])
 def test_wrong_markers(tmp_path: Path, sku: str | None) -> None:
     """Each is an error at collection, with or without a SKU, that names the test, the value and the choices."""
     for name, (marker, _) in WRONG_MARKERS.items():
@@ -437,6 +463,7 @@ def test_wrong_markers(tmp_path: Path, sku: str | None) -> None:
     assert "marks.py" not in ran.out
 
 
+@pytest.mark.devices
 def test_nothing_measured_fails(tmp_path: Path) -> None:
     """A test with a marker or fixture of ours that records nothing cannot fail, so it fails."""
     write(
@@ -474,6 +501,7 @@ def test_without_sku(tmp_path: Path) -> None:
     assert not (tmp_path / "accel-records").exists()
 
 
+@pytest.mark.devices
 def test_probe_that_raises(tmp_path: Path) -> None:
     """A bug is no verdict on the hardware: exit 3, with the error; what else was measured is kept."""
     write(
@@ -491,7 +519,7 @@ def test_probe_that_raises(tmp_path: Path) -> None:
             accel_check(probes.inventory, fact="count")
         """,
     )
-    ran = as_user.pytest(tmp_path)
+    ran = as_user.pytest(tmp_path, env=STUB_TORCH)
 
     assert ran.exit == 3, ran.out
     assert ran.closing.startswith("BROKEN test_mine.py::test_buggy[cpu0] (ProbeError: ")
@@ -502,6 +530,7 @@ def test_probe_that_raises(tmp_path: Path) -> None:
     assert ran.statuses("inventory.count")["node"] in ("PASS", "MARGINAL")
 
 
+@pytest.mark.devices
 def test_plain_assert(tmp_path: Path) -> None:
     """A user's own assertion is a verdict of theirs."""
     write(
@@ -518,6 +547,7 @@ def test_plain_assert(tmp_path: Path) -> None:
     assert ran.closing.startswith("REJECTED test_mine.py::test_mine[node] (AssertionError: ")
 
 
+@pytest.mark.devices
 def test_wrong_condition(tmp_path: Path) -> None:
     """Named, with the conditions that the probe has."""
     write(
@@ -549,6 +579,7 @@ ATTEMPTS = {
 }
 
 
+@pytest.mark.devices
 def test_no_test_hides_its_failure(tmp_path: Path) -> None:
     """Whatever surrounds a broken limit, its test case has failed."""
     check = "accel_check(probes.inventory, fact='count')"
@@ -556,7 +587,7 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
     for name in ATTEMPTS:
         tests = tests.replace("{name}", name, 1)
     write(tmp_path, test_mine=tests.replace("{check}", check))
-    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml", "--reruns", "2")
+    ran = as_user.pytest(tmp_path, "--junitxml=junit.xml", "--reruns", "2", autoload=True)
     failed = {
         case.get("name")
         for case in ET.parse(tmp_path / "junit.xml").iter("testcase")  # noqa: S314  pytest wrote it
@@ -570,6 +601,7 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
     assert len(broken) == len(ATTEMPTS)
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(
     "options",
     [
@@ -589,12 +621,13 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
 def test_no_option_hides_a_failure(tmp_path: Path, options: list[str]) -> None:
     """A limit that was measured and is broken rejects."""
     write(tmp_path, test_facts=FACTS)
-    ran = as_user.pytest(tmp_path, *options)
+    ran = as_user.pytest(tmp_path, *options, autoload=bool({"-p", "--reruns"} & set(options)))
 
     assert ran.exit == 1, ran.out
     assert ran.closing.startswith("REJECTED node: inventory.count 2, floor 1000")
 
 
+@pytest.mark.devices
 def test_stepwise(tmp_path: Path) -> None:
     """Which is an interruption to pytest: exit 2, and the line says what was rejected by then."""
     write(tmp_path, test_facts=FACTS)
@@ -605,6 +638,7 @@ def test_stepwise(tmp_path: Path) -> None:
     assert "REJECTED node: inventory.count 2, floor 1000" in ran.closing
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -623,6 +657,7 @@ def test_failure_that_was_filtered_out(tmp_path: Path, options: list[str], says:
     assert f"filtered by {says}" in ran.closing
 
 
+@pytest.mark.devices
 def test_last_failed(tmp_path: Path) -> None:
     """Repeating what failed still fails; once it holds, the run is a filtered one."""
     sku = wrong(tmp_path)
@@ -684,6 +719,7 @@ CONFTESTS = {
 }
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(("status", "conftest"), CONFTESTS.values(), ids=CONFTESTS)
 def test_no_conftest_hides_a_failure(tmp_path: Path, status: int, conftest: str) -> None:
     """The packaged suite on the wrong product, with a conftest that would rather not know."""
@@ -695,6 +731,7 @@ def test_no_conftest_hides_a_failure(tmp_path: Path, status: int, conftest: str)
     assert ran.record["closing"]["exit"] == status
 
 
+@pytest.mark.devices
 def test_nothing_missing_is_held(tmp_path: Path) -> None:
     """The same without a conftest and on the right product holds: the tests above fail for their own reason."""
     ran = as_user.pytest(tmp_path, f"--accel-sku={facts_only(tmp_path)}", paths=())
@@ -703,6 +740,7 @@ def test_nothing_missing_is_held(tmp_path: Path) -> None:
     assert re.fullmatch(r"HELD 4/4 limits \(by .*facts\.yaml\); no acceptance: a CPU is no accelerator", ran.closing)
 
 
+@pytest.mark.devices
 def test_collection_error_is_no_verdict(tmp_path: Path) -> None:
     """A file that cannot be imported is nobody's hardware, and not green either."""
     write(tmp_path, test_facts=FACTS, test_broken="import nothing_of_that_name\n")
@@ -714,6 +752,7 @@ def test_collection_error_is_no_verdict(tmp_path: Path) -> None:
     assert going_on.closing.startswith("BROKEN test_broken.py")
 
 
+@pytest.mark.devices
 def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
     """A plain test beside ours that raises is a bug, one that asserts is a failure of the run."""
     write(tmp_path, test_facts=FACTS, test_other="def test_enough(): 1 / 0\n")
@@ -730,6 +769,17 @@ def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
 # -- surroundings
 
 
+def test_two_runs_never_measure_this_machine_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them would be refused: a test of ours that could come to it says so before it starts anything."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    with pytest.raises(AssertionError, match="mark it with"):
+        as_user.pytest(tmp_path)
+    with pytest.raises(AssertionError, match="mark it with"), as_user.going(tmp_path):
+        pass
+    assert as_user.pytest(tmp_path, "--accel-level=quik", refused=True).exit == 4
+
+
+@pytest.mark.devices
 def test_no_colour(tmp_path: Path) -> None:
     """NO_COLOR and a pipe are respected, --color=yes colours the closing line."""
     write(tmp_path, test_facts=FACTS)
@@ -743,6 +793,7 @@ def test_no_colour(tmp_path: Path) -> None:
     assert coloured.exit == plain.exit == 1
 
 
+@pytest.mark.devices
 def test_no_terminal(tmp_path: Path) -> None:
     """Without pytest's terminal reporter, exit status and record say it all."""
     write(tmp_path, test_facts=FACTS)

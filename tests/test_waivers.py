@@ -262,7 +262,7 @@ def test_a_bad_file_refuses_the_run(tmp_path: Path) -> None:
         ("waivers.yaml", "--accel-waivers: waivers.yaml:3: waivers.limit: inventory.sku can never be waived"),
         ("none.yaml", "--accel-waivers: none.yaml: cannot be read: No such file or directory"),
     ):
-        ran = as_user.pytest(tmp_path, f"--accel-waivers={name}", wait=False)
+        ran = as_user.pytest(tmp_path, f"--accel-waivers={name}", refused=True)
         assert ran.exit == 4, ran.out
         assert sentence in ran.out
         assert "Traceback" not in ran.out

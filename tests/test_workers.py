@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from as_user import left
+from as_user import STUB_TORCH, left
 
 from pytest_accel import steady, workers
 from pytest_accel.crew import Crew, Outcome, Request
@@ -296,6 +296,13 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     crew.stop()
 
 
+@pytest.fixture
+def stub_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that start at once, for what needs no collectives."""
+    for name, text in STUB_TORCH.items():
+        monkeypatch.setenv(name, text)
+
+
 def ask(crew: Crew, name: str, runs: str, devices: list[Device]) -> dict[str, Outcome]:
     """Outcomes by the names of the devices."""
     assert crew.logs
@@ -309,6 +316,7 @@ def ask(crew: Crew, name: str, runs: str, devices: list[Device]) -> dict[str, Ou
     return {"+".join(device.name for device in each.group): each for each in outcomes}
 
 
+@pytest.mark.usefixtures("stub_torch")
 def test_every_process_has_the_time_of_the_run(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which began when the wall clock showed something else: somebody may set it meanwhile."""
     monkeypatch.setattr(steady, "_epoch", steady.epoch() - 3600)
@@ -324,6 +332,7 @@ def test_every_process_has_the_time_of_the_run(crew: Crew, monkeypatch: pytest.M
     assert ended < time.time() - 3000
 
 
+@pytest.mark.usefixtures("stub_torch")
 def test_peers_that_die_cost_no_device(crew: Crew) -> None:
     """The process that sees all devices may be lost twice; each device still has its own chances."""
     devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
@@ -337,6 +346,7 @@ def test_peers_that_die_cost_no_device(crew: Crew) -> None:
     assert all(each.findings for each in after.values())
 
 
+@pytest.mark.usefixtures("stub_torch")
 def test_peers_without_a_lost_device(crew: Crew) -> None:
     """Copies go on between those that are left; the lost one fails by itself."""
     first, *others = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
@@ -351,6 +361,7 @@ def test_peers_without_a_lost_device(crew: Crew) -> None:
     assert rest.findings
 
 
+@pytest.mark.slow
 def test_ranks_whose_group_has_lost_one_begin_anew(crew: Crew) -> None:
     """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
     devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
@@ -366,6 +377,7 @@ def test_ranks_whose_group_has_lost_one_begin_anew(crew: Crew) -> None:
     assert not first & {child.pid for child in crew._workers.values()}
 
 
+@pytest.mark.usefixtures("stub_torch")
 def test_sensor_that_dies_is_started_once_more(crew: Crew) -> None:
     """Then no more: what it would have said is missing, and the notes say why."""
     devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
