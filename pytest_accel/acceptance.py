@@ -13,11 +13,11 @@ import pytest
 from pytest_accel import reports
 from pytest_accel.closing import Closing, Errors
 from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
-from pytest_accel.options import Options, Refused
+from pytest_accel.options import Options, Refused, plans_only, written
 from pytest_accel.run import Run
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
-from pytest_accel.views.benchmark import Replay
+from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
 
 LIMITED = ("inventory", "health", "counters")
@@ -35,16 +35,23 @@ FILTERS = {
 TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "columns", "group-by", "name", "compare"))
 """Options that ask pytest-benchmark for its table."""
 
+DEFAULT_SUMMARY = "fE"
+"""What pytest's short test summary lists unless -r says otherwise: failures and errors."""
+Groups = list[tuple[str | None, list[dict[str, Any]]]]
+"""pytest-benchmark's: the name of each group and its benchmarks."""
 
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
 
 class Acceptance:
-    """One acceptance run as pytest sees it. Made in pytest_configure; its methods are the hooks of the run."""
+    """One acceptance run as pytest sees it: its methods are the hooks of the run.
+
+    Made in pytest_configure, where options are checked. Processes, locks and the record begin in pytest_sessionstart.
+    """
 
     def __init__(self, config: pytest.Config, own_paths: bool) -> None:
-        """Open the run; whatever is wrong with it is one sentence and exit status 4."""
+        """Check the options that need no device. Raises pytest.UsageError: one sentence and exit status 4."""
         option = config.option
         if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
             raise pytest.UsageError(
@@ -62,28 +69,27 @@ class Acceptance:
         self._beside = Errors()
         self.run = Run(_options(config), Progress(self._reporter))
         config.stash[RUN] = self.run
-        self._open()
+        self._plans = plans_only(option)
+        self._table_wanted = any(word.startswith(TABLE_OPTIONS) for word in written(config))
         for name, shown in FILTERS.items():
             if getattr(option, name, None):
                 self.run.filtered.append(f"filtered by {shown}")
         if own_paths:
             self.run.filtered.append("tests were named on the command line")
-        if not any(str(arg).startswith(TABLE_OPTIONS) for arg in config.invocation_params.args):
-            option.benchmark_quiet = True
-        if not any(arg.startswith("-r") for arg in given):
-            option.reportchars = ""  # the table says it, worst first
+        elif option.reportchars == DEFAULT_SUMMARY:
+            option.reportchars = (
+                ""  # every test is ours: the table has said it, worst first; any -r of the user's stays
+            )
 
-    def _open(self) -> None:
-        measuring = not self._config.option.collectonly
-        if measuring:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Open the run, before pytest prints the header. Raises pytest.UsageError: one sentence and exit status 4."""
+        if not self._plans:
             self._handle_signals()
         try:
-            self.run.open(measuring=measuring)
-        except BaseException as error:
-            self.pytest_unconfigure()
-            if isinstance(error, Refused):
-                raise pytest.UsageError(str(error)) from None
-            raise
+            self.run.open(measuring=not self._plans)
+        except Refused as refused:
+            raise pytest.UsageError(str(refused)) from None
 
     def _handle_signals(self) -> None:
         """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second signal finds it ending already."""
@@ -103,7 +109,9 @@ class Acceptance:
         return found
 
     def pytest_unconfigure(self) -> None:
-        """Leave nothing behind, whatever happened."""
+        """Leave nothing behind, whatever happened: no process, no lock, no record of a run that seems to go on."""
+        if self.run.begun and self.run.record.state == "running":  # another plugin's pytest_sessionstart failed
+            self.run.finish(self._stopped_by or "an error of pytest itself", ended=2 if self._stopped_by else 3)
         self.run.stop()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
@@ -141,6 +149,12 @@ class Acceptance:
             subjects = {"node": "node"}
         metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
+        """Make no test for the facts of a SKU that limits none."""
+        made = yield
+        return [each for each in made if not _limits_nothing(each)] if isinstance(made, list) else made
+
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and lend pytest-benchmark a timer that reads our samples back."""
         self._items.append(item)
@@ -148,16 +162,13 @@ class Acceptance:
             item.stash[REPLAY] = Replay()
             item.add_marker(pytest.mark.benchmark(timer=item.stash[REPLAY]), append=False)
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Nothing runs for the facts of a SKU that limits none."""
-        items[:] = [item for item in items if not _limits_nothing(item)]
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """The packaged suite keeps its order whatever shuffles tests (--ff, --nf, a hook of the user's).
 
         Links come before collectives, the soak after them, and last what was counted: it says nothing of what follows.
         """
+        # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
         collected = {item: place for place, item in enumerate(self._items)}
         ours = sorted(
             (item for item in session.items if _place(item) is not None),
@@ -209,8 +220,11 @@ class Acceptance:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
         """Judge the run before any summary is written, and say so after all of them."""
-        if self._config.option.collectonly:
-            return (yield)
+        if self._plans:
+            yield
+            if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
+                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            return
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
         yield
@@ -235,11 +249,10 @@ class Acceptance:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table; with --collect-only, the plan."""
+        """The table; where nothing is measured (--collect-only, --setup-plan, --setup-only), the plan."""
         run = self.run
-        planning = self._config.option.collectonly
         full = self._config.option.verbose > 0
-        lines = plan.lines(run, self._items) if planning else terminal.table(run.verdicts, run.names, full=full)
+        lines = plan.lines(run, self._items) if self._plans else terminal.table(run.verdicts, run.names, full=full)
         lines += [(f"note: {note}", "yellow") for note in run.record.notes]
         if lines:
             title = (
@@ -247,6 +260,19 @@ class Acceptance:
             )
             terminalreporter.section(title, sep="=", bold=True)
             self._write(lines)
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_benchmark_group_stats(self) -> Generator[None, Groups, Groups]:
+        """Keep our samples out of pytest-benchmark's table unless one of its options asks for it: ours has said it.
+
+        They stay in what it saves and compares, and the user's own benchmarks stay in the table. Its --benchmark-quiet
+        would silence those too.
+        """
+        groups = yield
+        if self._table_wanted:
+            return groups
+        kept = [(name, [each for each in found if not is_replay(each)]) for name, found in groups]
+        return [(name, found) for name, found in kept if found]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
         """The closing line, the command that runs the worst test again, and where the record is."""
@@ -296,9 +322,9 @@ def _place(item: pytest.Item) -> int | None:
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
 
 
-def _limits_nothing(item: pytest.Item) -> bool:
+def _limits_nothing(made: object) -> bool:
     """True for a test over the limited facts of a SKU that limits none: there is nothing to run."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    parameters = made.callspec.params if hasattr(made, "callspec") else {}
     return any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_accel.keys import LIMITS, REPLAY, RUN, VERDICTS
+from pytest_accel.options import plans_only
 
 if TYPE_CHECKING:
     from pytest_accel.measurement import Device
@@ -76,6 +77,8 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
 
         `metric` chooses one of several that a probe finds. Returns one verdict per limit.
         """
+        if plans_only(request.config.option):  # a fixture of the user's that measures, under --setup-only
+            pytest.skip("nothing is measured where no test is called")
         markers = item.stash.get(LIMITS, [])
         with _no_verdict():
             verdicts = run.check(probe, conditions, _accel_subject, markers, metric)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +90,29 @@ def add_options(parser: pytest.Parser) -> None:
 def asked(option: argparse.Namespace) -> bool:
     """True if this is to be an acceptance run; a simulated node names its own SKU."""
     return bool(option.accel_sku or option.accel_simulate)
+
+
+def shows_only(option: argparse.Namespace) -> bool:
+    """Return True if pytest prints something about itself and starts no test: neither devices nor a process needed."""
+    names = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+    return _any_set(option, names)
+
+
+def plans_only(option: argparse.Namespace) -> bool:
+    """Return True if tests are collected and not called: devices are discovered, nothing is measured or written."""
+    return _any_set(option, ("collectonly", "setupplan", "setuponly"))
+
+
+def _any_set(option: argparse.Namespace, names: Iterable[str]) -> bool:
+    """Return True if one of the options is set. One whose plugin is blocked (-p no:setupplan) does not exist."""
+    return any(getattr(option, name, None) for name in names)
+
+
+def written(config: pytest.Config) -> list[str]:
+    """Return the words of the user's own options: from the ini file, PYTEST_ADDOPTS and the command line."""
+    ini = [str(word) for word in config.getini("addopts")]
+    environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    return [*ini, *environment, *(str(word) for word in config.invocation_params.args)]
 
 
 def _seconds(text: str) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_accel.keys import LIMITS, OWN_PATHS
 from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
-from pytest_accel.options import add_options, asked
+from pytest_accel.options import add_options, asked, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.sku import Limit
@@ -35,7 +35,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 def pytest_configure(config: pytest.Config) -> None:
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
-    if asked(config.option) and not config.option.help and not config.option.version:
+    if asked(config.option) and not shows_only(config.option):
         from pytest_accel.acceptance import Acceptance
 
         if config.pluginmanager.is_blocked("accel-acceptance"):

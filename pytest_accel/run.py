@@ -60,7 +60,7 @@ class Run(Scene):
         """Find SKU, devices and platform; with `measuring` also the output and the locks. Raises Refused."""
         try:
             self._open(measuring)
-        except Refused:
+        except (Refused, KeyboardInterrupt):
             self.crew.stop()
             if self.output:
                 record.remove(self.output)
@@ -118,6 +118,11 @@ class Run(Scene):
         self.save()
         if self._record_problem:
             raise Refused(f"--accel-output: cannot write to {self.output}: {self._record_problem}")
+
+    @property
+    def begun(self) -> bool:
+        """True once the run is in its record, with its devices."""
+        return bool(self.record.run)
 
     # -- checking
 

@@ -173,7 +173,7 @@ def _import(module: str, file: str, name: str) -> Callable[..., Any]:
             return getattr(found, name)  # type: ignore[no-any-return]
     except ImportError:
         pass
-    sys.path.insert(0, str(Path(file).parent))
+    sys.path.append(str(Path(file).parent))  # last: a random.py beside the test file replaces no library
     spec = importlib.util.spec_from_file_location(module, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported")

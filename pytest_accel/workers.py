@@ -35,6 +35,14 @@ DISTURBING = (
 )
 """Variables of the environment that would change what is measured; children do not inherit them."""
 
+START = (
+    "import sys; sys.path = [*filter(None, sys.path)]; "
+    "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+)
+"""What a child runs, with the module as first argument. `python -m` would put the current folder first on sys.path,
+and a random.py or pynvml.py that lies there would run in our processes; `-P` exists from Python 3.11 on. The folder
+of `python -c` is the empty entry, which is taken out before anything but `sys` (built in) is imported."""
+
 VMSTAT = Path("/proc/vmstat")
 """Where the kernel counts the processes that it killed for want of memory, those of containers among them."""
 
@@ -45,7 +53,7 @@ Message = dict[str, Any]
 
 
 class Child:
-    """One `python -m MODULE` of ours, spoken to by JSON lines. Its standard error is a log file."""
+    """One process of ours that runs `module`, spoken to by JSON lines. Its standard error is a log file."""
 
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
         self.name = name
@@ -53,7 +61,7 @@ class Child:
         self._starved_before = _starved()
         with _log(log) as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(os.getpid()), repr(steady.epoch())],
+                [sys.executable, "-c", START, module, str(os.getpid()), repr(steady.epoch())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -177,12 +185,12 @@ def _log(path: Path) -> IO[bytes]:
 def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
     """The environment of a child: ours, able to import this package from wherever it was imported, and `extra`.
 
-    What is None there is not inherited.
+    What is None there is not inherited. The user's PYTHONPATH is, without its empty entries: they mean the current
+    folder.
     """
     home = str(Path(__file__).parent.parent)
-    path = os.environ.get("PYTHONPATH", "")
-    if not home.endswith("-packages"):
-        path = os.pathsep.join(filter(None, [home, path]))
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
     kept = {name: value for name, value in os.environ.items() if name not in (*DISTURBING, *extra)}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}

@@ -1,12 +1,13 @@
-"""What a run would measure, and how long it would take: --collect-only."""
+"""What a run would measure, and how long it would take: --collect-only, --setup-plan, --setup-only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel import probes
-from pytest_accel.probes.spec import spec_of
+from pytest_accel import suite
+from pytest_accel.asked import Asked, asked_for
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
@@ -17,21 +18,57 @@ STARTING = 5.0
 
 
 def lines(run: Run, items: Sequence[Any]) -> list[Line]:
-    """One line per measurement, with its budget; a test's name says which probe it runs (test_PROBE)."""
-    seen: dict[tuple[str, str], float] = {}
-    for item in items:
-        if "accel_check" not in getattr(item, "fixturenames", ()):
-            continue
-        probe = item.originalname.removeprefix("test_")
-        call = getattr(item, "callspec", None)
-        chosen = {key: value for key, value in call.params.items() if key != "_accel_subject"} if call else {}
-        variant = ", ".join(str(value) for key, value in chosen.items() if key != "metric")
-        excluded = run.sku and run.sku.why_not_applicable(f"{probe}.{variant}", run.platform)
-        budget = run.budget(probe, f"{probe}.{variant}")
-        if budget and not probe.startswith("inventory") and not excluded:
-            in_turn = spec_of(getattr(probes, probe, lines)).runs == "in_turn"  # a test of another name is together
-            seen[probe, variant] = budget * (len(run.devices) if in_turn else 1)
-    found = [(f"{probe:16} {variant:12} up to {seconds:g} s", "") for (probe, variant), seconds in seen.items()]
-    total = sum(seen.values()) + STARTING
-    text = f"at most about {total:.0f} s on {len(run.devices)} devices; a value that is known well ends its probe early"
-    return [*found, (text, "bold")]
+    """Return one line per measurement of the packaged suite, with its budget, and one line with the sum.
+
+    What a user's own test measures is not known before it runs, so no time is given for it.
+    """
+    measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
+    packaged = [item for item in measuring if _is_packaged(item)]
+    planned: dict[tuple[str, str], tuple[str, float]] = {}
+    for asked in (each for item in packaged for each in _asked_by(item, run)):
+        if seconds := _seconds(asked, run):
+            planned.setdefault(asked.key, (_title(asked), seconds))
+    found = [(f"{title:29} up to {seconds:g} s", "") for title, seconds in planned.values()]
+    total = sum(seconds for _, seconds in planned.values())
+    return [*found, (_sum(total, len(run.devices), len(measuring) - len(packaged)), "bold")]
+
+
+def _is_packaged(item: Any) -> bool:
+    """Return True for a test of the packaged suite."""
+    return str(item.function.__module__).startswith(f"{suite.__name__}.")
+
+
+def _asked_by(item: Any, run: Run) -> list[Asked]:
+    """Return what a packaged test would measure: it is called with an `accel_check` that only notes the request."""
+    noted: list[Asked] = []
+
+    def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
+        noted.append(asked_for(probe, conditions, metric, run.sku))
+        return []
+
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    values = {**parameters, "accel_check": check, "accel_devices": list(run.devices), "accel_sku": run.sku}
+    item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
+    return noted
+
+
+def _seconds(asked: Asked, run: Run) -> float:
+    """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
+    if asked.spec.runs == "facts" or (run.sku and run.sku.why_not_applicable(asked.metric, run.platform)):
+        return 0.0
+    return run.budget(asked.function.__name__, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
+
+
+def _title(asked: Asked) -> str:
+    """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
+    named = [str(value) for key, value in asked.conditions.items() if f"{{{key}}}" in asked.spec.metric]
+    return f"{asked.function.__name__:16} {', '.join(named)}"
+
+
+def _sum(seconds: float, devices: int, own: int) -> str:
+    """Return the last line: the time of the packaged tests, and how many of the user's own have none."""
+    unknown = f"{own} tests of your own, whose time is not known before they run"
+    if own and not seconds:
+        return unknown
+    text = f"at most about {seconds + STARTING:.0f} s on {devices} devices"
+    return f"{text}, and {unknown}" if own else f"{text}; a value that is known well ends its probe early"
