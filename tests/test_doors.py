@@ -1,0 +1,297 @@
+"""The plugin as a guest of pytest: what it starts and when, whose options it leaves alone, what it imports."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import as_user
+import pytest
+from as_user import write
+
+from pytest_accel.workers import Child, Message, listen
+
+QUICK = ("--accel-sku=cpu", "--accel-level=quick")
+LIST_PROCESSES = """
+    import os, pathlib
+
+    def pytest_sessionfinish():
+        children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        lines = [pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace(chr(0), " ") for pid in children]
+        pathlib.Path("children.txt").write_text(chr(10).join(lines))
+"""
+FACTS_ONLY = """
+def test_count(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+"""
+
+
+def run(folder: Path, *args: str) -> as_user.Ran:
+    """A run that measures nothing, so it waits for nobody. What it writes lies in the current folder."""
+    return as_user.pytest(folder, *QUICK, *args, sku=None, paths=(), wait=False)
+
+
+def closed(out: str) -> bool:
+    return bool(as_user.CLOSING.search(out))
+
+
+# -- what only shows or plans
+
+
+@pytest.mark.parametrize("option", ["--markers", "--fixtures", "--fixtures-per-test", "--cache-show", "--help", "-VV"])
+def test_what_only_shows_starts_nothing(tmp_path: Path, option: str) -> None:
+    """No process, no folder, no closing line: not even the sensor looks at the devices."""
+    write(tmp_path, conftest=LIST_PROCESSES)
+    ran = run(tmp_path, option, "--accel-patience=5")
+
+    assert ran.exit == 0, ran.out
+    assert not closed(ran.out)
+    assert "accel:" not in ran.out
+    assert not (tmp_path / "accel-records").exists()
+    children = tmp_path / "children.txt"
+    assert not children.exists() or children.read_text() == ""
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--setup-only"])
+def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: str) -> None:
+    """The sensor tells the names of the devices; no worker, no record, no verdict, and the plan in their place."""
+    write(tmp_path, conftest=LIST_PROCESSES)
+    ran = run(tmp_path, option)
+
+    assert ran.exit == 0, ran.out
+    assert "test_matmul[cpu1-bf16]" in ran.out
+    assert re.search(r"^matmul +bf16 +up to 2 s$", ran.out, re.MULTILINE)
+    assert re.search(r"^at most about \d+ s on 2 devices; ", ran.out, re.MULTILINE)
+    assert not closed(ran.out)
+    assert not (tmp_path / "accel-records").exists()
+    assert "pytest_accel.worker" not in (tmp_path / "children.txt").read_text()
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
+def test_a_plan_takes_no_device(tmp_path: Path, option: str) -> None:
+    """It works beside a run that measures, and is in nobody's way."""
+    write(tmp_path, test_slow=FACTS_ONLY + "    time.sleep(60)\n")
+    with as_user.going(tmp_path) as other:
+        ran = run(tmp_path, option)
+        assert other.process.poll() is None
+
+    assert ran.exit == 0, ran.out
+
+
+def test_a_fixture_that_measures_does_not_under_setup_only(tmp_path: Path) -> None:
+    """The fixtures of the user do run; what they ask to be measured is skipped."""
+    write(
+        tmp_path,
+        test_mine="""
+        @pytest.fixture
+        def warm(accel_check):
+            pathlib.Path("reached").touch()
+            accel_check(tiny)
+            pathlib.Path("measured").touch()
+
+        def test_mine(accel_check, warm):
+            accel_check(tiny)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, "--setup-only")
+
+    assert ran.exit == 0, ran.out
+    assert (tmp_path / "reached").exists()
+    assert not (tmp_path / "measured").exists()
+    assert not ran.folder.exists()
+
+
+def test_a_broken_fixture_under_setup_only_is_no_rejection(tmp_path: Path) -> None:
+    """Exit status 1 is kept for REJECTED."""
+    write(
+        tmp_path,
+        test_mine="""
+        @pytest.fixture
+        def broken():
+            raise RuntimeError("no")
+
+        def test_mine(accel_check, broken): ...
+        """,
+    )
+    assert as_user.pytest(tmp_path, "--setup-only").exit == 3
+
+
+def test_setup_show_runs_the_tests(tmp_path: Path) -> None:
+    write(tmp_path, test_facts=FACTS_ONLY)
+    ran = as_user.pytest(tmp_path, "--setup-show")
+
+    assert ran.exit == 0, ran.out
+    assert ran.closing.startswith("HELD 1/1 limits")
+    assert "SETUP    F _accel_subject" in ran.out
+
+
+def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
+    """A test called like a packaged one may measure anything."""
+    write(tmp_path, test_mine="def test_matmul(accel_check):\n    accel_check(tiny)\n")
+    alone = as_user.pytest(tmp_path, "--collect-only")
+    beside = as_user.pytest(tmp_path, "--collect-only", paths=("--pyargs", "pytest_accel.suite", "test_mine.py"))
+
+    unknown = "2 tests of your own, whose time is not known before they run"
+    assert alone.exit == beside.exit == 0, alone.out + beside.out
+    assert re.search(rf"^{unknown}$", alone.out, re.MULTILINE)
+    assert "up to" not in alone.out
+    assert re.search(rf"^at most about \d+ s on 2 devices, and {unknown}$", beside.out, re.MULTILINE)
+
+
+# -- opening
+
+
+@pytest.mark.parametrize("option", ["--accel-sku=h10-sxm", "--accel-devices=99"])
+def test_a_wrong_option_is_one_sentence(tmp_path: Path, option: str) -> None:
+    """Exit status 4, said once, without a traceback; nothing stays behind."""
+    ran = run(tmp_path, option)
+
+    assert ran.exit == 4, ran.out
+    assert len(re.findall("^ERROR: ", ran.out, re.MULTILINE)) == 1
+    assert "Traceback" not in ran.out
+    assert "INTERNALERROR" not in ran.out
+    assert not list((tmp_path / "accel-records").glob("*"))
+
+
+@pytest.mark.parametrize(("does", "status"), [("1 / 0", 3), ("os.kill(os.getpid(), signal.SIGTERM)", 2)])
+def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, does: str, status: int) -> None:
+    """Another plugin fails in pytest_sessionstart: later runs must not see an attempt that still goes on."""
+    write(tmp_path, conftest=f"import os, signal\ndef pytest_sessionstart():\n    {does}\n", test_facts=FACTS_ONLY)
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == status, ran.out
+    assert ran.record["state"] == "interrupted"
+    assert ran.record["closing"]["exit"] == status
+
+
+# -- the options of others
+
+
+def other_product(folder: Path) -> Path:
+    """A SKU file by which every device here is another product."""
+    path = folder / "other.yaml"
+    path.write_text("sku: other\nvendor: cpu\nmatch: {names: [Another Product]}\nplatforms: {host: {}}\n")
+    return path
+
+
+@pytest.mark.parametrize("how", ["option", "ini", "default"])
+def test_short_summary_is_the_users(tmp_path: Path, how: str) -> None:
+    """The table replaces pytest's default summary alone, not one that was asked for."""
+    if how == "ini":
+        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
+    more = ["-ra"] if how == "option" else []
+    ran = as_user.pytest(tmp_path, f"--accel-sku={other_product(tmp_path)}", *more, "-k", "inventory", paths=())
+
+    assert ran.exit == 1, ran.out
+    assert ("short test summary info" in ran.out) == (how != "default")
+    assert ("FAILED test_inventory.py" in ran.out) == (how != "default")
+
+
+def test_own_tests_keep_the_default_summary(tmp_path: Path) -> None:
+    write(tmp_path, test_facts=FACTS_ONLY, test_other="def test_other():\n    assert False\n")
+    ran = as_user.pytest(tmp_path)
+
+    assert "FAILED test_other.py::test_other" in ran.out
+
+
+BESIDE = """
+def test_mine(accel_check):
+    accel_check(tiny)
+
+def test_sorting(benchmark):
+    benchmark(sorted, [3, 1, 2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "ini", "ours"),
+    [([], "", False), (["--benchmark-sort=name"], "", True), ([], "--benchmark-columns=min,max", True)],
+)
+def test_benchmark_table(tmp_path: Path, options: list[str], ini: str, ours: bool) -> None:
+    """The user's benchmarks stay in pytest-benchmark's table; our samples are there if it was asked for."""
+    write(tmp_path, test_mine=BESIDE)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {ini}\n")
+    ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json", *options)
+
+    assert ran.exit == 0, ran.out
+    assert re.search(r"^test_sorting +\d", ran.out, re.MULTILINE)
+    assert bool(re.search(r"^CPU-\S+/tiny ", ran.out, re.MULTILINE)) == ours
+    saved = json.loads((tmp_path / "saved.json").read_text())["benchmarks"]
+    names = {each["name"].rpartition("/")[2] for each in saved}
+    assert names == {"test_sorting", "tiny"}
+
+
+# -- collecting
+
+
+def test_every_collected_test_is_reported(tmp_path: Path) -> None:
+    """The packaged suite has no test for the facts of a SKU that limits none, so nothing is dropped later."""
+    ran = run(tmp_path, "--collect-only", "-q")
+    found = re.findall(r"^test_\w+\.py::\S+$", ran.out, re.MULTILINE)
+
+    assert f"{len(found)} tests collected" in ran.out
+    assert "deselected" not in ran.out
+    assert not [each for each in found if "None" in each]
+
+
+@pytest.mark.parametrize("options", [["-p", "randomly"], ["--ff"], ["--nf"]], ids=" ".join)
+def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None:
+    """Links before collectives, the soak after them, counters last, whoever reorders tests."""
+    cache = tmp_path / ".pytest_cache" / "v" / "cache"
+    cache.mkdir(parents=True)
+    (cache / "lastfailed").write_text(json.dumps({"test_counters.py::test_host_counters[node-ecc_memory]": True}))
+    ran = run(tmp_path, "--collect-only", "-q", *options)
+    modules = list(dict.fromkeys(re.findall(r"^(test_\w+)\.py::", ran.out, re.MULTILINE)))
+
+    assert modules.index("test_peer_copy") < modules.index("test_all_reduce") < modules.index("test_soak")
+    assert modules[0] == "test_inventory"
+    assert modules[-1] == "test_counters"
+
+
+# -- the current folder
+
+PLANTED = ("random", "json", "pynvml", "psutil", "torch", "numpy", "sitecustomize")
+OWN_PROBE = """
+def test_mine(accel_check):
+    accel_check(tiny)
+"""
+
+
+def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
+    """Not by the sensor, not by a worker: they may run as root. Those beside a user's own probe replace no library."""
+    planted = "open({!r}, 'a').write('{} ')\nraise OSError\n"
+    for name in PLANTED:
+        (tmp_path / f"{name}.py").write_text(planted.format(str(tmp_path / "ran"), name))
+    own = tmp_path / "own"
+    own.mkdir()
+    write(own, test_mine=OWN_PROBE, random=planted.format(str(tmp_path / "ran"), "own/random"))
+    ran = as_user.pytest(tmp_path, "--import-mode=importlib", paths=("own/test_mine.py",))
+
+    assert ran.exit == 0, ran.out
+    assert set(ran.statuses("tiny").values()) == {"PASS"}
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+
+
+def test_the_users_pythonpath_is_kept_without_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty entry would mean it, whatever the current folder is."""
+    library, here = tmp_path / "library", tmp_path / "here"
+    library.mkdir()
+    here.mkdir()
+    (library / "said.py").write_text("import json, sys\nprint(json.dumps({'event': 'path', 'path': sys.path}))\n")
+    (here / "json.py").write_text("raise OSError\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PYTHONPATH", f":{library}::")
+    child = Child("child", "said", tmp_path / "log", {})
+    heard: list[Message] = []
+    until = time.monotonic() + 60
+    while not heard and time.monotonic() < until:
+        heard = [message for _, message in listen([child], 1.0)]
+    child.kill("the test is over")
+
+    assert heard[0]["event"] == "path", (tmp_path / "log").read_text()
+    assert str(library) in heard[0]["path"]
+    assert not {"", ".", str(here)} & set(heard[0]["path"])
