@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 from collections.abc import Generator, Sequence
@@ -34,9 +35,6 @@ FILTERS = {
 }
 TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "columns", "group-by", "name", "compare"))
 """Options that ask pytest-benchmark for its table."""
-
-DEFAULT_SUMMARY = "fE"
-"""What pytest's short test summary lists unless -r says otherwise: failures and errors."""
 Groups = list[tuple[str | None, list[dict[str, Any]]]]
 """pytest-benchmark's: the name of each group and its benchmarks."""
 
@@ -70,16 +68,15 @@ class Acceptance:
         self.run = Run(_options(config), Progress(self._reporter))
         config.stash[RUN] = self.run
         self._plans = plans_only(option)
-        self._table_wanted = any(word.startswith(TABLE_OPTIONS) for word in written(config))
+        words = written(config)
+        self._table_wanted = any(word.startswith(TABLE_OPTIONS) for word in words)
         for name, shown in FILTERS.items():
             if getattr(option, name, None):
                 self.run.filtered.append(f"filtered by {shown}")
         if own_paths:
             self.run.filtered.append("tests were named on the command line")
-        elif option.reportchars == DEFAULT_SUMMARY:
-            option.reportchars = (
-                ""  # every test is ours: the table has said it, worst first; any -r of the user's stays
-            )
+        elif not any(re.match(r"-\w*r", word) for word in words):
+            option.reportchars = ""  # every test is ours, and the table says it, worst first
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:

@@ -38,7 +38,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-sku",
         metavar="NAME|FILE|auto",
         help="Judge this node as SKU NAME (for instance h100-sxm), by a threshold FILE of your own, or as whatever "
-        "it is (auto). Without paths, the packaged suite is run. Only a named SKU can be ACCEPTED.",
+        "it is (auto). Without paths, the packaged suite is run, and its table replaces pytest's short summary "
+        "(-ra brings it back). Only a named SKU can be ACCEPTED.",
     )
     add(
         "--accel-platform",

@@ -197,6 +197,7 @@ def test_own_tests_keep_the_default_summary(tmp_path: Path) -> None:
 
 
 BESIDE = """
+@accel_min_gbps(gbps=1e-9)
 def test_mine(accel_check):
     accel_check(tiny)
 
@@ -205,15 +206,12 @@ def test_sorting(benchmark):
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "ini", "ours"),
-    [([], "", False), (["--benchmark-sort=name"], "", True), ([], "--benchmark-columns=min,max", True)],
-)
-def test_benchmark_table(tmp_path: Path, options: list[str], ini: str, ours: bool) -> None:
+@pytest.mark.parametrize(("ini", "ours"), [("", False), ("--benchmark-columns=min,max", True)])
+def test_benchmark_table(tmp_path: Path, ini: str, ours: bool) -> None:
     """The user's benchmarks stay in pytest-benchmark's table; our samples are there if it was asked for."""
     write(tmp_path, test_mine=BESIDE)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {ini}\n")
-    ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json", *options)
+    ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json")
 
     assert ran.exit == 0, ran.out
     assert re.search(r"^test_sorting +\d", ran.out, re.MULTILINE)
@@ -254,6 +252,7 @@ def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None
 
 PLANTED = ("random", "json", "pynvml", "psutil", "torch", "numpy", "sitecustomize")
 OWN_PROBE = """
+@accel_min_gbps(gbps=1e-9)
 def test_mine(accel_check):
     accel_check(tiny)
 """
