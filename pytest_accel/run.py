@@ -64,6 +64,7 @@ class Run(Scene):
             self.crew.stop()
             if self.output:
                 record.remove(self.output)
+                self.output = None
             raise
 
     def _open(self, measuring: bool) -> None:
@@ -122,7 +123,7 @@ class Run(Scene):
     @property
     def begun(self) -> bool:
         """True once the run is in its record, with its devices."""
-        return bool(self.record.run)
+        return self.output is not None and bool(self.record.run)
 
     # -- checking
 
