@@ -25,9 +25,11 @@ from statistics import harmonic_mean, median, quantiles
 from typing import Any
 
 from pytest_accel import probes
-from pytest_accel.crew import Crew, Outcome, Request
+from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.measurement import Device
+from pytest_accel.observer import SensorClient
 from pytest_accel.probes.spec import spec_of
+from pytest_accel.processes import REAL
 
 HERE = Path(__file__).parent
 SUSPICIOUS = 1.01
@@ -68,9 +70,9 @@ class Ours:
     """The probes, as an acceptance run runs them: sensor, workers, gates and all."""
 
     def __init__(self, folder: Path) -> None:
-        self.crew = Crew(patience=120.0, progress=lambda what, seconds, budget: None)
-        self.crew.logs = folder
-        found = self.crew.discover("cpu")
+        self.crew = WorkerPool(SensorClient(patience=120.0), progress=lambda what, seconds, budget: None)
+        self.crew.begin(REAL, folder)
+        found = self.crew.sensor.discover("cpu")
         if "devices" not in found:
             raise SystemExit(f"the sensor found no processor: {found.get('reason')}")
         self.devices = [Device(**fields) for fields in found["devices"]]

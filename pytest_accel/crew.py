@@ -1,4 +1,4 @@
-"""The child processes of a run: one sensor, one worker per device, one more that sees all devices."""
+"""The worker processes of a run: one per device, one more that sees all devices; and the sensor beside them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import steady, visible
+from pytest_accel import steady
 from pytest_accel.measurement import Device, Trouble
-from pytest_accel.observer import Observer
+from pytest_accel.observer import SensorClient
 from pytest_accel.peers import Pair
+from pytest_accel.processes import REAL, Processes
 from pytest_accel.reported import Ended
 from pytest_accel.timeline import around
 from pytest_accel.workers import Call, Child, Message, conduct
-
-HZ = {"cpu": 2.0, "simulated": 20.0}
-DEFAULT_HZ = 10.0
-"""Readings a second; a processor is read more rarely, since the reading runs on it, and a simulated node more
-often, since its time runs faster."""
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""
@@ -69,15 +65,21 @@ class Outcome:
     step: Message | None = None
 
 
-class Crew(Observer):
-    """Starts processes when they are needed, and ends all of them in `stop`."""
+class WorkerPool:
+    """Starts workers when they are needed, has probes run by them while the sensor watches, and ends all processes in
+    `stop`."""
 
-    def __init__(self, patience: float, progress: Callable[[str, float, float], None]) -> None:
-        super().__init__(patience)
+    def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
+        self.sensor = sensor
+        self.patience, self.timeline = sensor.patience, sensor.timeline
         self.progress = progress
+        self.processes = REAL
+        self.logs: Path | None = None
         self.software: dict[str, Any] = {}
         self.device_seconds = 0.0
         self._workers: dict[Group, Child] = {}
+        self._children: list[Child] = []
+        """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
         self._died_in: dict[Group, list[str]] = {}
         self._meeting: Path | None = None
@@ -85,15 +87,19 @@ class Crew(Observer):
         self._ranks: list[Child] = []
         """The workers that are in one process group."""
 
+    def begin(self, processes: Processes, logs: Path | None) -> None:
+        """Say which programs are started and where they log, before the first of them."""
+        self.processes, self.logs = processes, logs
+        self.sensor.begin(processes, self._log("sensor"))
+
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way it declares. Every outcome is kept as soon as it is known.
 
         Raises KeyboardInterrupt after what had been measured by then was kept.
         """
-        if not self.counters.readings:
+        if not self.sensor.counters.readings:
             self._count("the start")
-        driver = "simulated" if self.simulated else devices[0].driver if devices else ""
-        self._watch(HZ.get(driver, DEFAULT_HZ))
+        self.sensor.watch(self.processes.hz(devices))
         patience = REST_SECONDS  # if something is raised
         try:
             for groups in self._rounds(request.runs, devices):
@@ -101,8 +107,11 @@ class Crew(Observer):
             patience = self.patience
         finally:
             self.progress("", 0.0, 0.0)
-            self._rest(min(patience, self.patience))
+            self.sensor.rest(min(patience, self.patience))
         self._count(request.metric)
+
+    def _count(self, during: str) -> None:
+        self.sensor.count(during, {child.pid for child in self._children})
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""
@@ -149,8 +158,8 @@ class Crew(Observer):
 
     def _conduct(self, calls: list[Call], patience: float | None = None, **more: Any) -> None:
         """See calls through, with the sensor heard beside them."""
-        sensor = [self._sensor] if self._sensor and self._sensor.ended is None else []
-        conduct(calls, patience=patience or self.patience, others=sensor, hear=self._hear, **more)
+        sensor = self.sensor
+        conduct(calls, patience=patience or self.patience, others=sensor.alive, hear=sensor.hear, **more)
 
     def _keep(self, request: Request, groups: list[Group], calls: list[Call], keep: Callable[[Outcome], None]) -> None:
         self.device_seconds += _busy(calls)
@@ -162,7 +171,7 @@ class Crew(Observer):
             if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
                 self._died_in.setdefault(group, []).append(request.metric)
             if call.child.ended is not None:
-                self.reports.ended += [Ended(device.uuid, call.child.pid, steady.now()) for device in group]
+                self._ended(group, call.child)
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
 
     def _separate(self, groups: list[Group]) -> None:
@@ -178,8 +187,12 @@ class Crew(Observer):
             child = self._workers.get(group)
             if child and child in self._ranks and child.ended is None:
                 child.kill("its process group had lost a rank")
-                self.reports.ended += [Ended(device.uuid, child.pid, steady.now()) for device in group]
+                self._ended(group, child)
         self._ranks = []
+
+    def _ended(self, group: Group, child: Child) -> None:
+        """Tell the reports when a worker ended: an Xid of its own process may follow."""
+        self.sensor.reports.ended += [Ended(device.uuid, child.pid, steady.now()) for device in group]
 
     def _meet(self, ranks: list[Child]) -> str:
         """The file where the ranks meet: the same one as long as they are the same."""
@@ -232,7 +245,7 @@ class Crew(Observer):
         """True if nothing more is asked of the group: it could not be opened, took its worker with it twice, or is a
         device that the management library calls lost."""
         died_in = self._died_in.get(group, [])
-        why = self.counters.lost(group[0].uuid) if len(group) == 1 else None
+        why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
             self._unopened[group] = Trouble("device", f"not measured: {why}")
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
@@ -241,27 +254,18 @@ class Crew(Observer):
         return group in self._unopened
 
     def _spawn(self, group: Group) -> Child:
-        assert self.logs
         name = _name(group)
-        child = Child(name, "pytest_accel.worker", self.logs / f"{name}.log", self._environment(group))
+        child = self.processes.worker(name, group, self._log(name))
         self._workers[group] = child
         self._children.append(child)
         return child
 
-    def _environment(self, group: Group) -> Mapping[str, str | None]:
-        """A GPU's worker sees its own device only, by UUID; a CPU's sees no GPU."""
-        if self.simulated or group[0].driver == "cpu":
-            return {
-                "CUDA_VISIBLE_DEVICES": "",
-                "GLOO_SOCKET_IFNAME": "lo",
-                "OMP_NUM_THREADS": "1" if self.simulated else str(_threads(group)),
-            }
-        return visible.selecting(group)
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log" if self.logs else Path(os.devnull)
 
     def _opening(self, group: Group) -> Message:
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
-        threads = 1 if self.simulated else _threads(group)
-        return {"event": "open", "devices": fields, "threads": threads, "simulated": self.simulated}
+        return {"event": "open", "devices": fields, "threads": self.processes.threads(group)}
 
     def spent(self) -> dict[str, Any]:
         """Seconds of the run by phase and of the devices at work (`seconds`), and by metric and phase (`probes`)."""
@@ -269,22 +273,18 @@ class Crew(Observer):
         return {"seconds": _rounded(found), "probes": {name: _rounded(of) for name, of in self.timeline.probes.items()}}
 
     def stop(self) -> None:
-        """End every process. One that cannot be killed is named in the notes."""
+        """End every process, the sensor's too. One that cannot be killed is named in the notes."""
+        self.sensor.stop()
         for child in self._children:
             child.kill("the run is over")
             if child.left_behind:
-                self._say(f"{child.name}: {child.ended}")
+                self.sensor.note(f"{child.name}: {child.ended}")
         if self._meeting:
             shutil.rmtree(self._meeting, ignore_errors=True)
 
 
 def _name(group: Group) -> str:
     return group[0].name if len(group) == 1 else "peers"
-
-
-def _threads(group: Group) -> int:
-    cores = sum(int(device.facts.get("cores", 0)) for device in group)
-    return cores or min(8, max(1, len(group[0].cpus)))
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_accel import gate
-from pytest_accel.crew import Crew
+from pytest_accel.crew import WorkerPool
 from pytest_accel.measurement import Device
-
-SIMULATED_STEP = 0.2
-"""Seconds between two temperatures of a simulated node, whose time runs faster."""
 
 
 @dataclass
@@ -22,45 +19,45 @@ class Entrance:
     notes: list[str] = field(default_factory=list)
 
 
-def enter(crew: Crew, devices: Sequence[Device]) -> Entrance:
+def enter(pool: WorkerPool, devices: Sequence[Device]) -> Entrance:
     """Look for others' work on the devices, and wait until these have cooled down from it."""
     found = Entrance()
     unknown = {device.uuid: "nobody could tell whether it was idle" for device in devices}
-    busy = crew.not_idle()
+    busy = pool.sensor.not_idle()
     found.disturbed = unknown if busy is None else busy
     names = {device.uuid: device.name for device in devices}
     found.notes = [f"{names.get(uuid, uuid)}, before the run: {why}" for uuid, why in found.disturbed.items()]
-    _add_profilers(found, crew, devices)
+    _add_profilers(found, pool, devices)
     if not found.disturbed:
-        hot = [names.get(uuid, uuid) for uuid in settle(crew)]
+        hot = [names.get(uuid, uuid) for uuid in settle(pool)]
         found.notes += [f"{', '.join(hot)} still cooled down after {gate.SETTLE_SECONDS:g} s"] if hot else []
     return found
 
 
-def _add_profilers(found: Entrance, crew: Crew, devices: Sequence[Device]) -> None:
-    for each in crew.profilers:
+def _add_profilers(found: Entrance, pool: WorkerPool, devices: Sequence[Device]) -> None:
+    for each in pool.sensor.profilers:
         found.notes.append(f"before the run, {each['says']}")
         for device in devices if each["disturbs"] else ():
             if device.driver != "cpu":
                 found.disturbed.setdefault(device.uuid, each["says"])
 
 
-def settle(crew: Crew) -> list[str]:
+def settle(pool: WorkerPool) -> list[str]:
     """Wait until no device cools down any more from what ran before; returns those that still do in the end."""
-    began, step = time.monotonic(), SIMULATED_STEP if crew.simulated else gate.SETTLE_STEP
-    before, hot = _temperatures(crew), list[str]()
+    began, step = time.monotonic(), pool.processes.settle_step
+    before, hot = _temperatures(pool), list[str]()
     while before and (spent := time.monotonic() - began) < gate.SETTLE_SECONDS:
         time.sleep(step)
-        now = _temperatures(crew)
+        now = _temperatures(pool)
         hot = gate.cooling(before, now, step)
         if not hot:
             break
-        crew.progress("letting the devices cool down", spent, gate.SETTLE_SECONDS)
+        pool.progress("letting the devices cool down", spent, gate.SETTLE_SECONDS)
         before = now
-    crew.progress("", 0.0, 0.0)
+    pool.progress("", 0.0, 0.0)
     return hot
 
 
-def _temperatures(crew: Crew) -> dict[str, float]:
-    answers = crew.health() or {}
+def _temperatures(pool: WorkerPool) -> dict[str, float]:
+    answers = pool.sensor.health() or {}
     return {uuid: float(facts["temperature_c"]) for uuid, facts in answers.items() if "temperature_c" in facts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pytest_accel.host.reading import COUNTED, FACTS
 from pytest_accel.host_counters import Seen
 from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.measurement import NODE, Device, Measurement
+from pytest_accel.processes import REAL, Processes
 from pytest_accel.reported import METRICS as XIDS
 from pytest_accel.reported import Reports
 from pytest_accel.telemetry import Telemetry
@@ -22,12 +23,13 @@ from pytest_accel.timeline import Timeline
 from pytest_accel.workers import Child, Message, listen
 
 
-class Observer:
+class SensorClient:
     """The sensor of a run, and what was heard from it: readings, counters, reports of errors, notes."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self.logs: Path | None = None
+        self.processes = REAL
+        self.log = Path(os.devnull)
         self.telemetry = Telemetry()
         self.counters = Ledger()
         self.reports = Reports()
@@ -35,8 +37,6 @@ class Observer:
         self.profilers: list[Message] = []
         """Who profiled or diagnosed devices on this host when it was asked whether they are idle."""
         self.timeline = Timeline()
-        self.simulated: Message | None = None
-        """The model of the node that the processes look at instead of this one."""
         self.foreign: dict[str, str] = {}
         """UUID to who else was at work on the device when the last probe had ended."""
         self.addresses: dict[str, str | None] = {}
@@ -45,21 +45,33 @@ class Observer:
         self._host_after: Seen | None = None
         """Of the host's counters, after the last probe so far; None until somebody asks."""
         self._vendor: str | None = None
-        self._sensor: Child | None = None
-        self._sensors = 0
+        self._sensors: list[Child] = []
+        """Those that were started, the one that is asked last."""
         self._turn = 0
-        self._children: list[Child] = []
-        """Every process that this run started."""
+
+    def begin(self, processes: Processes, log: Path) -> None:
+        """Say which program is the sensor and where it logs, before it is asked anything."""
+        self.processes, self.log = processes, log
+
+    @property
+    def child(self) -> Child | None:
+        """The sensor process, None before it is started; it may have ended."""
+        return self._sensors[-1] if self._sensors else None
+
+    @property
+    def alive(self) -> list[Child]:
+        """The sensor process if there is one to hear."""
+        return [child for child in self._sensors[-1:] if child.ended is None]
+
+    @property
+    def pids(self) -> set[int]:
+        """Of every sensor that was started."""
+        return {child.pid for child in self._sensors}
 
     def discover(self, vendor: str | None) -> Message:
         """The sensor's answer: devices, problems, what the machine shows; or why there is none."""
         self._vendor = vendor
-        log = self.logs / "sensor.log" if self.logs else Path(os.devnull)
-        self._sensor = Child("sensor", "pytest_accel.sensor", log, {})
-        self._children.append(self._sensor)
-        self._sensors += 1
-        if self.simulated:
-            self._sensor.send("simulate", model=self.simulated)
+        self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor)
         self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
         return answer
@@ -70,7 +82,7 @@ class Observer:
         answer = self._ask("idle", "idle")
         reasons, self.profilers = answer.get("reasons"), answer.get("profilers", [])
         if reasons is None:
-            self._say("nobody could tell whether the devices were idle before the run")
+            self.note("nobody could tell whether the devices were idle before the run")
         return None if reasons is None else dict(reasons)
 
     def health(self) -> dict[str, dict[str, Any]] | None:
@@ -111,15 +123,18 @@ class Observer:
             return self.reports.logged(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 
-    def _count(self, during: str) -> None:
-        """Read the counters of every device: after the readings of the telemetry, never beside what is timed. Those of
-        the host are read at the start, and again when somebody asks what moved."""
+    def count(self, during: str, ours: Collection[int] = ()) -> None:
+        """Read the counters of every device: after the readings of the telemetry, never beside what is timed.
+
+        Those of the host are read at the start, and again when somebody asks what moved. `ours` are the processes of
+        this run that may be on the devices.
+        """
         if not self.counters.readings:
             self._host_before = self._host_counters()
         self._host_after = None
         answers = self.health()
         self.counters.read(steady.now(), during, answers, self.addresses)
-        pids = {child.pid for child in self._children}
+        pids = self.pids.union(ours)
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := beside(facts, pids))}
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
@@ -128,61 +143,74 @@ class Observer:
             return self._answer(answer, event, patience, **fields)
 
     def _answer(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        sensor = self._sensor
-        if sensor is None or sensor.ended is not None:
+        if not self.alive:
             return {"event": "died", "reason": "the sensor process has ended"}
+        (sensor,) = self.alive
         sensor.send(event, **fields)
         patience = self.patience if patience is None else patience
         until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
             arrived = [message for _, message in listen([sensor], min(left, 0.5))]
             for message in arrived:  # all of them: what came after the answer is heard as well
-                self._hear(sensor, message)
+                self.hear(sensor, message)
             found = [message for message in arrived if message["event"] in (answer, "died", "error")]
             if found:
                 return found[0]
         why = sensor.kill(f"the management library did not answer for {patience:g} s")
         self._miss(why)
-        self._say(f"the sensor was stopped: {why}")
+        self.note(f"the sensor was stopped: {why}")
         return {"event": "died", "reason": why}
 
     def _wake_sensor(self) -> None:
         """A sensor that died or hung is started once more; what it missed is missing."""
-        for child, message in listen([self._sensor] if self._sensor else [], 0.0):
-            self._hear(child, message)
-        if self._sensor and self._sensor.ended is not None and self._sensors == 1:
+        for child, message in listen(self.alive, 0.0):
+            self.hear(child, message)
+        if len(self._sensors) == 1 and not self.alive:
             self.discover(self._vendor)
 
-    def _watch(self, hz: float) -> None:
+    def watch(self, hz: float) -> None:
+        """Have every device read `hz` times a second, until `rest`."""
         self._wake_sensor()
         self._turn += 1
-        if self._sensor and self._sensor.ended is None:
-            self._sensor.send("watch", turn=self._turn, hz=hz)
+        for sensor in self.alive:
+            sensor.send("watch", turn=self._turn, hz=hz)
 
-    def _rest(self, patience: float) -> None:
+    def rest(self, patience: float) -> None:
         """Stop the readings."""
         self._ask("resting", "rest", patience, turn=self._turn)
 
-    def _hear(self, child: Child, message: Message) -> None:
-        if child is self._sensor and message["event"] == "reading":
+    def hear(self, child: Child, message: Message) -> None:
+        """Take in what the sensor says, asked or not; what another process says is none of its business."""
+        if child is not self.child:
+            return
+        event = message["event"]
+        if event == "reading":
             self.telemetry.hear(message)
-        elif child is self._sensor and message["event"] in ("xid", "logged"):
+        elif event in ("xid", "logged"):
             if foreign := self.reports.hear(message, self.addresses):
-                self._say(foreign)
-        elif child is self._sensor and message["event"] == "hearing":
+                self.note(foreign)
+        elif event == "hearing":
             self.reports.hearing(message["source"], message["deaf"], message.get("uuid"))
-        elif child is self._sensor and message["event"] == "unread":
-            self._say(f"readings of {message['uuid']} ended: {message['reason']}")
-        elif child is self._sensor and message["event"] in ("died", "error"):
-            self._say(f"the sensor failed: {message['reason']}")
-        if child is self._sensor and message["event"] == "died":
+        elif event == "unread":
+            self.note(f"readings of {message['uuid']} ended: {message['reason']}")
+        elif event in ("died", "error"):
+            self.note(f"the sensor failed: {message['reason']}")
+        if event == "died":
             self._miss(message["reason"])
+
+    def stop(self) -> None:
+        """End the process. One that cannot be killed is named in the notes."""
+        for child in self._sensors:
+            child.kill("the run is over")
+            if child.left_behind:
+                self.note(f"{child.name}: {child.ended}")
 
     def _miss(self, why: str) -> None:
         """Nobody listened for Xids any more, or for a while: a new sensor hears of none that came before it."""
         if self.counters.readings:
             self.reports.missed = f"the sensor ended: {why}"
 
-    def _say(self, note: str) -> None:
+    def note(self, note: str) -> None:
+        """Keep a note for the record, once."""
         if note not in self.notes:
             self.notes.append(note)

@@ -99,7 +99,7 @@ class Run(Scene):
 
     def _begin_record(self) -> None:
         assert self.output
-        self.crew.telemetry = Telemetry(self.output / record.TELEMETRY)
+        self.crew.sensor.telemetry = Telemetry(self.output / record.TELEMETRY)
         self.record.run = {
             "started": _now(),
             "host": socket.gethostname(),
@@ -233,7 +233,7 @@ class Run(Scene):
     def _result(self, asked: Asked) -> Result:
         key = asked.key
         if asked.spec.runs == "facts":
-            key = (f"{key[0]} after {self.crew.counters.readings} readings", asked.metric)
+            key = (f"{key[0]} after {self.crew.sensor.counters.readings} readings", asked.metric)
         if key not in self._results:
             result = Result()
             if asked.spec.runs == "facts":
@@ -248,9 +248,9 @@ class Run(Scene):
 
     def _facts(self, metric: str) -> list[Measurement]:
         if metric.startswith("counters."):
-            return withheld([self.crew.counted(metric, device) for device in self.devices], self.devices)
+            return withheld([self.crew.sensor.counted(metric, device) for device in self.devices], self.devices)
         if metric.startswith("host_counters."):
-            return [self.crew.host_counted(metric)]
+            return [self.crew.sensor.host_counted(metric)]
         name = metric.removeprefix("host.")
         return [host_fact(metric, self.host()[name])] if name != metric else facts(metric, self.found, self.sku)
 
@@ -282,7 +282,7 @@ class Run(Scene):
         try:
             self.crew.measure(request, [alone] if alone else right, outcomes.append)
         finally:
-            lost = {device.uuid: device.name for device in self.devices if self.crew.counters.lost(device.uuid)}
+            lost = {device.uuid: device.name for device in self.devices if self.crew.sensor.counters.lost(device.uuid)}
             context = collect.Context(request, self._peak, began, steady.now(), "alone" if alone else "together", lost)
             with self.crew.timeline.on("checks"):
                 self._gather(result, outcomes, context)
@@ -324,7 +324,7 @@ class Run(Scene):
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
-            readings = self.crew.telemetry.window(device.uuid, each.started, each.ended)
+            readings = self.crew.sensor.telemetry.window(device.uuid, each.started, each.ended)
             summary = summarise(readings)
             disturbed = disturbance(device, summary) or misplaced(each) or self._foreign(device)
             shares: dict[str, Any] = {
@@ -348,12 +348,12 @@ class Run(Scene):
 
     def _moved(self, device: Device) -> dict[str, Any]:
         """The counters of errors that moved during the last probe."""
-        window = self.crew.counters.last(device.uuid)
+        window = self.crew.sensor.counters.last(device.uuid)
         return {"counters": dict(window.moved)} if window and window.moved else {}
 
     def _foreign(self, device: Device) -> str | None:
         reason = self._entrance.disturbed.get(device.uuid) if self._entrance else None
-        return f"before the run, {reason}" if reason else self.crew.foreign.get(device.uuid)
+        return f"before the run, {reason}" if reason else self.crew.sensor.foreign.get(device.uuid)
 
     # -- the record
 
@@ -373,7 +373,7 @@ class Run(Scene):
             return
         self.record.software.update(self.crew.software)
         self.record.waivers = self.waivers.summary(self.verdicts)
-        self.record.notes += [note for note in self.crew.notes if note not in self.record.notes]
+        self.record.notes += [note for note in self.crew.sensor.notes if note not in self.record.notes]
         try:
             record.write(self.record, self.output)
             self._record_problem = None
@@ -387,7 +387,7 @@ class Run(Scene):
         `interrupted` says why pytest ended before its time, `ended` is the exit status that it gives itself.
         """
         self.stop()
-        self.crew.telemetry.close()
+        self.crew.sensor.telemetry.close()
         if self.output:
             side = self.output / record.TELEMETRY
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
@@ -414,7 +414,7 @@ class Run(Scene):
             overridden=sum(limit.overridden for limit in limits.values()),
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
-            record_problem=self.crew.telemetry.problem,
+            record_problem=self.crew.sensor.telemetry.problem,
             simulated=self.node is not None,
             interrupted=interrupted,
             ended=ended,

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel import expected, recognise, record, simulation
-from pytest_accel.crew import Crew
+from pytest_accel.crew import WorkerPool
 from pytest_accel.facts import Discovery
 from pytest_accel.levels import budget
 from pytest_accel.measurement import NODE, Device
+from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
+from pytest_accel.processes import REAL
 from pytest_accel.simulate.node import Node
 from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.waivers import Waivers
@@ -34,7 +36,7 @@ class Scene:
         self.waivers = Waivers()
         self.node: Node | None = None
         """The node that is simulated instead of this one."""
-        self.crew = Crew(options.patience, progress or (lambda what, spent, expected: None))
+        self.crew = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
         self.filtered: list[str] = []
         """What narrowed the run."""
         self.no_acceptance: list[str] = []
@@ -49,9 +51,8 @@ class Scene:
 
     def look(self, output: Path | None = None) -> None:
         """Find devices, SKU and platform. Earlier records beside `output` tell of accelerators that vanished."""
-        self.crew.logs = output / record.LOGS if output else None
-        if self.node:
-            self.crew.simulated = simulation.model(self.node, self.crew.meeting)
+        processes = simulation.processes(self.node, self.crew.meeting) if self.node else REAL
+        self.crew.begin(processes, output / record.LOGS if output else None)
         self._discover(self._named.vendor if self._named else None)
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
@@ -59,7 +60,7 @@ class Scene:
 
     def _discover(self, vendor: str | None) -> None:
         """Ask the sensor. One that does not answer has devices that nobody can use."""
-        answer = self.crew.discover(vendor)
+        answer = self.crew.sensor.discover(vendor)
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
             reason = f"the management library failed: {answer['reason']}"
@@ -128,7 +129,7 @@ class Scene:
     def host(self) -> dict[str, Any]:
         """What the sensor read of the host, once."""
         if self._host is None:
-            self._host = self.crew.host()
+            self._host = self.crew.sensor.host()
         return self._host
 
     def stop(self) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,31 +25,46 @@ Answer = TypeVar("Answer")
 SILENT_SECONDS = 10.0
 
 
+def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
+    """These facts of the host whose files are below `root`."""
+    return dict(reading.read(root, {name: reading.FACTS[name] for name in names}))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a sensor looks at beside the management libraries. The default is this machine."""
+
+    shown: Callable[[], list[Hint]] = hints
+    """The accelerators that it shows without any library."""
+    now: Callable[[str], float] = lambda uuid: steady.now()
+    """The time as the device of this UUID has it."""
+    host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
+    """These facts of the host."""
+    profiling: Callable[[], list[dict[str, Any]]] = profilers.running
+    """Who profiles or diagnoses devices on the host."""
+    kernel_reports: Callable[[], Iterator[dict[str, Any]]] | None = kernel_log.follow
+    """The messages of the kernel as they come, None where there are none."""
+
+
+THIS_MACHINE = Machine()
+
+
 class Sensor:
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
+    """What this process does about each message."""
+
+    def __init__(self, pipe: Pipe, machine: Machine = THIS_MACHINE) -> None:
+        self._pipe, self._machine = pipe, machine
         self._drivers: dict[str, Driver] = {}
         self._devices: dict[str, Device] = {}
         self._rested = 0
         self._wake = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
-        self._shown: Callable[[], list[Hint]] = hints
-        self._now: Callable[[str], float] = lambda uuid: steady.now()
-        self._host: Callable[[], Path | None] = lambda: Path("/")
-        """Where the files of the host are, None of a simulated node that has none."""
         self._asked: dict[str, float] = {}
         """When the reading that every device is busy with began."""
 
-    def simulate(self, fields: dict[str, Any]) -> None:
-        """Look at the model of a node from now on, in its own time: the drivers talk to a library of its."""
-        from pytest_accel.simulate import management
-
-        self._shown, self._now = management.install(fields)
-        self._host = partial(management.host, fields)
-
     def discover(self, want: str | None) -> None:
         """Announce the devices of vendor `want`; without one, of all that the machine hints at, else the CPU."""
-        shown = self._shown()
+        shown = self._machine.shown()
         problems = []
         devices: list[Device] = []
         for vendor in [want] if want else sorted({hint.driver for hint in shown}) or ["cpu"]:
@@ -68,15 +84,15 @@ class Sensor:
             problems=problems,
             shown=[dataclasses.asdict(hint) for hint in shown],
         )
-        self._listen()
+        self.listen()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Hear of Xids and the like from now on, in threads of their own: from the library, and the kernel log."""
         sources: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
             name: driver.events for name, driver in self._drivers.items() if hasattr(driver, "events")
         }
-        if self._shown is hints:
-            sources[kernel_messages.SOURCE] = kernel_log.follow
+        if self._machine.kernel_reports:
+            sources[kernel_messages.SOURCE] = self._machine.kernel_reports
         for source, follow in sources.items():
             threading.Thread(target=self._report, args=(source, follow), daemon=True).start()
 
@@ -105,12 +121,6 @@ class Sensor:
             self._drivers[vendor] = BareDriver(vendor, [hint for hint in shown if hint.driver == vendor])
         return self._drivers[vendor]
 
-    def host(self, names: Iterable[str]) -> dict[str, Any]:
-        """Some facts of the host; of a simulated node those that a fault is in."""
-        if root := self._host():
-            return dict(reading.read(root, {name: reading.FACTS[name] for name in names}))
-        return {name: {"absent": "the host is not simulated"} for name in names}
-
     def idle(self) -> None:
         answers = self._ask(lambda driver, device: driver.idle(device))
         reasons = {uuid: str(why) for uuid, why in answers.items() if why}
@@ -118,9 +128,7 @@ class Sensor:
 
     def _profilers(self) -> list[dict[str, Any]]:
         """A process that the kernel holds may hang whoever looks at its command line."""
-        if self._shown is not hints:
-            return []
-        seen = patience.each({"profilers": profilers.running}, SILENT_SECONDS)["profilers"]
+        seen = patience.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
         if isinstance(seen, DriverProblem):
             return [{"says": "nobody could tell who profiles the devices: /proc does not answer", "disturbs": False}]
         return seen
@@ -154,7 +162,7 @@ class Sensor:
             silent = [uuid for uuid, at in list(self._asked.items()) if time.monotonic() - at > SILENT_SECONDS]
             for uuid in silent if len(silent) < len(self._devices) else ():
                 text = f"its management library has not answered for {SILENT_SECONDS:g} s"
-                self._pipe.send("reading", uuid=uuid, at=self._now(uuid), lost=text)
+                self._pipe.send("reading", uuid=uuid, at=self._machine.now(uuid), lost=text)
         self._wake.clear()
         self._pipe.send("resting", turn=turn)
 
@@ -173,12 +181,10 @@ class Sensor:
 
     def take(self, message: dict[str, Any]) -> None:
         """Answer one message."""
-        if message["event"] == "simulate":
-            self.simulate(message["model"])
-        elif message["event"] == "discover":
+        if message["event"] == "discover":
             self.discover(message["want"])
         elif message["event"] == "host":
-            self._pipe.send("host", facts=self.host(message["names"]))
+            self._pipe.send("host", facts=self._machine.host(message["names"]))
         elif message["event"] == "idle":
             self.idle()
         elif message["event"] == "health":
@@ -196,7 +202,7 @@ class Sensor:
             reading: dict[str, Any] = dict(self._drivers[device.driver].read(device))
         except DriverProblem as problem:
             reading = {"lost": str(problem)}
-        self._pipe.send("reading", uuid=device.uuid, at=self._now(device.uuid), **reading)
+        self._pipe.send("reading", uuid=device.uuid, at=self._machine.now(device.uuid), **reading)
 
     def hear(self, message: dict[str, Any]) -> bool:
         if message["event"] == "rest":
@@ -212,9 +218,9 @@ def _facts(answer: Mapping[str, Any] | DriverProblem) -> dict[str, Any]:
     return {"lost": str(answer)} if isinstance(answer, DriverProblem) else dict(answer)
 
 
-def main() -> None:
-    pipe = begin()
-    sensor = Sensor(pipe)
+def serve(pipe: Pipe, machine: Machine = THIS_MACHINE) -> None:
+    """Answer messages for ever."""
+    sensor = Sensor(pipe, machine)
     pipe.intercept(sensor.hear)
     for message in pipe.receive():
         try:
@@ -224,4 +230,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(begin())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 from pytest_accel.drivers.hints import hints
 from pytest_accel.located import BadFile
 from pytest_accel.options import Options, Refused
+from pytest_accel.processes import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
+
+LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
+"""The Python package that a simulated management library stands below, and what installs it."""
 
 
 def node(options: Options, root: Path = Path("/")) -> Node | None:
@@ -27,9 +32,34 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
             f"{', ...' * (len(shown) > 1)}); rehearse on one that has none"
         )
     try:
-        return nodes.load(options.simulate)
+        found = nodes.load(options.simulate)
     except BadFile as bad:
         raise Refused(f"--accel-simulate: {bad}") from None
+    library, advice = LIBRARIES[found.sku.vendor]
+    if not importlib.util.find_spec(library):
+        vendor = found.sku.vendor.upper()
+        raise Refused(f"--accel-simulate: a simulated {vendor} node needs {library}: pip install {advice}")
+    return found
+
+
+HZ = 20.0
+"""Readings a second; more than of a real node, since its time runs faster."""
+
+SETTLE_STEP = 0.2
+"""Seconds between two temperatures, for the same reason."""
+
+
+def processes(node: Node, folder: Path) -> Processes:
+    """The sensor and the workers of a simulated node: its model stands below them. They share a file in `folder`."""
+    return Processes(
+        sensor_module="pytest_accel.simulate.sensor",
+        worker_module="pytest_accel.simulate.worker",
+        hello={"event": "node", "model": model(node, folder)},
+        hz=lambda devices: HZ,
+        threads=lambda group: 1,
+        environment=lambda group: without_gpus(1),
+        settle_step=SETTLE_STEP,
+    )
 
 
 def model(node: Node, folder: Path) -> dict[str, Any]:

@@ -68,11 +68,15 @@ class PipeGate:
         return self.compute.agree(value) if self.collective and self.compute else value
 
 
+Open = Callable[[list[Device], PipeGate], Compute]
+"""Opens devices for probes to work on."""
+
+
 class Worker:
     """What this process does about each message."""
 
-    def __init__(self, pipe: Pipe, gate: PipeGate) -> None:
-        self._pipe, self._gate = pipe, gate
+    def __init__(self, pipe: Pipe, gate: PipeGate, devices: Open = Compute) -> None:
+        self._pipe, self._gate, self._devices = pipe, gate, devices
         self.compute: Compute | None = None
 
     def take(self, message: dict[str, Any]) -> None:
@@ -89,15 +93,15 @@ class Worker:
             importlib.import_module("torch")
             self._pipe.send("done")
         elif message["event"] == "open":
-            self.compute = _open(message, self._gate)
+            self.compute = _open(message, self._gate, self._devices)
             self._pipe.send("opened", software=_software(self.compute))
         elif self.compute is not None:
             _call(message, self.compute, self._gate, self._pipe)
 
 
-def main() -> None:
-    pipe = begin()
-    worker = Worker(pipe, PipeGate(pipe))
+def serve(pipe: Pipe, devices: Open = Compute) -> None:
+    """Answer messages for ever."""
+    worker = Worker(pipe, PipeGate(pipe), devices)
     for message in pipe.receive():
         worker.take(message)
 
@@ -109,25 +113,15 @@ def _stack() -> list[str]:
     return [f"{name} ({'/'.join(Path(file).parts[-3:])}:{line})" for name, file, line in found]
 
 
-def _open(message: dict[str, Any], gate: PipeGate) -> Compute:
+def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
     devices = [Device(**fields) for fields in message["devices"]]
     cpus = sorted({cpu for device in devices for cpu in device.cpus})
     if cpus:
         os.sched_setaffinity(0, cpus)
-    compute = _compute(devices, gate, message.get("simulated"))
+    compute = opened(devices, gate)
     compute.torch.set_num_threads(max(1, int(message["threads"])))
     gate.compute = compute
     return compute
-
-
-def _compute(devices: list[Device], gate: PipeGate, simulated: dict[str, Any] | None) -> Compute:
-    """The devices, or a model of them."""
-    if simulated is None:
-        return Compute(devices, gate)
-    from pytest_accel.simulate.device import SimulatedDevice
-    from pytest_accel.simulate.model import Model
-
-    return SimulatedDevice(devices, gate, Model.read(simulated))
 
 
 def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe) -> None:
@@ -212,4 +206,4 @@ def _reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    serve(begin())

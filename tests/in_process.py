@@ -12,7 +12,9 @@ import contextlib
 import gc
 import importlib
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,15 +26,19 @@ from fault_case import Case, Seen
 
 from pytest_accel import expected, probes
 from pytest_accel.closing import Closing
-from pytest_accel.crew import Crew, Group, Outcome, Request
-from pytest_accel.measurement import NODE, Device, Trouble
+from pytest_accel.crew import WorkerPool
+from pytest_accel.measurement import NODE, Device
+from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
+from pytest_accel.processes import Environment, Processes
 from pytest_accel.run import Run
 from pytest_accel.sensor import Sensor
 from pytest_accel.simulate import amd_node, amdsmi, management, nvml
 from pytest_accel.simulate import device as simulated
+from pytest_accel.simulate.model import Model
+from pytest_accel.simulate.sensor import machine
 from pytest_accel.worker import Worker
-from pytest_accel.workers import Message
+from pytest_accel.workers import Child, Message
 
 FAST = 1e5
 """Simulated seconds in a real one."""
@@ -78,84 +84,109 @@ class Kept(list[Message]):
 class Deaf(Sensor):
     """Xids are told by threads, in real time: what they do to a run takes a process."""
 
-    def _listen(self) -> None: ...
+    def listen(self) -> None: ...
 
 
-class Here(Crew):
-    """The crew of a run, all of it in this process."""
+class Called(Child):
+    """A process that is none: what it is sent it does at once, and what it said waits to be heard."""
 
-    def __init__(self) -> None:
-        super().__init__(60.0, lambda what, spent, expected: None)
-        self._heard = Kept()
-        self._talks = Deaf(self._heard)  # type: ignore[arg-type]
-        self._opened: dict[Group, tuple[Worker, Kept]] = {}
-        self._blocks = 0
+    def __init__(self, name: str) -> None:
+        self.name, self.log = name, Path(os.devnull)
+        self.ended = None
+        self.said = Kept()
+        self._readable = os.eventfd(1)
 
-    def discover(self, vendor: str | None) -> Message:
-        self._talks.take({"event": "simulate", "model": self.simulated})
-        self._library: Any = amdsmi.installed() if vendor == "amd" else pynvml.nvmlLib
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fileno(self) -> int:
+        return self._readable
+
+    def take(self) -> list[Message]:
+        said = list(self.said)
+        self.said.clear()
+        return said
+
+    def kill(self, why: str = "") -> str:
+        if self.ended is None:
+            self.ended = why
+            os.close(self._readable)
+        return self.ended
+
+
+class CalledSensor(Called):
+    """The sensor of a node: it reads a device when it is told that the device worked, and not beside it."""
+
+    sensor: Sensor
+
+    def send(self, event: str, **fields: Any) -> None:
+        if event == "node":
+            model = Model.read(fields["model"])
+            self.sensor = Deaf(self.said, machine(model))  # type: ignore[arg-type]
+            self._library: Any = amdsmi.installed() if model.vendor == "amd" else pynvml.nvmlLib
+        elif event == "rest":
+            self.said.send("resting", turn=fields["turn"])
+        elif event != "watch":
+            self._refresh()
+            self.sensor.take({"event": event, **fields})
+
+    def look(self, devices: Sequence[Device]) -> None:
+        """Read these devices."""
+        self._refresh()
+        for device in devices:
+            self.sensor.read(device)
+
+    def _refresh(self) -> None:
         if isinstance(self._library, management.NodeLibrary | amd_node.NodeLibrary):
             self._library.refresh()
-        return self._ask("devices", "discover", want=vendor)
 
-    def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        self._talks.take({"event": event, **fields})
-        return self._heard.of(answer)[-1]
 
-    def _wake_sensor(self) -> None: ...
+class CalledWorker(Called):
+    """The worker of some devices. After each of its blocks somebody may `look` at them."""
 
-    def _rest(self, patience: float) -> None: ...
+    def __init__(self, name: str, look: Callable[[Sequence[Device]], None]) -> None:
+        super().__init__(name)
+        self.said.after_block = lambda: look(self.said.compute.devices)
 
-    def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
-        if request.runs == "ranks":
-            super().measure(request, devices, keep)  # in processes of their own, which have to meet
+    def send(self, event: str, **fields: Any) -> None:
+        if event == "node":
+            opened = partial(simulated.SimulatedDevice, model=Model.read(fields["model"]))
+            self._worker = Worker(self.said, self.said, opened)  # type: ignore[arg-type]
             return
-        if not self.counters.readings:
-            self._count("the start")
-        for groups in self._rounds(request.runs, devices):
-            for group in groups:
-                keep(self._run(request, group))
-        self._library.refresh()
-        self._count(request.metric)
+        self._worker.take({"event": event, **fields})
 
-    def _run(self, request: Request, group: Group) -> Outcome:
-        if self._lost(group):
-            why = self._unopened[group]
-            return Outcome(group, trouble={"event": "error", "kind": why.kind, "reason": why.reason})
-        worker, said = self._worker(group)
-        message = self._opening(group) if worker.compute is None else request.message()
-        said.clear()
-        worker.take(message)
-        if message["event"] == "open" and worker.compute is not None:
-            said.compute = worker.compute
-            return self._run(request, group)
-        trouble = next(iter(said.of("error")), None)
-        if trouble and message["event"] == "open":
-            self._unopened[group] = Trouble(trouble["kind"], trouble["reason"])
-        elif trouble and trouble["lost"]:
-            del self._opened[group]
-            self._died_in.setdefault(group, []).append(request.metric)
-        steps = said.of("step")
-        return Outcome(group, said.of("block"), said.of("finding"), trouble, steps[-1] if steps else None)
 
-    def _worker(self, group: Group) -> tuple[Worker, Kept]:
-        if group not in self._opened:
-            said = Kept()
-            said.after_block = partial(self._look, group)
-            self._opened[group] = Worker(said, said), said  # type: ignore[arg-type]
-        return self._opened[group]
+class Here(WorkerPool):
+    """The pool of a run whose processes are called instead of started, and none of whose devices waits for another."""
 
-    def _look(self, group: Group) -> None:
+    def __init__(self) -> None:
+        super().__init__(SensorClient(60.0), lambda what, spent, expected: None)
+        self._called: list[Called] = []
+        self._apart = False
+        self._blocks = 0
+
+    def begin(self, processes: Processes, logs: Path | None) -> None:
+        super().begin(replace(processes, spawn=self._call), logs)
+
+    def part(self) -> None:
+        """Have workers in processes of their own from now on: the ranks of a collective have to meet."""
+        self._apart = True
+        for worker in self._called[1:]:
+            worker.kill("its place is taken by a process")
+
+    def _call(self, name: str, module: str, log: Path, environment: Environment) -> Child:
+        if name != "sensor" and self._apart:
+            return Child(name, module, log, environment)
+        self._called.append(CalledWorker(name, self._look) if self._called else CalledSensor(name))
+        return self._called[-1]
+
+    def _look(self, devices: Sequence[Device]) -> None:
         """What the sensor of a real run does beside the workers; devices at rest are not worth the time."""
         self._blocks += 1
-        if self._blocks % BLOCKS_BETWEEN_READINGS:
-            return
-        self._heard.clear()
-        self._library.refresh()
-        for device in group:
-            self._talks.read(device)
-        for reading in self._heard.of("reading"):
-            self.telemetry.hear(reading)
+        sensor = self._called[0]
+        if self._blocks % BLOCKS_BETWEEN_READINGS == 0 and isinstance(sensor, CalledSensor):
+            sensor.look(devices)
 
 
 @contextlib.contextmanager
@@ -239,6 +270,8 @@ def run(node: Path, output: Path, *, measured: Sequence[str] | None = None, whol
         for subject in subjects:
             here.check(probe, given, subject, metric=metric)
     if whole:
+        assert isinstance(here.crew, Here)
+        here.crew.part()
         here.check(probes.all_reduce, {}, NODE)
     _count(here, subjects)
     return here, here.finish()

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from pytest_accel import skufile
-from pytest_accel.crew import Crew
 from pytest_accel.facts import Discovery, facts, host_fact
 from pytest_accel.host.reading import FACTS
 from pytest_accel.judge import judge
 from pytest_accel.measurement import NODE, Device
+from pytest_accel.observer import SensorClient
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status
 
@@ -140,7 +140,7 @@ def test_no_shipped_limit_of_the_host_rejects() -> None:
 
 def test_a_sensor_that_does_not_answer_hides_the_host() -> None:
     """Its end is no end of the run."""
-    found = Crew(1.0, lambda what, spent, expected: None).host()
+    found = SensorClient(1.0).host()
     assert set(found) == set(FACTS)
     assert found["acs"] == {"unreadable": "the host could not be read: the sensor process has ended"}
 

@@ -13,6 +13,7 @@ from pytest_accel.drivers.idleness import beside
 from pytest_accel.entrance import enter
 from pytest_accel.host import profilers
 from pytest_accel.measurement import NODE, Device
+from pytest_accel.processes import Processes
 
 H100 = skufile.load("h100-sxm")
 SWITCHED, ALONE = H100.platforms["hgx8"], H100.platforms["single"]
@@ -113,12 +114,13 @@ def test_who_profiles_is_known_by_name_and_by_what_it_does(
     assert all(each["says"].startswith("pid 812 (") and says in each["says"] for each in found)
 
 
-class Crew:
-    """What is asked of the crew at the door: a device that cools by so many kelvin between two readings."""
+class Pool:
+    """What is asked of pool and sensor at the door: a device that cools by so many kelvin between two readings."""
 
-    simulated = True
+    processes = Processes(settle_step=0.2)
 
     def __init__(self, kelvin: float, busy: dict[str, str], *profiling: dict[str, Any]) -> None:
+        self.sensor = self
         self.kelvin, self.busy, self.profilers = kelvin, busy, profiling
         self.temperature, self.asked, self.told = 80.0, 0, list[str]()
 
@@ -135,38 +137,38 @@ class Crew:
 
 
 def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:
-    crew = Crew(kelvin=9.0, busy={})
-    found = enter(crew, [gpu()])  # type: ignore[arg-type]
-    assert crew.temperature == 35.0
-    assert "letting the devices cool down" in crew.told
+    pool = Pool(kelvin=9.0, busy={})
+    found = enter(pool, [gpu()])  # type: ignore[arg-type]
+    assert pool.temperature == 35.0
+    assert "letting the devices cool down" in pool.told
     assert (found.notes, found.disturbed) == ([], {})
 
 
 def test_a_device_whose_temperature_flickers_is_settled() -> None:
-    crew = Crew(kelvin=1.0, busy={})
-    enter(crew, [gpu()])  # type: ignore[arg-type]
-    assert crew.asked == 2
+    pool = Pool(kelvin=1.0, busy={})
+    enter(pool, [gpu()])  # type: ignore[arg-type]
+    assert pool.asked == 2
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "SETTLE_SECONDS", 0.5)
-    found = enter(Crew(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
+    found = enter(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
     assert found.notes == ["gpu3 still cooled down after 0.5 s"]
 
 
 def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:
     watches = {"says": "pid 7 (nv-hostengine) reads", "disturbs": False}
     profiles = {"says": "pid 9 (nsys) profiles", "disturbs": True}
-    assert enter(Crew(0.0, {}, watches), [gpu()]).disturbed == {}  # type: ignore[arg-type]
-    found = enter(Crew(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
+    assert enter(Pool(0.0, {}, watches), [gpu()]).disturbed == {}  # type: ignore[arg-type]
+    found = enter(Pool(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
     assert found.disturbed == {"GPU-3": "pid 9 (nsys) profiles"}
     assert found.notes == ["before the run, pid 7 (nv-hostengine) reads", "before the run, pid 9 (nsys) profiles"]
 
 
 def test_a_busy_device_is_not_waited_for() -> None:
-    crew = Crew(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
-    found = enter(crew, [gpu()])  # type: ignore[arg-type]
-    assert (crew.asked, found.notes) == (0, ["gpu3, before the run: it is 90 % busy (pid 42)"])
+    pool = Pool(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
+    found = enter(pool, [gpu()])  # type: ignore[arg-type]
+    assert (pool.asked, found.notes) == (0, ["gpu3, before the run: it is 90 % busy (pid 42)"])
 
 
 # -- as a user sees it

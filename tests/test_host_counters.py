@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from host_tree import FAR_NIC, MC, METAL, make, rdma
-from in_process import Kept
+from in_process import Called
 
 from pytest_accel import expected, skufile
-from pytest_accel.crew import Crew
 from pytest_accel.host.reading import COUNTED, FACTS, answer
 from pytest_accel.host_counters import COUNTERS, Seen, measured
 from pytest_accel.judge import judge
 from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.measurement import Measurement
-from pytest_accel.sensor import Sensor
+from pytest_accel.observer import SensorClient
+from pytest_accel.processes import Processes
+from pytest_accel.sensor import Machine, Sensor, host_facts
 from pytest_accel.sku import LEVELS
 from pytest_accel.verdict import Status, Verdict
-from pytest_accel.workers import Message
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}
@@ -115,28 +116,37 @@ def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:
     assert found.trouble.kind == "not_applicable"
 
 
-class Root(Crew):
-    """A crew whose sensor looks at the files of a tree."""
+class Root(Called):
+    """A sensor that looks at the files of a tree, and finds no device."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(1.0, lambda what, spent, expected: None)
-        self._sees = Sensor(Kept())  # type: ignore[arg-type]
-        self._sees._host = lambda: root
+        super().__init__("sensor")
+        machine = Machine(shown=list, host=partial(host_facts, root), kernel_reports=None)
+        self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
 
-    def _wake_sensor(self) -> None: ...
+    def send(self, event: str, **fields: Any) -> None:
+        if event == "discover":
+            self.said.send("devices", devices=[])
+        else:
+            self._sensor.take({"event": event, **fields})
 
-    def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        return {"event": answer, "facts": self._sees.host(fields["names"]) if event == "host" else {}}
+
+def watching(root: Path) -> SensorClient:
+    """The client of such a sensor."""
+    sensor = SensorClient(60.0)
+    sensor.begin(Processes(spawn=lambda *how: Root(root)), root)
+    sensor.discover("cpu")
+    return sensor
 
 
 def test_the_host_is_read_before_the_first_probe_and_again_after_the_last_so_far(tmp_path: Path) -> None:
     make(tmp_path, HEALTHY)
-    crew, metric = Root(tmp_path), "host_counters.nic_link_downed"
-    assert crew.host_counted(metric).trouble, "before any probe"
+    sensor, metric = watching(tmp_path), "host_counters.nic_link_downed"
+    assert sensor.host_counted(metric).trouble, "before any probe"
     for probe, lost in (("the start", 0), ("stream.copy", 1), ("soak.rate", 3)):
         make(tmp_path, port("mlx5_1", "link_downed", lost))
-        crew._count(probe)
-        assert crew.host_counted(metric).value == lost
+        sensor.count(probe)
+        assert sensor.host_counted(metric).value == lost
 
 
 @pytest.mark.parametrize("vendor", OF)

@@ -73,6 +73,7 @@ LAYERS = [
         "judge",
         "marks",
         "observer",
+        "processes",
         "reported",
         "verdict",
         "waivers",

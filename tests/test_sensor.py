@@ -11,7 +11,6 @@ import pytest
 
 from pytest_accel import sensor
 from pytest_accel.drivers import DriverProblem
-from pytest_accel.host import profilers
 from pytest_accel.measurement import Device
 
 LEFT, RIGHT = (Device(name, index, "fake", "a device") for index, name in enumerate(("left", "right")))
@@ -51,10 +50,12 @@ class Fake:
         return {"power_w": 1.0} if device == LEFT else self.right()
 
 
-def watched(right: Callable[[], dict[str, float]], seconds: float) -> tuple[sensor.Sensor, Heard]:
+def watched(
+    right: Callable[[], dict[str, float]], seconds: float, machine: sensor.Machine = sensor.THIS_MACHINE
+) -> tuple[sensor.Sensor, Heard]:
     """The sensor after one turn of so many seconds."""
     heard: Any = Heard()
-    found = sensor.Sensor(heard)
+    found = sensor.Sensor(heard, machine)
     found._drivers["fake"] = Fake(right)
     found._devices = {device.uuid: device for device in (LEFT, RIGHT)}
     turn = threading.Thread(target=found.watch, args=(1, 50.0))
@@ -135,8 +136,8 @@ def test_a_device_that_never_answers_costs_only_itself(
 def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensor, "SILENT_SECONDS", 0.3)
     hang = threading.Event()
-    monkeypatch.setattr(profilers, "running", lambda: [{"says": str(hang.wait(30))}])
-    found, heard = watched(lambda: {"power_w": 2.0}, 0.0)
+    machine = sensor.Machine(profiling=lambda: [{"says": str(hang.wait(30))}])
+    found, heard = watched(lambda: {"power_w": 2.0}, 0.0, machine)
     found.idle()
     hang.set()
     (said,) = heard.messages[-1]["profilers"]

@@ -190,7 +190,7 @@ def driver() -> Iterator[Callable[[Model], NvidiaDriver]]:
     loads = pynvml.CDLL
 
     def make(made: Model) -> NvidiaDriver:
-        management.install(dataclasses.asdict(made))
+        management.install(made)
         return NvidiaDriver()
 
     yield make

@@ -13,8 +13,10 @@ import pytest
 from as_user import STUB_TORCH, left
 
 from pytest_accel import steady, workers
-from pytest_accel.crew import Crew, Outcome, Request
+from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.measurement import Device
+from pytest_accel.observer import SensorClient
+from pytest_accel.processes import REAL
 from pytest_accel.workers import Call, Child, Message, conduct, listen
 
 HEAD = """
@@ -273,7 +275,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
-# -- the crew
+# -- the pool of workers, and the sensor beside them
 
 PROBES = """
 import os, signal
@@ -287,13 +289,13 @@ def adds(device):
 
 
 @pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Crew]:
-    """A crew that writes to a folder of the test's."""
-    crew = Crew(PATIENCE, lambda what, spent, expected: None)
-    crew.logs = tmp_path
+def pool(tmp_path: Path) -> Iterator[WorkerPool]:
+    """A pool that writes to a folder of the test's."""
+    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: None)
+    pool.begin(REAL, tmp_path)
     (tmp_path / "probes_of_test.py").write_text(PROBES)
-    yield crew
-    crew.stop()
+    yield pool
+    pool.stop()
 
 
 @pytest.fixture
@@ -303,42 +305,42 @@ def stub_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, text)
 
 
-def ask(crew: Crew, name: str, runs: str, devices: list[Device]) -> dict[str, Outcome]:
+def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[str, Outcome]:
     """Outcomes by the names of the devices."""
-    assert crew.logs
-    file = crew.logs / "probes_of_test.py"
+    assert pool.logs
+    file = pool.logs / "probes_of_test.py"
     probe = {"module": "probes_of_test", "file": str(file), "name": name}
     request = Request(
         metric=f"{name}.{runs}", suffix="", runs=runs, probe=probe, conditions={}, seconds=0.2, precision=0.0
     )
     outcomes: list[Outcome] = []
-    crew.measure(request, devices, outcomes.append)
+    pool.measure(request, devices, outcomes.append)
     return {"+".join(device.name for device in each.group): each for each in outcomes}
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_every_process_has_the_time_of_the_run(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_has_the_time_of_the_run(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which began when the wall clock showed something else: somebody may set it meanwhile."""
     monkeypatch.setattr(steady, "_epoch", steady.epoch() - 3600)
-    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     began = steady.now()
-    found = ask(crew, "adds", "together", devices)
+    found = ask(pool, "adds", "together", devices)
     ended = steady.now()
     blocks = [block["at"] for outcome in found.values() for block in outcome.blocks]
 
     assert blocks
     assert all(began <= at <= ended for at in blocks)
-    assert crew.telemetry.window(devices[0].uuid, began, ended)
+    assert pool.sensor.telemetry.window(devices[0].uuid, began, ended)
     assert ended < time.time() - 3000
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_peers_that_die_cost_no_device(crew: Crew) -> None:
+def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
     """The process that sees all devices may be lost twice; each device still has its own chances."""
-    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     both = "+".join(device.name for device in devices)
-    reasons = [(ask(crew, "dies", "peers", devices)[both].trouble or {})["reason"] for _ in range(3)]
-    after = ask(crew, "adds", "together", devices)
+    reasons = [(ask(pool, "dies", "peers", devices)[both].trouble or {})["reason"] for _ in range(3)]
+    after = ask(pool, "adds", "together", devices)
 
     assert reasons[:2] == ["it was killed by SIGKILL"] * 2
     assert reasons[2] == "not measured: peers lost its worker in dies.peers and dies.peers"
@@ -347,12 +349,12 @@ def test_peers_that_die_cost_no_device(crew: Crew) -> None:
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_peers_without_a_lost_device(crew: Crew) -> None:
+def test_peers_without_a_lost_device(pool: WorkerPool) -> None:
     """Copies go on between those that are left; the lost one fails by itself."""
-    first, *others = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    first, *others = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     for _ in range(2):
-        ask(crew, "dies", "together", [first])
-    found = ask(crew, "adds", "peers", [first, *others])
+        ask(pool, "dies", "together", [first])
+    found = ask(pool, "adds", "peers", [first, *others])
     rest = found["+".join(device.name for device in others)]
 
     assert (found[first.name].trouble or {})["kind"] == "device"
@@ -362,47 +364,47 @@ def test_peers_without_a_lost_device(crew: Crew) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_whose_group_has_lost_one_begin_anew(crew: Crew) -> None:
+def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool) -> None:
     """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
-    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
-    ask(crew, "adds", "ranks", devices)
-    first = {child.pid for child in crew._workers.values()}
-    ask(crew, "adds", "peers", devices)
-    ask(crew, "adds", "ranks", devices)
-    whole = {child.pid for group, child in crew._workers.items() if len(group) == 1}
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
+    ask(pool, "adds", "ranks", devices)
+    first = {child.pid for child in pool._workers.values()}
+    ask(pool, "adds", "peers", devices)
+    ask(pool, "adds", "ranks", devices)
+    whole = {child.pid for group, child in pool._workers.items() if len(group) == 1}
     assert whole == first, "a group that is whole stays"
-    ask(crew, "dies", "together", devices[:1])
-    found = ask(crew, "adds", "ranks", devices)
+    ask(pool, "dies", "together", devices[:1])
+    found = ask(pool, "adds", "ranks", devices)
     assert [each.trouble for each in found.values()] == [None] * len(devices)
-    assert not first & {child.pid for child in crew._workers.values()}
+    assert not first & {child.pid for child in pool._workers.values()}
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_sensor_that_dies_is_started_once_more(crew: Crew) -> None:
+def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
     """Then no more: what it would have said is missing, and the notes say why."""
-    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     for _ in range(2):
-        assert crew._sensor
-        os.kill(crew._sensor.pid, signal.SIGKILL)
-        while not crew._sensor._gone():
+        assert pool.sensor.child
+        os.kill(pool.sensor.child.pid, signal.SIGKILL)
+        while not pool.sensor.child._gone():
             time.sleep(0.01)
-        ask(crew, "adds", "together", devices[:1])
+        ask(pool, "adds", "together", devices[:1])
 
-    assert crew._sensor
-    assert crew._sensor.ended == "it was killed by SIGKILL"
-    assert crew.notes == ["the sensor failed: it was killed by SIGKILL"]
-    assert crew.not_idle() is None
-    assert "nobody could tell whether the devices were idle before the run" in crew.notes
+    assert pool.sensor.child
+    assert pool.sensor.child.ended == "it was killed by SIGKILL"
+    assert pool.sensor.notes == ["the sensor failed: it was killed by SIGKILL"]
+    assert pool.sensor.not_idle() is None
+    assert "nobody could tell whether the devices were idle before the run" in pool.sensor.notes
 
 
-def test_nothing_is_left(crew: Crew) -> None:
+def test_nothing_is_left(pool: WorkerPool) -> None:
     """After `stop` neither a process nor a meeting place of ranks remains."""
-    devices = [Device(**fields) for fields in crew.discover("cpu")["devices"]]
-    ask(crew, "adds", "together", devices)
-    ask(crew, "adds", "ranks", devices)
-    pids = [child.pid for child in crew._children]
-    meeting = crew._meeting
-    crew.stop()
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
+    ask(pool, "adds", "together", devices)
+    ask(pool, "adds", "ranks", devices)
+    pids = [child.pid for child in pool._children] + list(pool.sensor.pids)
+    meeting = pool._meeting
+    pool.stop()
 
     assert len(pids) == len(devices) + 1
     assert not left(pids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from functools import cache
 from pathlib import Path
@@ -84,9 +83,9 @@ class Blocked(smi.Library):
 
 
 def install(model: Model) -> None:
-    """Put the node's library below amdsmi; without that package, what is missing stays missing."""
+    """Put the node's library below amdsmi."""
     said = model.of_node().library
-    if said == "missing" or not importlib.util.find_spec("amdsmi"):
+    if said == "missing":
         smi.install(None)
     elif said == "blocked":
         smi.install(Blocked([]))

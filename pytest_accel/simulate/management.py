@@ -89,16 +89,15 @@ class Blocked(nvml.Library):
             time.sleep(3600)
 
 
-def install(message: Mapping[str, Any]) -> tuple[Callable[[], list[Hint]], Callable[[str], float]]:
-    """Put the node's library below its wrapper. Returns what the PCI bus shows, and the time as a device has it."""
-    model = Model.read(message)
+def clock(model: Model) -> Callable[[str], float]:
+    """The time as each device has it, by UUID."""
     board = Board(Path(model.board), model.devices)
     places = {model.uuid(place): place for place in range(model.devices)}
-    _install(model)
-    return (lambda: hints(model)), (lambda uuid: model.epoch + board.read(places[uuid], "now"))
+    return lambda uuid: model.epoch + board.read(places[uuid], "now")
 
 
-def _install(model: Model) -> None:
+def install(model: Model) -> None:
+    """Put the node's library below its wrapper."""
     if model.vendor == "amd":
         amd_node.install(model)
         return
@@ -122,9 +121,8 @@ def _missing(model: Model, board: Board, place: int) -> bool:
     return model.symptoms(place, board.row(place)).event == "missing"
 
 
-def host(message: Mapping[str, Any]) -> Path | None:
+def host(model: Model) -> Path | None:
     """The root of the host's files as they are now, beside the board; None where nothing of the host is simulated."""
-    model = Model.read(message)
     files = model.of_node().host
     root = Path(model.board).parent / "host"
     worked = any(Board(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
