@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_accel import expected, recognise, record, simulation
 from pytest_accel.crew import WorkerPool
@@ -15,9 +15,11 @@ from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import REAL
-from pytest_accel.simulate.node import Node
 from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.waivers import Waivers
+
+if TYPE_CHECKING:
+    from pytest_accel.simulate.node import Node
 
 Tell = Callable[[str, float, float], None]
 """Is told what is being done, for how long, and how long it may take (seconds)."""

@@ -20,9 +20,15 @@ from pytest_accel.simulate.node import Node
 LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
 """The Python package that a simulated management library stands below, and what installs it."""
 
+HZ = 20.0
+"""Readings a second; more than of a real node, since its time runs faster."""
+
+SETTLE_STEP = 0.2
+"""Seconds between two temperatures, for the same reason."""
+
 
 def node(options: Options, root: Path = Path("/")) -> Node | None:
-    """The node that the options ask for, None for the real one. Raises Refused where there are accelerators."""
+    """The node that the options ask for, None for the real one. Raises Refused if it cannot be simulated here."""
     if options.simulate is None:
         return None
     shown = hints(root)
@@ -35,18 +41,15 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
         found = nodes.load(options.simulate)
     except BadFile as bad:
         raise Refused(f"--accel-simulate: {bad}") from None
-    library, advice = LIBRARIES[found.sku.vendor]
-    if not importlib.util.find_spec(library):
-        vendor = found.sku.vendor.upper()
-        raise Refused(f"--accel-simulate: a simulated {vendor} node needs {library}: pip install {advice}")
+    _check_library(found.sku.vendor)
     return found
 
 
-HZ = 20.0
-"""Readings a second; more than of a real node, since its time runs faster."""
-
-SETTLE_STEP = 0.2
-"""Seconds between two temperatures, for the same reason."""
+def _check_library(vendor: str) -> None:
+    """Raise Refused without the package that the driver talks through: the node would be rejected for its lack."""
+    library, advice = LIBRARIES[vendor]
+    if not importlib.util.find_spec(library):
+        raise Refused(f"--accel-simulate: a simulated {vendor.upper()} node needs {library}: pip install {advice}")
 
 
 def processes(node: Node, folder: Path) -> Processes:

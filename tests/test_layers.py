@@ -198,6 +198,13 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_the_simulation_is_beneath_and_nothing_knows_of_it(path: Path) -> None:
+    """But what chooses it, and the command that lists its faults."""
+    if path.parent.name != "simulate" and path.stem not in ("simulation", "cli"):
+        assert not [module for module in imports(path) if module.startswith("pytest_accel.simulate")]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_modules_that_judge_touch_no_process_and_no_device(path: Path) -> None:
     if path.stem in PURE and path.parent == PACKAGE:
         banned = {"subprocess", "socket", "torch", "pynvml", "psutil", "amdsmi", "time", "pytest"}

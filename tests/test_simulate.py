@@ -467,6 +467,16 @@ def test_only_from_the_command_line(tmp_path: Path) -> None:
     assert "--accel-simulate is for the command line alone" in done.out
 
 
+@pytest.mark.parametrize(("sku", "library"), [("mi300x", "amdsmi"), ("h100-sxm", "pynvml")])
+def test_a_missing_library_is_an_error_of_use_and_no_rejected_node(tmp_path: Path, sku: str, library: str) -> None:
+    (tmp_path / "without.py").write_text(f"import sys\nsys.modules[{library!r}] = None\n", encoding="utf-8")
+    done = rehearse(tmp_path, sku, "-p", "without", env={"PYTHONPATH": str(tmp_path)})
+    assert done.exit == 4, done.out
+    assert f"ERROR: --accel-simulate: a simulated {'AMD' if library == 'amdsmi' else 'NVIDIA'} node needs " in done.out
+    assert "pip install" in done.out
+    assert not (tmp_path / "out" / "record.json").exists()
+
+
 def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write("fault: slow, device: 1"))
     assert done.exit == 4
