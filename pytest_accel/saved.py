@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pytest_accel.record import FILE, SCHEMA, Record
-from pytest_accel.waivers import Waiver
 
 NO_NUMBERS = ("nan", "inf", "-inf")
 """What JSON has no number for is written as text."""
@@ -80,7 +79,7 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _fields(hint: Any, raw: Any, where: str) -> Any:
-    hints, fields = typing.get_type_hints(hint, localns={"Waiver": Waiver}), dataclasses.fields(hint)
+    hints, fields = typing.get_type_hints(hint), dataclasses.fields(hint)
     unknown = set(_a(dict, raw, where)) - {field.name for field in fields}
     if unknown:
         raise _Wrong(f"{where}.{min(unknown)} is not known".lstrip("."))

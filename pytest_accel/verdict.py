@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from pytest_accel.measurement import Value
 from pytest_accel.sku import Limit
-
-if TYPE_CHECKING:
-    from pytest_accel.waivers import Waiver
 
 
 class Status(str, Enum):
@@ -35,6 +33,26 @@ class Status(str, Enum):
 
 
 WORST_FIRST = tuple(Status)
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """One limit that the owner of a node takes as it is found.
+
+    `limit` is a metric. `devices` are UUIDs or serial numbers, none for all; `until` is its last day.
+    """
+
+    limit: str
+    reason: str
+    by: str
+    until: date
+    devices: tuple[str, ...] = ()
+    host: str | None = None
+    origin: str = ""
+
+    def covers(self, verdict: Verdict, identities: AbstractSet[str]) -> bool:
+        """True if it names the metric of the verdict, and no device or one of `identities`."""
+        return self.limit == verdict.metric and (not self.devices or bool(identities & set(self.devices)))
 
 
 @dataclass(frozen=True)

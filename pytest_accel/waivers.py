@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -12,27 +11,10 @@ from typing import Any
 
 from pytest_accel import located
 from pytest_accel.located import Findings, Located
-from pytest_accel.verdict import Verdict
+from pytest_accel.verdict import Verdict, Waiver
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 """Without these nobody knows what was measured."""
-
-
-@dataclass(frozen=True)
-class Waiver:
-    """One entry: `limit` is a metric. `devices` are UUIDs or serial numbers, none for all; `until` is its last day."""
-
-    limit: str
-    reason: str
-    by: str
-    until: date
-    devices: tuple[str, ...] = ()
-    host: str | None = None
-    origin: str = ""
-
-    def covers(self, verdict: Verdict, identities: AbstractSet[str]) -> bool:
-        """True if it speaks of this limit, and of a device that is called one of `identities`."""
-        return self.limit == verdict.metric and (not self.devices or bool(identities & set(self.devices)))
 
 
 def waivable(verdict: Verdict) -> bool:

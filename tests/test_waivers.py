@@ -16,8 +16,8 @@ from pytest_accel.judge import judge
 from pytest_accel.located import BadFile
 from pytest_accel.measurement import NODE, Measurement, Trouble
 from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, Verdict
-from pytest_accel.waivers import NEVER, Waiver, Waivers, load, used, waivable
+from pytest_accel.verdict import Status, Verdict, Waiver
+from pytest_accel.waivers import NEVER, Waivers, load, used, waivable
 
 TODAY = date(2026, 11, 21)
 LIMIT = Limit("host.memory", "GB", floor=100.0, origin="own.yaml:5")

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pytest_accel.closing import Closing, worst_first
 from pytest_accel.measurement import NODE
 from pytest_accel.timeline import PHASES
-from pytest_accel.verdict import Status, Verdict, show, show_margin
-from pytest_accel.waivers import Waiver
+from pytest_accel.verdict import Status, Verdict, Waiver, show, show_margin
 
 COLOURS = {
     Status.FAIL: "red",
