@@ -1,4 +1,4 @@
-"""The plugin of a run with --accel-sku: registered only then, between pytest on one side and the Run on the other."""
+"""The plugin of a run with --accel-sku: registered only then, between pytest and the Session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_accel import reports
 from pytest_accel.closing import Closing, Errors
 from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
 from pytest_accel.options import Options, Refused, plans_only, written
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
@@ -65,7 +65,7 @@ class Acceptance:
         self._stopped_by = ""
         self._items: list[pytest.Item] = []
         self._beside = Errors()
-        self.run = Run(_options(config), Progress(self._reporter))
+        self.run = Session(_options(config), Progress(self._reporter))
         config.stash[RUN] = self.run
         self._plans = plans_only(option)
         words = written(config)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_accel import expected, metrics, probes
 from pytest_accel.attempts import why_not
+from pytest_accel.cause import explaining
 from pytest_accel.closing import Circumstances, Closing, close
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.judge import judge
@@ -54,7 +55,7 @@ def names_of(record: Record) -> dict[str, str]:
 
 def judge_again(record: Record, terms: Terms) -> Record:
     """The record with the verdicts and the closing line that `terms` give it."""
-    limits = expected.limits(terms.sku, terms.platform, _expected_devices(record, terms))
+    limits = expected.limits(terms.sku, terms.platform, expected.device_count(terms.platform, len(record.devices)))
     judged = _Again(record, terms, expected.required_at(terms.level, limits))
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms, limits)
@@ -125,6 +126,7 @@ class _Again:
 
     def __init__(self, record: Record, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
+        self.explain = explaining(record.devices)
         self.before: dict[Place, list[Verdict]] = {}
         for verdict in record.verdicts:
             self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
@@ -163,7 +165,7 @@ class _Again:
             return _unmeasured(place, limit, "the probe itself was at fault")
         if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, other)
-        return judge([self._peaked(each) for each in attempts], limit, self.record.software)
+        return judge([self._peaked(each) for each in attempts], limit, self.record.software, self.explain)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """What was said then stands, unless something is required now of which there was nothing to say."""
@@ -220,26 +222,21 @@ def _said(verdict: Verdict | None) -> object:
     return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 
 
-def _expected_devices(record: Record, terms: Terms) -> int:
-    return terms.platform.devices or max(1, len(record.devices))
-
-
 def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
     """Those of the run, with what the terms exchange. Whatever forbade an acceptance then forbids it now."""
-    then, count = record.circumstances or Circumstances(), _expected_devices(record, terms)
+    then, uuids = record.circumstances or Circumstances(), [device.uuid for device in record.devices]
+    now = expected.circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
     overridden = {each.metric for each in limits.values() if each.overridden}
     overridden |= {each.metric for each in record.verdicts if each.limit and each.limit.overridden}
     return replace(
         then,
-        required=expected.required(
-            expected.applying(limits, terms.sku, terms.platform), terms.level, record.devices, count
-        ),
+        required=now.required,
         names=names_of(record),
-        expected_devices=count,
+        expected_devices=now.expected_devices,
         no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
-        unfit=expected.unfit(terms.sku, terms.platform, terms.level),
+        unfit=now.unfit,
         overridden=len(overridden),
-        own_file=_own_files(then.own_file, terms.sku.own_file if terms.sku else None),
+        own_file=_own_files(then.own_file, now.own_file),
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )

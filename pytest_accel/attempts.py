@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.judge import judge
+from pytest_accel.judge import Explain, judge, told
 from pytest_accel.measurement import NODE, Device, Measurement
 from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.verdict import WORST_FIRST, Status, Verdict
@@ -24,40 +24,64 @@ class Result:
     repeated: bool = False
     rows: list[Measurement] = field(default_factory=list)
     """Of copies between peers, what the first go found, before anybody was blamed."""
+    explain: Explain = told
+    """Says why a measurement fell short."""
+    _unrecorded: list[Measurement] = field(default_factory=list)
+    _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
+    """What was judged since the last attempt: by which limit, with which software, and the verdict."""
 
     def add(self, measurement: Measurement) -> None:
-        self.attempts.setdefault((measurement.metric, measurement.subject), []).append(measurement)
+        """Keep an attempt. What was judged without it is judged again."""
+        key = measurement.metric, measurement.subject
+        self.attempts.setdefault(key, []).append(measurement)
+        self._unrecorded.append(measurement)
+        self._verdicts.pop(key, None)
 
-    def at(self, metric: str, subject: str) -> list[Measurement]:
-        """The attempts at a metric. What broke before it found the metric is an attempt at it, and is kept as one."""
-        key = metric, subject
-        if key not in self.attempts:
-            every = [each for attempts in self.attempts.values() for each in attempts]
-            broken = [replace(each, metric=metric) for each in every if each.subject == subject and each.trouble]
-            for place, each in enumerate(broken):
-                if each not in broken[:place]:
-                    self.add(each)
-        return self.attempts.get(key, [])
+    def add_broken(self, metric: str, subject: str) -> None:
+        """Count what broke before it found a metric as an attempt at it, if there is no other."""
+        if (metric, subject) in self.attempts:
+            return
+        every = [each for attempts in self.attempts.values() for each in attempts]
+        broken = [replace(each, metric=metric) for each in every if each.subject == subject and each.trouble]
+        for place, each in enumerate(broken):
+            if each not in broken[:place]:
+                self.add(each)
+
+    def take_unrecorded(self) -> list[Measurement]:
+        """Return the attempts that were added since the last call, for the record."""
+        taken, self._unrecorded = self._unrecorded, []
+        return taken
 
     def judged(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
         """The verdict on one subject. Raises ProbeError if the probe itself was at fault."""
-        attempts = self.at(metric, subject)
+        attempts = self.attempts.get((metric, subject), [])
         if not attempts:
             why = f"{metric} was not among what the probe found"
             return Verdict(metric, subject, Status.UNMEASURED, why, limit=limit)
         for each in attempts:
             if each.trouble and each.trouble.kind == "bug":
                 raise ProbeError(each.trouble.reason)
-        return judge(attempts, limit, software)
+        return self._verdict(metric, subject, limit, software)
+
+    def _verdict(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
+        """The verdict on the attempts so far: given once, and remembered."""
+        attempts, said = self.attempts[metric, subject], self._verdicts.setdefault((metric, subject), [])
+        for by, known, verdict in said:
+            if by == limit and known == software:
+                return verdict
+        verdict = judge(attempts, limit, software, self.explain)
+        said.append((limit, dict(software), verdict))
+        return verdict
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
         """The verdicts on subjects that fall short of the limit in a way that a repeat could tell more about."""
         if limit is None or self.repeated:
             return []
-        found = []
-        for (name, _), attempts in self.attempts.items():
-            if name == metric and not any(each.trouble for each in attempts):
-                found.append(judge(attempts, limit, software))
+        found = [
+            self._verdict(metric, subject, limit, software)
+            for (name, subject), attempts in self.attempts.items()
+            if name == metric and not any(each.trouble for each in attempts)
+        ]
         return [each for each in found if each.status is Status.FAIL]
 
 

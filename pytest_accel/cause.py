@@ -6,17 +6,19 @@ reason, is another finding than one that is hot. Power capping at the power limi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from pytest_accel.clocks import OF_CLOCK
 from pytest_accel.factsheet import LOCKS
-from pytest_accel.measurement import Device
+from pytest_accel.judge import told
+from pytest_accel.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
+from pytest_accel.telemetry import CAPPED
 
 SHARE = 0.01
 """Of the time: throttling below it explains nothing."""
-CAPPED = 0.5
-"""Of the time under the power cap, from which on power is what limits the clock."""
 FULL_CLOCK = 0.97
 """Of the highest clock: above it the clock is not what is short."""
 LOWERED = 0.99
@@ -24,11 +26,11 @@ LOWERED = 0.99
 NEAR_C = 3.0
 """So close to the highest temperature that it is meant to have, memory refreshes more often or is slowed down."""
 UNEVEN = 0.02
-"""Deviation of the blocks as a share of their mean: a device that is held back is so in every block."""
+"""Variation of the blocks from which on it is named: a device that is held back is so in every block."""
 SHARED = 0.95
 """Of what a host link moves alone: below it the devices take from each other."""
 
-SLOWDOWNS = (
+COUNTED_SLOWDOWNS = (
     ("hw_thermal_s", "HW thermal slowdown"),
     ("hw_power_brake_s", "HW power brake"),
     ("sw_thermal_s", "SW thermal slowdown"),
@@ -37,32 +39,45 @@ COMPUTES = ("matmul", "matmul_burst", "matmul_best", "soak", "stream")
 COPIES = ("host_copy", "host_copy_all")
 
 
-def cause(
-    metric: str,
-    device: Device,
-    summary: Mapping[str, Any],
-    of_clock: float | None = None,
-    *,
-    of_alone: float | None = None,
-    samples: Sequence[float] = (),
-) -> str | None:
+def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]:
+    """Return the function that says why a measurement of one of the devices fell short, for `judge`."""
+    known = {device.uuid: device for device in devices}
+
+    def explain(measurement: Measurement) -> str | None:
+        device = known.get(measurement.subject)
+        return told(measurement) or (cause(measurement, device) if device else None)
+
+    return explain
+
+
+def cause(measurement: Measurement, device: Device) -> str | None:
     """One sentence on the cause of a shortfall, or None where nothing was watched that could tell.
 
-    `of_clock` is the share that was reached of what the clock gives (`clocks.of_clock`), `of_alone` that of what the
-    same device reaches without the others; `samples` are the blocks of the measurement.
+    It is read off the details of the measurement, which are in the record: the summary of the telemetry, the share of
+    what the clock gives (`clocks.of_clock`) and of what the device does alone, and how much the blocks vary.
     """
-    probe = metric.partition(".")[0]
+    probe, details = measurement.metric.partition(".")[0], measurement.details
+    summary = details.get(TELEMETRY, {})
     if probe in COPIES:
-        return _of_link(device, summary, of_alone)
+        return _of_link(device, summary, details.get(OF_ALONE))
     if probe not in COMPUTES or not summary.get("seconds"):
         return None
     found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if probe == "stream" else ())]
     found = found or _of_clock(device, summary)
-    return f"{', '.join([*found, *_uneven(samples)])}{_climate(summary, of_clock)}" if found else None
+    uneven, of_clock = _uneven(details.get(VARIATION)), details.get(OF_CLOCK, {}).get("share")
+    return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
+
+
+def variation(samples: Sequence[float]) -> float | None:
+    """The standard deviation of blocks as a share of their mean, or None where too few say nothing of it."""
+    if len(samples) < 3 or not all(map(math.isfinite, samples)):
+        return None
+    mean = fmean(samples)
+    return stdev(samples) / mean if mean else None
 
 
 def _slowdowns(summary: Mapping[str, Any]) -> list[str]:
-    shares = [(summary.get(name, 0.0) / summary["seconds"], text) for name, text in SLOWDOWNS]
+    shares = [(summary.get(name, 0.0) / summary["seconds"], text) for name, text in COUNTED_SLOWDOWNS]
     return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 
@@ -100,9 +115,8 @@ def _of_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
     return ["slow at full clock, without any throttle reason"]
 
 
-def _uneven(samples: Sequence[float]) -> list[str]:
-    mean = fmean(samples) if len(samples) > 2 else 0.0
-    if not mean or (share := stdev(samples) / mean) < UNEVEN:
+def _uneven(share: float | None) -> list[str]:
+    if share is None or share < UNEVEN:
         return []
     return [f"uneven, its blocks vary by {share:.0%}: fed too slowly by the host, or unstable"]
 

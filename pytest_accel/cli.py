@@ -9,9 +9,11 @@ from datetime import date
 from importlib.metadata import version
 
 from pytest_accel import judging, lint, skufile
+from pytest_accel.crew import WorkerPool
 from pytest_accel.located import BadFile
+from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
-from pytest_accel.scene import Scene
+from pytest_accel.scene import Setup
 from pytest_accel.simulate import faults
 from pytest_accel.views import devices, findings, sheet
 from pytest_accel.views import host as host_view
@@ -70,20 +72,21 @@ def _sku(chosen: argparse.Namespace) -> int:
 
 def discover() -> int:
     """Print what an acceptance run would find here, the host included; 1 if a device that is there cannot be used."""
-    scene = Scene(Options(sku="auto"))
+    setup = Setup(Options(sku="auto"))
+    crew = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
-        scene.prepare()
-        scene.look()
-        host = scene.host()
+        setup.prepare()
+        setup.look(crew)
+        host = crew.sensor.host()
     except Refused as refused:
         print(refused, file=sys.stderr)
         return 4
     finally:
-        scene.stop()
-    print(f"SKU: {scene.sku.name if scene.sku else 'none'}, platform: {scene.platform.name}")
-    print("\n".join(devices.lines(scene.devices)))
+        crew.stop()
+    print(f"SKU: {setup.sku.name if setup.sku else 'none'}, platform: {setup.platform.name}")
+    print("\n".join(devices.lines(setup.devices)))
     print("\n".join(host_view.lines(host)))
-    problem = scene.found.unreachable(scene.sku.vendor if scene.sku else None)
+    problem = setup.found.unreachable(setup.sku.vendor if setup.sku else None)
     if problem:
         print(f"not reachable: {problem.reason}", file=sys.stderr)
     return 1 if problem else 0

@@ -147,8 +147,6 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
         status, note = Status.MARGINAL, f"; past {show(limit.warn * scale, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
         status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
-    if status is Status.FAIL and "explains" in measurement.details:
-        note = f"; {measurement.details['explains']}"
     signed = f" ({show_margin(margin)})" if bound else ""
     text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)

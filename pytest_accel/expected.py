@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_accel.measurement import NODE, Device
+from pytest_accel.closing import Circumstances
+from pytest_accel.measurement import NODE
 from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.standing import lacking
 
@@ -16,6 +17,11 @@ NODE_FACTS = ("inventory.driver", "inventory.count")
 def of_node(metric: str) -> bool:
     """True if the metric's subject is the node."""
     return metric in NODE_FACTS or metric.partition(".")[0] in NODE_PROBES
+
+
+def device_count(platform: Platform, found: int) -> int:
+    """How many devices there should be: what the platform says, else as many as were found, and one at least."""
+    return platform.devices or max(1, found)
 
 
 def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit]:
@@ -73,18 +79,30 @@ def _fact(metric: str, expected: str | int, origin: str) -> Limit:
     return Limit(metric, "count" if isinstance(expected, int) else "text", equals=expected, origin=origin)
 
 
-def required(
-    limits: Mapping[str, Limit], level: str, found: Iterable[Device], devices: int
-) -> list[tuple[str, str, str]]:
-    """The keys of the verdicts that the level requires: every limit of it, for every device that should be there."""
-    subjects = [device.uuid for device in found]
-    subjects += [f"missing device {index}" for index in range(len(subjects), devices)]
+def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:
+    """The keys of the verdicts that the level requires: every limit of it, for each of the devices (UUIDs)."""
+    subjects = list(devices)
     return [
         (metric, subject, limit.origin)
         for metric, limit in limits.items()
         if level in limit.levels
         for subject in ([NODE] if of_node(metric) else subjects)
     ]
+
+
+def circumstances(
+    sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
+) -> Circumstances:
+    """What the limits ask for, and what speaks against accepting by them; `found` are the UUIDs of the devices."""
+    count = device_count(platform, len(found))
+    missing = [f"missing device {index}" for index in range(len(found), count)]
+    return Circumstances(
+        required=required(applying(limits, sku, platform), level, [*found, *missing]),
+        expected_devices=count,
+        unfit=unfit(sku, platform, level),
+        overridden=sum(limit.overridden for limit in limits.values()),
+        own_file=sku.own_file if sku else None,
+    )
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:

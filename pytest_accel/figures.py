@@ -77,17 +77,12 @@ def judge_figures(
     Never an acceptance: how another tool measured is not known here.
     """
     devices = names(figures)
-    limits = expected.limits(sku, platform, platform.devices or max(1, len(devices)))
+    limits = expected.limits(sku, platform, expected.device_count(platform, len(devices)))
     verdicts = [_verdict(each, limits.get(each.measurement.metric), sku, platform) for each in figures]
-    required = [
-        (metric, subject, limit.origin)
-        for metric, limit in expected.applying(limits, sku, platform).items()
-        if level in limit.levels
-        for subject in ([NODE] if of_node(metric) else devices)
-    ]
+    required = expected.required(expected.applying(limits, sku, platform), level, devices)
     around = Circumstances(
         required=required,
-        expected_devices=max(1, len(devices)),
+        expected_devices=expected.device_count(platform, len(devices)),
         filtered=["figures of another tool"],
         own_file=sku.own_file,
         overridden=sum(limit.overridden for limit in limits.values()),

@@ -13,7 +13,7 @@ from pytest_accel.options import plans_only
 
 if TYPE_CHECKING:
     from pytest_accel.measurement import Device
-    from pytest_accel.run import Run
+    from pytest_accel.run import Session
     from pytest_accel.sku import Sku
     from pytest_accel.verdict import Verdict
 
@@ -90,7 +90,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
     return check
 
 
-def _run(request: pytest.FixtureRequest) -> Run:
+def _run(request: pytest.FixtureRequest) -> Session:
     run = request.config.stash.get(RUN, None)
     if run is None:
         pytest.skip("needs --accel-sku=NAME")
@@ -108,7 +108,7 @@ def _no_verdict() -> Iterator[None]:
         raise ProbeError(f"stopped while it measured: {error}") from error
 
 
-def _conclude(run: Run, verdicts: list[Verdict]) -> None:
+def _conclude(run: Session, verdicts: list[Verdict]) -> None:
     """Pass, fail or skip the test, as its worst verdict says."""
     from pytest_accel.closing import worst_first
     from pytest_accel.verdict import Status
@@ -122,7 +122,7 @@ def _conclude(run: Run, verdicts: list[Verdict]) -> None:
         pytest.skip(worst.sentence)
 
 
-def _publish(request: pytest.FixtureRequest, run: Run, verdict: Verdict) -> None:
+def _publish(request: pytest.FixtureRequest, run: Session, verdict: Verdict) -> None:
     """Give the samples to pytest-benchmark, under a key that stays the same everywhere: device and metric."""
     from pytest_accel.views.benchmark import publish
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from pytest_accel import versions
 from pytest_accel.compare import compare, next_run_of, of_peak_of
-from pytest_accel.measurement import DURING, UNPROVEN, Measurement, Trouble
+from pytest_accel.measurement import DURING, EXPLAINS, UNPROVEN, Measurement, Trouble
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict, said, show
 
@@ -22,15 +22,30 @@ _OF_TROUBLE = {
 }
 
 
-def judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any] = NOTHING_KNOWN) -> Verdict:
+Explain = Callable[[Measurement], "str | None"]
+"""Says why a measurement fell short, or None."""
+
+
+def told(measurement: Measurement) -> str | None:
+    """Return the cause that the measurement itself holds."""
+    return measurement.details.get(EXPLAINS)
+
+
+def judge(
+    attempts: Sequence[Measurement],
+    limit: Limit | None,
+    software: Mapping[str, Any] = NOTHING_KNOWN,
+    explain: Explain = told,
+) -> Verdict:
     """Judge the attempts at one metric of one subject, oldest first, against one limit.
 
     The last attempt made together decides; one made alone explains and never clears. A metric that holds only
     on the repeat is marginal. A trouble of the device in any attempt stays a failure, and so does a shortfall
     that could not be measured again. `software` has the versions that it was measured with, by name: a shortfall
-    outside of the range that the limit was validated on is inconclusive.
+    outside of the range that the limit was validated on is inconclusive. `explain` is asked for the cause of a
+    shortfall, and of nothing else.
     """
-    verdict = _judge(attempts, limit, software)
+    verdict = _judge(attempts, limit, software, explain)
     little = attempts[-1].details.get(UNPROVEN)
     if little and verdict.status is Status.PASS:
         verdict = said(verdict, f"{verdict.sentence}; {little}", Status.MARGINAL)
@@ -52,13 +67,15 @@ def _advise(verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
+def _judge(
+    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
+) -> Verdict:
     together = [each for each in attempts if each.how == "together"] or list(attempts)
     for each in together:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(together))
     last = together[-1]
-    if limit and (unrepeated := _unrepeated(together, limit, software)):
+    if limit and (unrepeated := _unrepeated(together, limit, software, explain)):
         return unrepeated
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
         trouble = Trouble("need", f"{last.trouble.reason}, and a limit requires it")
@@ -67,7 +84,7 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
         return _troubled(last, last.trouble, limit, len(together))
     if limit is None:
         return _information(last)
-    verdict = _excused(compare(last, limit, len(together)), last, limit, software)
+    verdict = _excused(_explained(last, limit, len(together), explain), last, limit, software)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if verdict.status is Status.FAIL and alone:
         return said(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
@@ -77,15 +94,26 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     return verdict
 
 
-def _unrepeated(together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any]) -> Verdict | None:
+def _unrepeated(
+    together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
+) -> Verdict | None:
     """The shortfall that stands because nothing could be measured after it, or None."""
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:
         return None
-    verdict = _excused(compare(measured[-1], limit, len(together)), measured[-1], limit, software)
+    verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
     return said(verdict, f"{verdict.sentence}; not measured again: {trouble.reason}")
+
+
+def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
+    """The verdict on one measurement by itself; a number that falls short with its cause, where one is known."""
+    verdict = compare(measurement, limit, attempts)
+    if verdict.status is not Status.FAIL or verdict.margin is None:
+        return verdict
+    why = explain(measurement)
+    return said(verdict, f"{verdict.sentence}; {why}") if why else verdict
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_accel.run import Run
+    from pytest_accel.run import Session
     from pytest_accel.sku import Limit
     from pytest_accel.verdict import Verdict
     from pytest_accel.views.benchmark import Replay
@@ -16,7 +16,7 @@ SUBJECT = "_accel_subject"
 """The private fixture that is parametrized with the devices, behind the public ones."""
 
 # of the config
-RUN: pytest.StashKey[Run] = pytest.StashKey()
+RUN: pytest.StashKey[Session] = pytest.StashKey()
 OWN_PATHS: pytest.StashKey[bool] = pytest.StashKey()
 """True if tests were named on the command line."""
 

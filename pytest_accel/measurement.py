@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from pytest_accel.stats import Estimate, estimate, estimate_rate, estimate_ratio
@@ -32,6 +33,16 @@ DROOP = "droop"
 
 UNPROVEN = "unproven"
 """The detail of a measurement that says why it proves little though it holds."""
+
+EXPLAINS = "explains"
+"""The detail of a measurement that has the cause of a shortfall, where only what found it can tell: a matrix of peers.
+Records of older versions have it of every measurement."""
+
+TELEMETRY = "telemetry"
+"""The detail of a measurement that has the summary of what the sensor read while it was made."""
+
+VARIATION = "variation"
+"""The detail of a measurement that has the standard deviation of its blocks as a share of their mean."""
 
 EVERYTHING_ELSE = "everything else"
 """The entry among the `unread` facts of a device for all that have none of their own."""
@@ -130,11 +141,11 @@ class Measurement:
     details: Mapping[str, Any] = field(default_factory=dict)
     """What explains the value: the telemetry summary, a peer matrix, the rank skew."""
 
-    @property
+    @cached_property
     def estimate(self) -> Estimate | None:
         return estimate_of(self.samples, self.unit) if self.samples else None
 
-    @property
+    @cached_property
     def of_peak(self) -> Estimate | None:
         """The value as a fraction of its peak, if that is one; pairwise when the peak was measured beside it."""
         if self.peak is None or not self.samples:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from pytest_accel.measurement import Measurement, Trouble
+from pytest_accel.measurement import EXPLAINS, Measurement, Trouble
 from pytest_accel.stats import estimate_rate
 
 Pair = tuple[str, str]
@@ -125,7 +125,7 @@ def _own(
     told = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
     told += [STAGED] if cell.get("direct") is False else []
     if told:
-        details["explains"] = "; ".join(told)
+        details[EXPLAINS] = "; ".join(told)
     return replace(
         row,
         conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},

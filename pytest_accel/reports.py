@@ -6,11 +6,11 @@ import pytest
 
 from pytest_accel.closing import Errors
 from pytest_accel.keys import VERDICTS
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 from pytest_accel.verdict import Verdict
 
 
-def amend(run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def amend(run: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Bring the report of one phase of a measuring test in line with its verdicts, and remember its errors."""
     verdicts = item.stash.get(VERDICTS, [])
     if report.skipped and not verdicts:

@@ -12,21 +12,23 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, expected, gate, hostlock, peers, record, simulation, steady
+from pytest_accel import collect, expected, gate, hostlock, levels, peers, record, simulation, steady
 from pytest_accel.asked import Asked, asked_for
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
-from pytest_accel.cause import cause
+from pytest_accel.cause import explaining, variation
 from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
 from pytest_accel.closing import Circumstances, Closing, Errors, close
 from pytest_accel.compare import of_peak_of
-from pytest_accel.crew import Outcome, Request
+from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.entrance import Entrance, enter
 from pytest_accel.facts import facts, host_fact, withheld
 from pytest_accel.foresight import foreseen
-from pytest_accel.measurement import DROOP, OF_ALONE, OF_PEAK, UNPROVEN, Device, Measurement
+from pytest_accel.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
+from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
-from pytest_accel.scene import Scene, Tell
-from pytest_accel.sku import Limit, Sku
+from pytest_accel.scene import Setup
+from pytest_accel.simulate.node import Node
+from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
 from pytest_accel.verdict import Status, Verdict
 
@@ -35,11 +37,16 @@ OF_COUNTERS = ("counters.", "host_counters.")
 """Metrics of what went on since the first probe."""
 
 
-class Run(Scene):
-    """Opened once per pytest session: measures what is on the scene, judges it, and keeps the record."""
+Tell = Callable[[str, float, float], None]
+"""Is told what is being done, for how long, and how long it may take (seconds)."""
+
+
+class Session:
+    """Opened once per pytest session: measures the devices of its setup, judges them, and keeps the record."""
 
     def __init__(self, options: Options, progress: Tell | None = None) -> None:
-        super().__init__(options, progress)
+        self.setup = Setup(options)
+        self.crew = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
         self.output: Path | None = None
         self.record = record.Record(run={})
         self.errors = Errors()
@@ -48,11 +55,62 @@ class Run(Scene):
         self.tests: dict[tuple[str, str, str], str] = {}
         """Key of a verdict to the name of the test that asked for it."""
         self._entrance: Entrance | None = None
+        self._host: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Result] = {}
+        self._newest: dict[tuple[str, str], Measurement] = {}
+        """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
         self._locks: list[IO[str]] = []
         self._record_problem: str | None = None
         self._saved = 0.0
+
+    # -- what it is about
+
+    @property
+    def options(self) -> Options:
+        return self.setup.options
+
+    @property
+    def node(self) -> Node | None:
+        """The node that is simulated instead of this one."""
+        return self.setup.node
+
+    @property
+    def sku(self) -> Sku | None:
+        return self.setup.sku
+
+    @property
+    def platform(self) -> Platform:
+        return self.setup.platform
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices that the user chose."""
+        return self.setup.devices
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Subject to the name that a person reads."""
+        return self.setup.names
+
+    @property
+    def filtered(self) -> list[str]:
+        """What narrowed the run; the plugin adds to it."""
+        return self.setup.filtered
+
+    def limited_facts(self, probe: str) -> list[str]:
+        """The facts of every device that have a limit, without the name of the probe."""
+        return self.setup.limited_facts(probe)
+
+    def budget(self, probe: str, metric: str = "") -> float:
+        """Seconds that a probe may take at the level of the run; 0 where there is no time for it."""
+        return levels.budget(probe, self.options.level, self.sku, metric.partition(".")[2])
+
+    def host(self) -> dict[str, Any]:
+        """What the sensor read of the host, once."""
+        if self._host is None:
+            self._host = self.crew.sensor.host()
+        return self._host
 
     # -- opening
 
@@ -68,12 +126,12 @@ class Run(Scene):
             raise
 
     def _open(self, measuring: bool) -> None:
-        self.prepare()
+        self.setup.prepare()
         if not measuring:
-            self.look()
+            self.setup.look(self.crew)
             return
         self._make_output()
-        self.look(self.output)
+        self.setup.look(self.crew, self.output)
         try:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
             self._locks = hostlock.hold(names, f"record {self.output}")
@@ -113,7 +171,7 @@ class Run(Scene):
             self.record.run["simulated"] = simulation.for_record(self.node)
         if self.sku:
             self.record.sku = {"name": self.sku.name, "asked": self.options.sku, "files": self.sku.files}
-        self.record.devices = list(self.found.devices)
+        self.record.devices = list(self.setup.found.devices)
         self.record.software = {"kernel": platform.release(), "python": platform.python_version()}
         self.record.earlier_attempts = record.earlier(self.output, [device.uuid for device in self.devices])
         self.save()
@@ -140,7 +198,7 @@ class Run(Scene):
         Raises TypeError for conditions that the probe does not have, ProbeError for a bug in the probe.
         """
         asked = asked_for(function, given, metric, self.sku)
-        binding = expected.required_at(self.options.level, self.limits())
+        binding = expected.required_at(self.options.level, self.setup.limits)
         own = binding.get(asked.metric) if asked.packaged else None
         limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
         fact = asked.spec.runs == "facts"
@@ -158,6 +216,7 @@ class Run(Scene):
         if self._short(result, every):
             self._repeat(result, asked, every)
         with self.crew.timeline.on("checks"):
+            result.add_broken(asked.metric, subject)
             found = [result.judged(asked.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in found]
             self._note(result, soon=True)
@@ -190,7 +249,7 @@ class Run(Scene):
     def _keep(self, verdict: Verdict) -> Verdict:
         """Remember the worst verdict that was ever given for a limit, with the waiver that covers it."""
         serials = [each.serial for each in self.devices if each.uuid == verdict.subject and each.serial]
-        verdict = self.waivers.apply(verdict, serials)
+        verdict = self.setup.waivers.apply(verdict, serials)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = list(self._verdicts.values())
         return verdict
@@ -201,10 +260,7 @@ class Run(Scene):
 
     def last_measurement(self, verdict: Verdict) -> Measurement | None:
         """The newest measurement behind a verdict."""
-        for each in reversed(self.record.measurements):
-            if (each.metric, each.subject) == (verdict.metric, verdict.subject):
-                return each
-        return None
+        return self._newest.get((verdict.metric, verdict.subject))
 
     def _of_siblings(self, result: Result, asked: Asked, binding: Mapping[str, Limit]) -> list[Limit]:
         """The limits on what the probe found beside: what is measured again for one is judged again for all, so it has
@@ -235,7 +291,7 @@ class Run(Scene):
         if asked.spec.runs == "facts":
             key = (f"{key[0]} after {self.crew.sensor.counters.readings} readings", asked.metric)
         if key not in self._results:
-            result = Result()
+            result = Result(explain=explaining(self.devices))
             if asked.spec.runs == "facts":
                 for each in self._facts(asked.metric):
                     result.add(each)
@@ -252,7 +308,7 @@ class Run(Scene):
         if metric.startswith("host_counters."):
             return [self.crew.sensor.host_counted(metric)]
         name = metric.removeprefix("host.")
-        return [host_fact(metric, self.host()[name])] if name != metric else facts(metric, self.found, self.sku)
+        return [host_fact(metric, self.host()[name])] if name != metric else facts(metric, self.setup.found, self.sku)
 
     def _enter(self) -> None:
         """Look around before our own first context, once."""
@@ -294,11 +350,13 @@ class Run(Scene):
             if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}
-        self.record.measurements = [
-            each
-            for each in self.record.measurements
-            if not each.metric.startswith(OF_COUNTERS) or (each.metric, each.subject) in kept
-        ]
+        self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
+        gone = {key for key in self._newest if key[0].startswith(OF_COUNTERS) and key not in kept}
+        if gone:
+            self.record.measurements = [
+                each for each in self.record.measurements if (each.metric, each.subject) not in gone
+            ]
+            self._newest = {key: each for key, each in self._newest.items() if key not in gone}
 
     def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
         """Add what the workers sent to the result, and write it down."""
@@ -308,19 +366,26 @@ class Run(Scene):
                 result.add(foreseen(replace(each, disturbance=disturbed), self.sku))
         else:
             found = collect.compared([each for outcome in outcomes for each in collect.per_device(outcome, context)])
-            found = withheld(found, self.devices)
-            if context.request.pairs:
-                self._explain(result, peers.judged_again(result.rows, found, self.names))
-            else:
-                result.rows = found
-                self._explain(result, peers.judged_fairly(found, self.names))
+            self._add(result, self._fairly(result, withheld(found, self.devices), context.request))
         self._note(result)
+
+    def _fairly(self, result: Result, found: list[Measurement], request: Request) -> list[Measurement]:
+        """What was found; of copies between peers, by the pairs that each device is to blame for."""
+        if request.runs != "peers":
+            return found
+        if request.pairs:
+            return peers.judged_again(result.rows, found, self.names)
+        result.rows = found
+        return peers.judged_fairly(found, self.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         return self.sku.peak(metric, self.platform) if self.sku else None
 
-    def _explain(self, result: Result, found: list[Measurement]) -> None:
-        """Add the telemetry of its window to each measurement, and what the sensor alone can know."""
+    def _add(self, result: Result, found: list[Measurement]) -> None:
+        """Add each measurement with what its cause is read off, should it fall short, and what only the sensor knows.
+
+        The cause is sought when it is judged.
+        """
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
@@ -334,10 +399,9 @@ class Run(Scene):
                 DROOP: collect.droop(each, self.record.measurements),
                 JOULES: joules(each, summary),
                 UNPROVEN: unproven(each.metric, device, readings),
+                VARIATION: variation(each.samples),
             }
-            held = (shares[OF_CLOCK] or {}).get("share")
-            why = cause(each.metric, device, summary, held, of_alone=shares[OF_ALONE], samples=each.samples)
-            details = {**({"explains": why} if why else {}), **each.details, "telemetry": summary}
+            details = {**each.details, TELEMETRY: summary}
             details.update({name: value for name, value in shares.items() if value is not None})
             details.update(self._moved(device))
             measured = foreseen(replace(each, disturbance=disturbed, details=details), self.sku)
@@ -358,9 +422,10 @@ class Run(Scene):
     # -- the record
 
     def _note(self, result: Result, *, soon: bool = False) -> None:
-        kept = {id(each) for each in self.record.measurements}
-        for attempts in result.attempts.values():
-            self.record.measurements += [each for each in attempts if id(each) not in kept]
+        """Write what is new of a result into the record."""
+        for each in result.take_unrecorded():
+            self.record.measurements.append(each)
+            self._newest[each.metric, each.subject] = each
         self.save(soon=soon)
 
     def save(self, *, soon: bool = False) -> None:
@@ -372,7 +437,7 @@ class Run(Scene):
         if self.output is None or (soon and time.monotonic() - self._saved < SAVE_SECONDS):
             return
         self.record.software.update(self.crew.software)
-        self.record.waivers = self.waivers.summary(self.verdicts)
+        self.record.waivers = self.setup.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self.crew.sensor.notes if note not in self.record.notes]
         try:
             record.write(self.record, self.output)
@@ -391,27 +456,26 @@ class Run(Scene):
         if self.output:
             side = self.output / record.TELEMETRY
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
-        self.record.notes += self.waivers.notes(self.verdicts)
+        self.record.notes += self.setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
         self.record.run.update(self.crew.spent())
         self.record.state = "interrupted" if interrupted else "finished"
         around = self.record.circumstances = self._circumstances(interrupted, ended)
-        self.record.closing = vars(close(self.verdicts, around))
+        closing = close(self.verdicts, around)
+        self.record.closing = vars(closing)
         self.save()
-        return close(self.verdicts, replace(around, record_problem=self._record_problem or around.record_problem))
+        if self._record_problem:  # which nobody knew before it was written
+            return close(self.verdicts, replace(around, record_problem=self._record_problem))
+        return closing
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
-        limits = self.limits()
+        uuids = [device.uuid for device in self.setup.found.devices]
         not_run = [f"{len(self.not_run)} tests did not run"] if self.not_run else []
-        return Circumstances(
-            required=self._required(limits),
+        return replace(
+            expected.circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
-            expected_devices=self.expected_devices,
-            no_acceptance=[*self.no_acceptance, *not_run],
-            unfit=expected.unfit(self.sku, self.platform, self.options.level),
+            no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,
-            own_file=self.sku.own_file if self.sku else None,
-            overridden=sum(limit.overridden for limit in limits.values()),
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
             record_problem=self.crew.sensor.telemetry.problem,
@@ -420,13 +484,9 @@ class Run(Scene):
             ended=ended,
         )
 
-    def _required(self, limits: Mapping[str, Limit]) -> list[tuple[str, str, str]]:
-        applying = expected.applying(limits, self.sku, self.platform)
-        return expected.required(applying, self.options.level, self.found.devices, self.expected_devices)
-
     def stop(self) -> None:
         """End every process of the run and free the devices. Safe to call twice."""
-        super().stop()
+        self.crew.stop()
         for lock in self._locks:
             lock.close()
         self._locks = []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_accel import expected, recognise, record, simulation
 from pytest_accel.crew import WorkerPool
 from pytest_accel.facts import Discovery
-from pytest_accel.levels import budget
 from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
@@ -21,14 +19,14 @@ from pytest_accel.waivers import Waivers
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
 
-Tell = Callable[[str, float, float], None]
-"""Is told what is being done, for how long, and how long it may take (seconds)."""
 
+class Setup:
+    """What a session measures and judges by. Settled once, by `prepare` and `look`; then it is only read.
 
-class Scene:
-    """Looked at once, by a sensor process; whatever is wrong with what the user asked for is Refused."""
+    Whatever is wrong with what the user asked for is Refused.
+    """
 
-    def __init__(self, options: Options, progress: Tell | None = None) -> None:
+    def __init__(self, options: Options) -> None:
         self.options = options
         self.found = Discovery()
         self.devices: list[Device] = []
@@ -38,12 +36,13 @@ class Scene:
         self.waivers = Waivers()
         self.node: Node | None = None
         """The node that is simulated instead of this one."""
-        self.crew = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
         self.filtered: list[str] = []
         """What narrowed the run."""
         self.no_acceptance: list[str] = []
+        """Why the run is no acceptance, whatever it finds."""
+        self.limits: dict[str, Limit] = {}
+        """Every limit of the SKU on this platform, and those on the inventory, by metric."""
         self._named: Sku | None = None
-        self._host: dict[str, Any] | None = None
 
     def prepare(self) -> None:
         """Read what the options name, before any process is started. Raises Refused."""
@@ -51,18 +50,22 @@ class Scene:
         self._named = recognise.named(self.options.sku or (self.node.asked if self.node else ""))
         self.waivers = recognise.waivers(self.options.waivers)
 
-    def look(self, output: Path | None = None) -> None:
-        """Find devices, SKU and platform. Earlier records beside `output` tell of accelerators that vanished."""
-        processes = simulation.processes(self.node, self.crew.meeting) if self.node else REAL
-        self.crew.begin(processes, output / record.LOGS if output else None)
-        self._discover(self._named.vendor if self._named else None)
+    def look(self, pool: WorkerPool, output: Path | None = None) -> None:
+        """Find devices, SKU, platform and limits, through the sensor of `pool`.
+
+        Earlier records beside `output` tell of accelerators that vanished.
+        """
+        processes = simulation.processes(self.node, pool.meeting) if self.node else REAL
+        pool.begin(processes, output / record.LOGS if output else None)
+        self._discover(pool.sensor, self._named.vendor if self._named else None)
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
+        self.limits = expected.limits(self.sku, self.platform, self.expected_devices)
 
-    def _discover(self, vendor: str | None) -> None:
+    def _discover(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor. One that does not answer has devices that nobody can use."""
-        answer = self.crew.sensor.discover(vendor)
+        answer = sensor.discover(vendor)
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
             reason = f"the management library failed: {answer['reason']}"
@@ -106,34 +109,18 @@ class Scene:
 
     @property
     def expected_devices(self) -> int:
-        return self.platform.devices or max(1, len(self.found.devices))
+        """How many devices there should be."""
+        return expected.device_count(self.platform, len(self.found.devices))
 
     @property
     def names(self) -> dict[str, str]:
         """Subject to the name that a person reads."""
         return {NODE: NODE, **{device.uuid: device.name for device in self.found.devices}}
 
-    def limits(self) -> dict[str, Limit]:
-        """Every limit of the SKU on this platform, and those on the inventory."""
-        return expected.limits(self.sku, self.platform, self.expected_devices)
-
     def limited_facts(self, probe: str) -> list[str]:
         """The facts of every device that have a limit, without the name of the probe."""
         return [
             metric.partition(".")[2]
-            for metric in self.limits()
+            for metric in self.limits
             if metric.partition(".")[0] == probe and metric != "inventory.sku" and not expected.of_node(metric)
         ]
-
-    def budget(self, probe: str, metric: str = "") -> float:
-        return budget(probe, self.options.level, self.sku, metric.partition(".")[2])
-
-    def host(self) -> dict[str, Any]:
-        """What the sensor read of the host, once."""
-        if self._host is None:
-            self._host = self.crew.sensor.host()
-        return self._host
-
-    def stop(self) -> None:
-        """End every process. Safe to call twice."""
-        self.crew.stop()

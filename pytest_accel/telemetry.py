@@ -37,8 +37,10 @@ UNWATCHED_SECONDS = 5.0
 
 LONG_SOAK_SECONDS = 60.0
 """A shorter one cannot become steady: heat sinks take half a minute to a minute and a half."""
-AT_LIMIT, CAPPED = 0.95, 0.5
-"""Of the power limit, and of the time under it: either loads a device as far as it goes."""
+AT_LIMIT = 0.95
+"""Share of the power limit from which on a device is loaded as far as it goes."""
+CAPPED = 0.5
+"""Share of the time under the power cap from which on power is what limits the clock."""
 STEADY_K = 1.0
 
 STEAL_SHARE = 0.05

@@ -19,6 +19,19 @@ from typing import Any
 
 BIN = Path(sys.executable).parent
 CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
+UNMEASURED = {
+    "--accel-simulate",
+    "--cache-show",
+    "--collect-only",
+    "--fixtures",
+    "--fixtures-per-test",
+    "--help",
+    "--markers",
+    "--setup-only",
+    "--setup-plan",
+    "-VV",
+}
+"""Options of runs that lock no device of this machine."""
 SECONDS = 240.0
 """How long one run may take on a slow machine."""
 STUB_TORCH = {"PYTHONPATH": str(Path(__file__).parent / "stub_torch")}
@@ -137,7 +150,7 @@ def pytest(
 def measures(line: Sequence[str]) -> bool:
     """True for a command that locks the devices of this machine."""
     options = {each.partition("=")[0] for each in line}
-    return "--accel-sku" in options and not options & {"--accel-simulate", "--collect-only", "--markers"}
+    return "--accel-sku" in options and not options & UNMEASURED
 
 
 def check_serial() -> None:

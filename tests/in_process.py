@@ -31,7 +31,7 @@ from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import Environment, Processes
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 from pytest_accel.sensor import Sensor
 from pytest_accel.simulate import amd_node, amdsmi, management, nvml
 from pytest_accel.simulate import device as simulated
@@ -208,7 +208,7 @@ DTYPES = ("tf32", "bf16")
 """The products of a run that is not about products: each takes its time, and none shows more than another."""
 
 
-def suite(here: Run, measured: Sequence[str] | None) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
+def suite(here: Session, measured: Sequence[str] | None) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
     """The packaged suite as calls, in its order, without collectives: all of it, or the probes that are `measured`."""
     products = required(here, "matmul")
     few = [dtype for dtype in DTYPES if dtype in products]
@@ -234,29 +234,31 @@ EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "exact_matmul", "pee
 SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")
 
 
-def required(here: Run, probe: str) -> list[str]:
+def required(here: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = expected.required_at(here.options.level, here.limits())
+    found = expected.required_at(here.options.level, here.setup.limits)
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
-def limited(here: Run, probe: str) -> list[tuple[Any, str]]:
+def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
     return [(getattr(probes, probe), fact) for fact in here.limited_facts(probe)]
 
 
-def opened(node: Path, output: Path) -> Run:
+def opened(node: Path, output: Path) -> Session:
     """A run on the node of a file, of which nothing was asked yet."""
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
-    here = Run(Options(sku="", level="quick", output=output, simulate=str(node)))
+    here = Session(Options(sku="", level="quick", output=output, simulate=str(node)))
     here.crew = Here()
     here.open()
     here.output = None  # what is not looked at need not be written
     return here
 
 
-def run(node: Path, output: Path, *, measured: Sequence[str] | None = None, whole: bool = False) -> tuple[Run, Closing]:
+def run(
+    node: Path, output: Path, *, measured: Sequence[str] | None = None, whole: bool = False
+) -> tuple[Session, Closing]:
     """Run the quick level on the node of a file: all facts, and all probes but collectives or only those `measured`.
 
     With the collectives it is `whole`, if the devices are of a vendor without Xids.
@@ -277,7 +279,7 @@ def run(node: Path, output: Path, *, measured: Sequence[str] | None = None, whol
     return here, here.finish()
 
 
-def _look(here: Run, subjects: Sequence[str]) -> None:
+def _look(here: Session, subjects: Sequence[str]) -> None:
     """The facts of node, host and devices."""
     for fact in ("driver", "count"):
         here.check(probes.inventory, {"fact": fact}, NODE)
@@ -288,7 +290,7 @@ def _look(here: Run, subjects: Sequence[str]) -> None:
             here.check(probe, {"fact": fact}, subject)
 
 
-def _count(here: Run, subjects: Sequence[str]) -> None:
+def _count(here: Session, subjects: Sequence[str]) -> None:
     """What devices and host have counted meanwhile."""
     for probe, fact in limited(here, "counters"):
         for subject in subjects if not fact.startswith("xid") else ():

@@ -1,10 +1,11 @@
 """The cause of a shortfall: what was seen beside it is named, and what was not is not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytest_accel.cause import cause
+from pytest_accel.cause import cause, explaining, variation
 from pytest_accel.judge import judge
 from pytest_accel.measurement import Device, Measurement
 from pytest_accel.sku import Limit
@@ -20,6 +21,10 @@ FACTS: dict[str, Any] = {
 
 def gpu(**facts: Any) -> Device:
     return Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={**FACTS, **facts})
+
+
+def measured(metric: str, summary: dict[str, Any], **details: Any) -> Measurement:
+    return Measurement(metric, "GPU-0", "TFLOPS", 612.4, details={"telemetry": summary, **details})
 
 
 MEMORY = gpu(memory_clock_max_mhz=2619, memory_max_c=95)
@@ -61,12 +66,12 @@ def seen(clock: float = 1400.0, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: dict[str, Any], words: str) -> None:
-    assert words in str(cause(metric, device, summary))
+    assert words in str(cause(measured(metric, summary), device))
 
 
 def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
     """0.93 is a healthy chip that is held back, 0.7 is one whose units are short at any clock."""
-    said = cause("matmul.bf16", gpu(), seen(clock=1380.0, sw_power_cap_s=9.0), 0.9312)
+    said = cause(measured("matmul.bf16", seen(clock=1380.0, sw_power_cap_s=9.0), of_clock={"share": 0.9312}), gpu())
     assert str(said).endswith("(at 1380 MHz, 0.93 of what that clock gives, 62 C, 690 W)")
 
 
@@ -80,23 +85,40 @@ def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
     ],
 )
 def test_where_nothing_can_tell_nothing_is_said(metric: str, summary: dict[str, Any]) -> None:
-    assert cause(metric, gpu(), summary) is None
+    assert cause(measured(metric, summary), gpu()) is None
+
+
+FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0)
+TOLD = "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); HW thermal slowdown 41% of the time"
 
 
 def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None:
-    floor = Limit("matmul.bf16", "TFLOPS", floor=672.0)
-    told = {"explains": "HW thermal slowdown 41% of the time"}
-    short = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4, details=told)], floor)
-    fine = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 730.0, details=told)], floor)
-    assert short.sentence == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); HW thermal slowdown 41% of the time"
+    hot = measured("matmul.bf16", {"seconds": 10.0, "hw_thermal_s": 4.1})
+    short, fine = (judge([each], FLOOR, explain=explaining([gpu()])) for each in (hot, replace(hot, value=730.0)))
+    assert short.sentence == TOLD
     assert "HW thermal" not in fine.sentence
+
+
+def test_a_cause_that_the_measurement_holds_goes_first() -> None:
+    """A matrix of peers tells it, and records of older versions have it of every measurement."""
+    told = measured("matmul.bf16", {}, explains="HW thermal slowdown 41% of the time")
+    assert judge([told], FLOOR, explain=explaining([gpu()])).sentence == TOLD
+    assert judge([told], FLOOR).sentence == TOLD
+
+
+def test_nobody_looks_for_the_cause_of_what_holds() -> None:
+    asked: list[Measurement] = []
+    for value in (730.0, 612.4):
+        judge([replace(measured("matmul.bf16", {}), value=value)], FLOOR, explain=asked.append)
+    assert [each.value for each in asked] == [612.4]
 
 
 def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     """What holds a device back holds it back in every block; a host that feeds it too slowly does not."""
     even, uneven = [700.0, 702.0, 698.0] * 5, [700.0, 500.0, 690.0] * 5
-    assert "uneven" not in str(cause("matmul.bf16", gpu(), seen(clock=1980.0), samples=even))
-    said = cause("matmul.bf16", gpu(), seen(clock=1980.0), samples=uneven)
+    blocks = {"even": variation(even), "uneven": variation(uneven)}
+    assert "uneven" not in str(cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["even"]), gpu()))
+    said = cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["uneven"]), gpu())
     assert "slow at full clock, without any throttle reason, uneven, its blocks vary by 15%" in str(said)
 
 
@@ -111,4 +133,9 @@ def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     ],
 )
 def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: dict[str, Any], words: str) -> None:
-    assert words in str(cause("host_copy_all.h2d", gpu(), summary, of_alone=of_alone))
+    assert words in str(cause(measured("host_copy_all.h2d", summary, of_alone=of_alone), gpu()))
+
+
+@pytest.mark.parametrize("samples", [(), (700.0, 600.0), (0.0, 0.0, 0.0), (700.0, float("nan"), float("inf"))])
+def test_blocks_that_say_nothing_have_no_variation(samples: tuple[float, ...]) -> None:
+    assert variation(samples) is None

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.measurement import Measurement
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def fast() -> Iterator[None]:
 
 
 @pytest.fixture
-def here(fast: None, tmp_path: Path) -> Iterator[Run]:
+def here(fast: None, tmp_path: Path) -> Iterator[Session]:
     """A run on a node of one H100, which copies slowly to the host when it does it alone."""
     node = tmp_path / "node.yaml"
     node.write_text("sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-uploads, device: 0}]\n", encoding="utf-8")
@@ -31,20 +31,20 @@ def here(fast: None, tmp_path: Path) -> Iterator[Run]:
     run.finish()
 
 
-def measured(run: Run, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
+def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
     run.budget = lambda probe, metric="": seconds  # type: ignore[method-assign]
     run.check(probe, conditions, run.devices[0].uuid)
     return next(each for each in reversed(run.record.measurements) if each.metric == metric)
 
 
-def test_a_product_is_a_share_of_the_datasheet_and_of_its_clock(here: Run) -> None:
+def test_a_product_is_a_share_of_the_datasheet_and_of_its_clock(here: Session) -> None:
     found = measured(here, probes.matmul, "matmul.bf16", 20.0, dtype="bf16")
     assert isinstance(found.value, float)
     assert found.details["of_peak"] == pytest.approx(found.value / 989.4)
     assert found.details["of_clock"]["share"] == pytest.approx(found.value / (132 * 4096 * 0.8 * 1980 / 1e6), rel=0.01)
 
 
-def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Run) -> None:
+def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Session) -> None:
     alone = measured(here, probes.host_copy, "host_copy.d2h", 5.0, direction="d2h")
     together = measured(here, probes.host_copy_all, "host_copy_all.d2h", 5.0, direction="d2h")
     assert isinstance(together.value, float)
@@ -54,7 +54,7 @@ def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Run) -> Non
     assert together.details["of_alone"] > 1.1
 
 
-def test_a_long_soak_at_the_power_limit_proves_something_and_costs_energy(here: Run) -> None:
+def test_a_long_soak_at_the_power_limit_proves_something_and_costs_energy(here: Session) -> None:
     rate = measured(here, probes.soak, "soak.rate", 90.0)
     assert isinstance(rate.value, float)
     assert "unproven" not in rate.details

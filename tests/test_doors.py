@@ -29,8 +29,8 @@ def test_count(accel_check, accel_devices):
 
 
 def run(folder: Path, *args: str) -> as_user.Ran:
-    """A run that measures nothing, so it waits for nobody. What it writes lies in the current folder."""
-    return as_user.pytest(folder, *QUICK, *args, sku=None, paths=(), wait=False)
+    """A run that measures nothing. What it writes lies in the current folder."""
+    return as_user.pytest(folder, *QUICK, *args, sku=None, paths=(), refused=True)
 
 
 def closed(out: str) -> bool:
@@ -69,6 +69,7 @@ def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: 
     assert "pytest_accel.worker" not in (tmp_path / "children.txt").read_text()
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
 def test_a_plan_takes_no_device(tmp_path: Path, option: str) -> None:
     """It works beside a run that measures, and is in nobody's way."""
@@ -118,6 +119,7 @@ def test_a_broken_fixture_under_setup_only_is_no_rejection(tmp_path: Path) -> No
     assert as_user.pytest(tmp_path, "--setup-only").exit == 3
 
 
+@pytest.mark.devices
 def test_setup_show_runs_the_tests(tmp_path: Path) -> None:
     write(tmp_path, test_facts=FACTS_ONLY)
     ran = as_user.pytest(tmp_path, "--setup-show")
@@ -155,6 +157,7 @@ def test_a_wrong_option_is_one_sentence(tmp_path: Path, option: str) -> None:
     assert not list((tmp_path / "accel-records").glob("*"))
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(("does", "status"), [("1 / 0", 3), ("os.kill(os.getpid(), signal.SIGTERM)", 2)])
 def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, does: str, status: int) -> None:
     """Another plugin fails in pytest_sessionstart: later runs must not see an attempt that still goes on."""
@@ -176,6 +179,7 @@ def other_product(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("how", ["option", "ini", "default"])
 def test_short_summary_is_the_users(tmp_path: Path, how: str) -> None:
     """The table replaces pytest's default summary alone, not one that was asked for."""
@@ -189,6 +193,7 @@ def test_short_summary_is_the_users(tmp_path: Path, how: str) -> None:
     assert ("FAILED test_inventory.py" in ran.out) == (how != "default")
 
 
+@pytest.mark.devices
 def test_own_tests_keep_the_default_summary(tmp_path: Path) -> None:
     write(tmp_path, test_facts=FACTS_ONLY, test_other="def test_other():\n    assert False\n")
     ran = as_user.pytest(tmp_path)
@@ -206,12 +211,13 @@ def test_sorting(benchmark):
 """
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize(("ini", "ours"), [("", False), ("--benchmark-columns=min,max", True)])
 def test_benchmark_table(tmp_path: Path, ini: str, ours: bool) -> None:
     """The user's benchmarks stay in pytest-benchmark's table; our samples are there if it was asked for."""
     write(tmp_path, test_mine=BESIDE)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {ini}\n")
-    ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json")
+    ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json", autoload=True, env=as_user.STUB_TORCH)
 
     assert ran.exit == 0, ran.out
     assert re.search(r"^test_sorting +\d", ran.out, re.MULTILINE)
@@ -258,6 +264,7 @@ def test_mine(accel_check):
 """
 
 
+@pytest.mark.devices
 def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
     """Not by the sensor, not by a worker: they may run as root. Those beside a user's own probe replace no library."""
     planted = "open({!r}, 'a').write('{} ')\nraise OSError\n"

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from pytest_accel import expected, skufile
-from pytest_accel.measurement import NODE, Device
+from pytest_accel.measurement import NODE
 from pytest_accel.sku import LEVELS, Limit, Platform, Sku
 
 H100 = skufile.load("h100-sxm")
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
 
 
-def devices(count: int) -> list[Device]:
-    return [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="NVIDIA H100 80GB HBM3") for i in range(count)]
+def uuids(count: int) -> list[str]:
+    return [f"GPU-{i}" for i in range(count)]
 
 
 def without(probe: str) -> Sku:
@@ -47,13 +47,14 @@ def test_a_changed_number_of_devices_counts_as_overridden() -> None:
 
 def test_missing_devices_are_required_too() -> None:
     """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
-    keys = expected.required(expected.limits(H100, HGX8, 8), "quick", devices(7), 8)
-    subjects = [subject for metric, subject, _ in keys if metric == "matmul.bf16"]
+    around = expected.circumstances(H100, HGX8, "quick", expected.limits(H100, HGX8, 8), uuids(7))
+    subjects = [subject for metric, subject, _ in around.required if metric == "matmul.bf16"]
     assert subjects == [*(f"GPU-{i}" for i in range(7)), "missing device 7"]
+    assert around.expected_devices == 8
 
 
 def test_what_concerns_the_node_is_required_once() -> None:
-    keys = expected.required(expected.limits(H100, HGX8, 8), "quick", devices(8), 8)
+    keys = expected.required(expected.limits(H100, HGX8, 8), "quick", uuids(8))
     of_node = {metric for metric, subject, _ in keys if subject == NODE}
     host = {metric for metric in of_node if metric.startswith(("host.", "host_counters."))}
     assert of_node - host == {"inventory.driver", "inventory.count", "all_reduce.busbw@8GiB"}
@@ -64,7 +65,7 @@ def test_what_concerns_the_node_is_required_once() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_limit_is_required_at_its_levels_only(level: str) -> None:
     limits = {"a.b": Limit("a.b", "s", ceiling=1, levels=("long",), origin="mine.yaml:3")}
-    keys = expected.required(limits, level, devices(1), 1)
+    keys = expected.required(limits, level, uuids(1))
     assert keys == ([("a.b", "GPU-0", "mine.yaml:3")] if level == "long" else [])
 
 

@@ -17,7 +17,7 @@ from pytest_accel import collect, probes
 from pytest_accel.compute import Compute
 from pytest_accel.crew import Outcome, Request
 from pytest_accel.measurement import Device
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 from pytest_accel.simulate import management, nvml
 from pytest_accel.telemetry import Telemetry
 
@@ -66,11 +66,11 @@ def simulated(folder: Path, *args: str, faults: tuple[str, ...] = ()) -> as_user
 
 
 @pytest.fixture
-def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     """A run on such a node in this process."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*faults: str, platform: str = "two") -> Run:
+        def begin(*faults: str, platform: str = "two") -> Session:
             run = in_process.opened(Path(node(tmp_path, *faults, platform=platform)), tmp_path / "out")
             stack.callback(run.finish)
             return run
@@ -98,7 +98,7 @@ def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) 
     assert ran.closing.startswith("SIMULATED REJECTED gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul")
 
 
-def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Run]) -> None:
+def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Session]) -> None:
     run = here("ecc-counted, device: 1, at: matmul")
     run.check(probes.stream, {"op": "copy"}, run.devices[0].uuid)
     early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
@@ -160,13 +160,13 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return otherwise
 
 
-def judged(run: Run, probe: Callable[..., object], **given: object) -> list[str]:
+def judged(run: Session, probe: Callable[..., object], **given: object) -> list[str]:
     """The status of every device."""
     return [run.check(probe, given, device.uuid)[0].status.value for device in run.devices]
 
 
 def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
-    here: Callable[..., Run], answers: Callable[..., None]
+    here: Callable[..., Session], answers: Callable[..., None]
 ) -> None:
     answers(nvmlDeviceGetPcieReplayCounter=nvml.status(pynvml.NVML_ERROR_NOT_SUPPORTED))
     run = here()
@@ -178,7 +178,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
 
 
 def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
-    here: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    here: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """exact_matmul.bf16 is asked for where it exists; on one of two devices of a model it exists on both."""
     exact_matmul = importlib.import_module("pytest_accel.probes.exact_matmul")
@@ -196,7 +196,7 @@ def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
 # -- who is lost
 
 
-def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[..., Run]) -> None:
+def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[..., Session]) -> None:
     """The management library knows which of the two ends it was; the next copies go on between those that are left."""
     run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
     assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
@@ -227,14 +227,14 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 # -- what is not there
 
 
-def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Run]) -> None:
+def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Session]) -> None:
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
     (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.devices[0].uuid)
     assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", "level quick has no time for it")
 
 
-def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Run]) -> None:
+def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:
     """The disk was full for a while: the record fits, its side file is cut off."""
     run = here()
     run.crew.sensor.telemetry.close()

@@ -13,7 +13,7 @@ from pytest_accel.closing import Closing
 from pytest_accel.judge import judge
 from pytest_accel.measurement import Device, Measurement, Peak
 from pytest_accel.options import Options
-from pytest_accel.run import Run
+from pytest_accel.run import Session
 from pytest_accel.sku import Limit
 from pytest_accel.verdict import Status, Verdict
 from pytest_accel.views import plan
@@ -202,10 +202,10 @@ def packaged(test: str) -> Any:
 
 
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
-    run = Run(Options(sku="h100-sxm", level="quick"))
-    run.sku = skufile.load("h100-sxm")
-    run.platform = run.sku.platforms[platform]
-    run.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
+    run = Session(Options(sku="h100-sxm", level="quick"))
+    run.setup.sku = skufile.load("h100-sxm")
+    run.setup.platform = run.setup.sku.platforms[platform]
+    run.setup.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
     items = [
         SimpleNamespace(fixturenames=["accel_check"], function=packaged(name), callspec=SimpleNamespace(params=params))
         for name, params in tests
@@ -242,7 +242,7 @@ def test_what_is_not_measured_takes_no_time(test: tuple[str, dict[str, Any]], pl
 
 
 def test_tests_of_others_are_not_planned() -> None:
-    run = Run(Options(sku="h100-sxm", level="quick"))
+    run = Session(Options(sku="h100-sxm", level="quick"))
     assert len(plan.lines(run, [SimpleNamespace(fixturenames=["tmp_path"])])) == 1
 
 

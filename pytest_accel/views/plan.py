@@ -11,13 +11,13 @@ from pytest_accel.asked import Asked, asked_for
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
-    from pytest_accel.run import Run
+    from pytest_accel.run import Session
 
 STARTING = 5.0
 """Seconds for the processes to start and import torch, as a rule."""
 
 
-def lines(run: Run, items: Sequence[Any]) -> list[Line]:
+def lines(run: Session, items: Sequence[Any]) -> list[Line]:
     """Return one line per measurement of the packaged suite, with its budget, and one line with the sum.
 
     What a user's own test measures is not known before it runs, so no time is given for it.
@@ -38,7 +38,7 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _asked_by(item: Any, run: Run) -> list[Asked]:
+def _asked_by(item: Any, run: Session) -> list[Asked]:
     """Return what a packaged test would measure: it is called with an `accel_check` that only notes the request."""
     noted: list[Asked] = []
 
@@ -52,7 +52,7 @@ def _asked_by(item: Any, run: Run) -> list[Asked]:
     return noted
 
 
-def _seconds(asked: Asked, run: Run) -> float:
+def _seconds(asked: Asked, run: Session) -> float:
     """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
     if asked.spec.runs == "facts" or (run.sku and run.sku.why_not_applicable(asked.metric, run.platform)):
         return 0.0
