@@ -1,4 +1,4 @@
-"""What is examined: the devices, the SKU and platform they are judged as, and what speaks against an acceptance."""
+"""The setup of a session: the devices, the SKU and platform they are judged as, and what forbids an acceptance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """What a session measures and judges by. Settled once, by `prepare` and `look`; then it is only read.
+    """What a session measures and what it judges by: settled once, by `prepare` and `look`.
 
     Whatever is wrong with what the user asked for is Refused.
     """

@@ -1,0 +1,57 @@
+"""The attempts at what a probe finds: judged once, and every one of them in the record once."""
+
+from dataclasses import replace
+
+from pytest_accel.attempts import Result
+from pytest_accel.measurement import Measurement, Trouble
+from pytest_accel.sku import Limit
+from pytest_accel.verdict import Status
+
+SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
+FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
+LOST = Trouble("device", "it fell off the bus")
+
+
+def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
+    asked: list[Measurement] = []
+    result = Result(explain=asked.append)  # which is asked whenever a shortfall is judged
+    result.add(SHORT)
+    first = [*result.short(FLOOR.metric, FLOOR, {}), result.judged(FLOOR.metric, "GPU-0", FLOOR, {})]
+    assert [each.status for each in first] == [Status.FAIL] * 2
+    assert len(asked) == 1
+
+    result.add(replace(SHORT, value=610.0))
+    again = result.judged(FLOOR.metric, "GPU-0", FLOOR, {})
+    assert (again.value, again.attempts) == (610.0, 2)
+
+
+def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
+    """Two marks of one parametrized test have the same origin; and what software it was may be heard late."""
+    result = Result()
+    result.add(SHORT)
+    low, old = replace(FLOOR, floor=500.0), replace(FLOOR, software={"torch": "<2.0"})
+    said = [result.judged(FLOOR.metric, "GPU-0", limit, {}).status for limit in (FLOOR, low, None)]
+    assert said == [Status.FAIL, Status.PASS, Status.NOT_APPLICABLE]
+    said = [result.judged(FLOOR.metric, "GPU-0", old, software).status for software in ({}, {"torch": "2.13"})]
+    assert said == [Status.FAIL, Status.INCONCLUSIVE]
+
+
+def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
+    result = Result()
+    result.add(replace(SHORT, metric="soak.rate", value=None, trouble=LOST))
+    assert result.judged("soak.power", "GPU-0", None, {}).status is Status.UNMEASURED
+    assert [each.metric for each in result.take_unrecorded()] == ["soak.rate"], "to ask for a verdict adds nothing"
+
+    for _ in range(2):
+        result.add_broken("soak.power", "GPU-0")
+    verdict = result.judged("soak.power", "GPU-0", None, {})
+    assert (verdict.status, verdict.sentence, verdict.attempts) == (Status.FAIL, LOST.reason, 1)
+    assert [each.metric for each in result.take_unrecorded()] == ["soak.power"]
+    assert result.take_unrecorded() == []
+
+
+def test_what_broke_on_one_device_is_nothing_of_another() -> None:
+    result = Result()
+    result.add(replace(SHORT, value=None, trouble=LOST))
+    result.add_broken("matmul.bf16", "GPU-1")
+    assert result.judged("matmul.bf16", "GPU-1", FLOOR, {}).status is Status.UNMEASURED
