@@ -408,6 +408,3 @@ def listing() -> list[str]:
             lines.append(f"    {name}: {PARAMETERS[name][1]} (default {default})")
         lines.append(f"    caught by: {kind.caught_by}")
     return lines
-
-
-from pytest_accel.simulate import stated  # noqa: E402, F401  its faults belong to the table, whoever asks for it
