@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from pytest_accel.compute import Compute, Finding
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import Driver, DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.measurement import Device
 from pytest_accel.probes.product import Product
-from pytest_accel.stats import estimate_rate
 
 
 class NotRun(Exception):

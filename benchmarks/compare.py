@@ -28,7 +28,7 @@ from bench import Bench, NotRun, Watts
 from peers import Figures, Tool
 
 from pytest_accel import probes
-from pytest_accel.stats import estimate_rate
+from pytest_accel.core.stats import estimate_rate
 from pytest_accel.timing import time_once
 
 LOW, HIGH = 0.99, 1.01

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench import Bench, NotRun
 
-from pytest_accel.stats import estimate_rate
+from pytest_accel.core.stats import estimate_rate
 
 SOURCE = Path(__file__).with_name("stream.cu")
 COUNTED = {"copy": 2, "mul": 2, "add": 3, "triad": 3, "dot": 2}

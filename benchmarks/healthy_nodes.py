@@ -31,14 +31,14 @@ from bench import Gate
 from pytest_accel import expected, peers, skufile
 from pytest_accel.attempts import Result
 from pytest_accel.compute import Finding
+from pytest_accel.core.measurement import NODE, Measurement, estimate_of
+from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.foresight import foreseen
 from pytest_accel.levels import budget
-from pytest_accel.measurement import NODE, Measurement, estimate_of
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
-from pytest_accel.sku import Limit, Sku
 from pytest_accel.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
-from pytest_accel.verdict import Status, Verdict
 
 LEVEL = "quick"
 """The least time, so the fewest blocks."""

@@ -25,8 +25,8 @@ from statistics import harmonic_mean, median, quantiles
 from typing import Any
 
 from pytest_accel import probes
+from pytest_accel.core.measurement import Device
 from pytest_accel.crew import Outcome, Request, WorkerPool
-from pytest_accel.measurement import Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.probes.spec import spec_of
 from pytest_accel.processes import REAL

@@ -21,7 +21,7 @@ from bench import Gate
 
 from pytest_accel import probes
 from pytest_accel.compute import Compute
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.product import Operands, Product
 from pytest_accel.shapes import Shape, spread

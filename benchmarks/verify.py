@@ -24,6 +24,7 @@ from bench import Bench, NotRun
 
 from pytest_accel import probes
 from pytest_accel.clocks import attainable, flops_per_clock
+from pytest_accel.core.stats import LOOKS, estimate, estimate_rate
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.memory_pattern import WINDOW_BYTES
 from pytest_accel.probes.product import Operands
@@ -31,7 +32,6 @@ from pytest_accel.record import Record
 from pytest_accel.saved import BadRecord, find, load
 from pytest_accel.shapes import spread
 from pytest_accel.skufile import load as load_sku
-from pytest_accel.stats import LOOKS, estimate, estimate_rate
 from pytest_accel.timing import time_bursts, time_once
 
 Found = tuple[dict[str, float], dict[str, Any]]

@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_accel import expected, metrics, probes
+from pytest_accel import expected, probes
 from pytest_accel.attempts import why_not
 from pytest_accel.cause import explaining
 from pytest_accel.closing import Circumstances, Closing, close
+from pytest_accel.core import metrics
+from pytest_accel.core.measurement import NODE, Measurement, Peak
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.judge import judge
-from pytest_accel.measurement import NODE, Measurement, Peak
 from pytest_accel.probes.spec import conditions_of, spec_of
 from pytest_accel.record import Record
-from pytest_accel.sku import Limit, Platform, Sku
-from pytest_accel.verdict import Status, Verdict
 from pytest_accel.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"

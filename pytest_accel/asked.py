@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core.sku import Sku
 from pytest_accel.probes.spec import Spec, conditions_of, spec_of
-from pytest_accel.sku import Sku
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judge import Explain, judge, told
-from pytest_accel.measurement import NODE, Device, Measurement
-from pytest_accel.sku import Limit, Platform, Sku
-from pytest_accel.verdict import WORST_FIRST, Status, Verdict
 
 
 class ProbeError(Exception):

@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from pytest_accel.clocks import OF_CLOCK
+from pytest_accel.core.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
 from pytest_accel.factsheet import LOCKS
 from pytest_accel.judge import told
-from pytest_accel.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
 from pytest_accel.telemetry import CAPPED
 
 SHARE = 0.01

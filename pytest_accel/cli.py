@@ -9,8 +9,8 @@ from datetime import date
 from importlib.metadata import version
 
 from pytest_accel import judging, lint, skufile
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.crew import WorkerPool
-from pytest_accel.located import BadFile
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
 from pytest_accel.scene import Setup

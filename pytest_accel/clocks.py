@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.measurement import Device, Measurement
-from pytest_accel.sku import Datasheet
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sku import Datasheet
 
 OF_CLOCK = "of_clock"
 """The detail of a measurement that `of_clock` returns."""

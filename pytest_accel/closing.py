@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 
 NOT_JUDGED = 6
 SIMULATED = "SIMULATED"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.crew import Outcome, Request
-from pytest_accel.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.workers import Message
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]

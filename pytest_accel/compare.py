@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_accel import versions
-from pytest_accel.measurement import NEXT_RUN, ON_ALL, Measurement, Peak, Value
+from pytest_accel.core import versions
+from pytest_accel.core.measurement import NEXT_RUN, ON_ALL, Measurement, Peak, Value
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict, said, show, show_margin
 from pytest_accel.plausible import why_implausible
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, Verdict, said, show, show_margin
 
 MARGINAL_WITHIN = 0.02
 """A value that holds by less than this share of the limit is marginal."""

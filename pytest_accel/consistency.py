@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pytest_accel.located import Findings, Located, nearest
-from pytest_accel.metrics import ALL_REDUCE, UNITS, unit_of
-from pytest_accel.sku import DERIVED_FLOOR, Platform, Sku
+from pytest_accel.core.metrics import ALL_REDUCE, UNITS, unit_of
+from pytest_accel.core.sku import DERIVED_FLOOR, Platform, Sku
+from pytest_accel.core.yaml_lines import Findings, Located, nearest
 from pytest_accel.standing import FACTS
 
 CLOSED = ("matmul", "matmul_burst", "matmul_best", "all_reduce")

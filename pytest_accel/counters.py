@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel import factsheet
-from pytest_accel.measurement import DURING, Device, Measurement, Trouble
+from pytest_accel.core.measurement import DURING, Device, Measurement, Trouble
 
 MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"

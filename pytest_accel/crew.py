@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import steady
-from pytest_accel.measurement import Device, Trouble
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.observer import SensorClient
 from pytest_accel.peers import Pair
 from pytest_accel.processes import REAL, Processes
@@ -192,7 +192,7 @@ class WorkerPool:
 
     def _ended(self, group: Group, child: Child) -> None:
         """Tell the reports when a worker ended: an Xid of its own process may follow."""
-        self.sensor.reports.ended += [Ended(device.uuid, child.pid, steady.now()) for device in group]
+        self.sensor.reports.ended += [Ended(device.uuid, child.pid, clock.now()) for device in group]
 
     def _meet(self, ranks: list[Child]) -> str:
         """The file where the ranks meet: the same one as long as they are the same."""

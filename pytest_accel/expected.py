@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_accel.closing import Circumstances
-from pytest_accel.measurement import NODE
-from pytest_accel.sku import Limit, Platform, Sku
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.standing import lacking
 
 NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")

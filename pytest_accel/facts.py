@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel import factsheet, steady
+from pytest_accel import factsheet
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble
+from pytest_accel.core.sku import Sku
 from pytest_accel.host.reading import FACTS
-from pytest_accel.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble
-from pytest_accel.sku import Sku
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def _listed(places: Sequence[str]) -> str:
 
 def facts(metric: str, discovery: Discovery, sku: Sku | None) -> list[Measurement]:
     """The measurements of one metric of the inventory or of the health."""
-    now = steady.now()
+    now = clock.now()
     if metric == "inventory.driver":
         trouble = discovery.unreachable(sku.vendor if sku else None)
         return [Measurement(metric, NODE, "text", None if trouble else "ok", trouble=trouble, started=now, ended=now)]
@@ -135,7 +136,7 @@ def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[s
 def host_fact(metric: str, answer: Mapping[str, Any]) -> Measurement:
     """One fact of the host as the sensor answered. What is hidden from this user here is measured where it is not:
     without a limit that is no news, with one it is UNMEASURED."""
-    now = steady.now()
+    now = clock.now()
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
     details = {**answer.get("details", {}), **({"worst": answer["worst"]} if answer.get("worst") else {})}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.measurement import EVERYTHING_ELSE, Device, Trouble, Value
+from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Trouble, Value
 
 Facts = Mapping[str, Any]
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from pytest_accel import expected, metrics
+from pytest_accel import expected
 from pytest_accel.again import other_conditions
 from pytest_accel.closing import Circumstances, Closing, close
+from pytest_accel.core import metrics
+from pytest_accel.core.measurement import NODE, Measurement, Peak
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.expected import of_node
 from pytest_accel.judge import judge
-from pytest_accel.located import nearest
-from pytest_accel.measurement import NODE, Measurement, Peak
-from pytest_accel.sku import Limit, Platform, Sku
-from pytest_accel.verdict import Status, Verdict
 
 COLUMNS = ("device", "metric", "value", "unit")
 

@@ -12,10 +12,10 @@ from pytest_accel.keys import LIMITS, REPLAY, RUN, VERDICTS
 from pytest_accel.options import plans_only
 
 if TYPE_CHECKING:
-    from pytest_accel.measurement import Device
+    from pytest_accel.core.measurement import Device
+    from pytest_accel.core.sku import Sku
+    from pytest_accel.core.verdict import Verdict
     from pytest_accel.run import Session
-    from pytest_accel.sku import Sku
-    from pytest_accel.verdict import Verdict
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def _no_verdict() -> Iterator[None]:
 def _conclude(run: Session, verdicts: list[Verdict]) -> None:
     """Pass, fail or skip the test, as its worst verdict says."""
     from pytest_accel.closing import worst_first
-    from pytest_accel.verdict import Status
+    from pytest_accel.core.verdict import Status
 
     worst = worst_first([each for each in verdicts if each.fails] or verdicts)[0]
     text = f"{run.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"

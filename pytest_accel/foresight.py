@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pytest_accel.measurement import NEXT_RUN, Measurement
-from pytest_accel.sku import Sku
-from pytest_accel.stats import next_run
+from pytest_accel.core.measurement import NEXT_RUN, Measurement
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.stats import next_run
 
 
 def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:

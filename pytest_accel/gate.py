@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.measurement import NODE, Device
-from pytest_accel.sku import Platform
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sku import Platform
 
 EVERYTHING = ("",)
 MEMORY = ("stream", "memory_pattern")

@@ -12,13 +12,13 @@ from pathlib import Path
 from pytest_accel import again, expected, figures, recognise, record, saved
 from pytest_accel.again import Terms, judge_again
 from pytest_accel.closing import Closing
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import LEVELS, Platform, Sku
+from pytest_accel.core.verdict import Verdict
 from pytest_accel.figures import BadFigures
-from pytest_accel.measurement import Device
 from pytest_accel.options import Refused
 from pytest_accel.record import Record
 from pytest_accel.saved import BadRecord
-from pytest_accel.sku import LEVELS, Platform, Sku
-from pytest_accel.verdict import Verdict
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
 

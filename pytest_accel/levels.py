@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_accel.sku import Sku
+from pytest_accel.core.sku import Sku
 
 BUDGETS: dict[str, dict[str, float]] = {
     #            nightly,        handover,          burn-in: seconds per metric, warm-up included; 0: not measured

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pytest_accel.sku import Limit
+    from pytest_accel.core.sku import Limit
 
 
 class BadMarker(Exception):
@@ -45,7 +45,7 @@ def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -
 
 def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
     """fail below `floor` or above `ceiling`, in the unit that the probe reports"""
-    from pytest_accel.sku import UNITS, Limit
+    from pytest_accel.core.sku import UNITS, Limit
 
     if unit not in UNITS:
         raise ValueError(f"unit={unit!r} is not known; choose one of {', '.join(UNITS)}")
@@ -67,7 +67,7 @@ MARKERS: dict[str, Callable[..., Limit]] = {
 
 
 def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
-    from pytest_accel.sku import Limit
+    from pytest_accel.core.sku import Limit
 
     if (of_peak is None) == (absolute is None):
         raise ValueError(f"give either a fraction of the peak in (0, 1] or {keyword}=")

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import host_counters, steady
+from pytest_accel import host_counters
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.counters import Ledger
 from pytest_accel.drivers.idleness import beside
 from pytest_accel.host.reading import COUNTED, FACTS
 from pytest_accel.host_counters import Seen
 from pytest_accel.kernel_messages import LOGGED
-from pytest_accel.measurement import NODE, Device, Measurement
 from pytest_accel.processes import REAL, Processes
 from pytest_accel.reported import METRICS as XIDS
 from pytest_accel.reported import Reports
@@ -112,7 +113,7 @@ class SensorClient:
 
     def _host_counters(self) -> Seen:
         answers = self.host(COUNTED)
-        return Seen(steady.now(), answers)
+        return Seen(clock.now(), answers)
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
@@ -133,7 +134,7 @@ class SensorClient:
             self._host_before = self._host_counters()
         self._host_after = None
         answers = self.health()
-        self.counters.read(steady.now(), during, answers, self.addresses)
+        self.counters.read(clock.now(), during, answers, self.addresses)
         pids = self.pids.union(ours)
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := beside(facts, pids))}
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from pytest_accel.measurement import EXPLAINS, Measurement, Trouble
-from pytest_accel.stats import estimate_rate
+from pytest_accel.core.measurement import EXPLAINS, Measurement, Trouble
+from pytest_accel.core.stats import estimate_rate
 
 Pair = tuple[str, str]
 """Sender and receiver."""

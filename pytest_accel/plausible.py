@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pytest_accel.measurement import Measurement, Peak
-from pytest_accel.sku import Limit
+from pytest_accel.core.measurement import Measurement, Peak
+from pytest_accel.core.sku import Limit
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 OF_PEAK = 1.5

@@ -11,7 +11,7 @@ from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
 from pytest_accel.options import add_options, asked, shows_only
 
 if TYPE_CHECKING:
-    from pytest_accel.sku import Limit
+    from pytest_accel.core.sku import Limit
 
 pytest_plugins = ("pytest_accel.fixtures",)
 

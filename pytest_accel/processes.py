@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel import visible
+from pytest_accel.core import visible_devices
+from pytest_accel.core.measurement import Device
 from pytest_accel.gate import SETTLE_STEP
-from pytest_accel.measurement import Device
 from pytest_accel.workers import Child, Message
 
 Environment = Mapping[str, str | None]
@@ -36,7 +36,7 @@ def without_gpus(threads: int) -> Environment:
 
 def environment_of(group: Sequence[Device]) -> Environment:
     """The environment of a worker: a GPU's sees its own device only, by UUID; a CPU's sees no GPU."""
-    return without_gpus(threads_of(group)) if group[0].driver == "cpu" else visible.selecting(group)
+    return without_gpus(threads_of(group)) if group[0].driver == "cpu" else visible_devices.selecting(group)
 
 
 @dataclass(frozen=True)

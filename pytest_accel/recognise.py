@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel import skufile, visible
-from pytest_accel.located import BadFile
-from pytest_accel.measurement import Device
+from pytest_accel import skufile
+from pytest_accel.core import visible_devices
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import Platform, Sku, expected_platform
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.options import Refused
-from pytest_accel.sku import Platform, Sku, expected_platform
 from pytest_accel.waivers import Waivers, load
 
 
@@ -62,7 +63,7 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platf
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
     """What narrows the devices, by what says so: the option, and the environment. Raises Refused."""
-    narrowing = visible.narrowing(found, os.environ)
+    narrowing = visible_devices.narrowing(found, os.environ)
     for name, entries in narrowing.items():
         if entries in ([], ["-1"], ["NoDevFiles"]):
             raise Refused(f"{name}={os.environ[name]} hides every device: unset it")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.closing import Circumstances
-from pytest_accel.measurement import Device, Measurement
-from pytest_accel.verdict import Verdict
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.verdict import Verdict
 
 SCHEMA = 1
 FILE = "record.json"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.closing import Errors
+from pytest_accel.core.verdict import Verdict
 from pytest_accel.keys import VERDICTS
 from pytest_accel.run import Session
-from pytest_accel.verdict import Verdict
 
 
 def amend(run: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

@@ -12,25 +12,26 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, expected, gate, hostlock, levels, peers, record, simulation, steady
+from pytest_accel import collect, expected, gate, hostlock, levels, peers, record, simulation
 from pytest_accel.asked import Asked, asked_for
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import explaining, variation
 from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
 from pytest_accel.closing import Circumstances, Closing, Errors, close
 from pytest_accel.compare import of_peak_of
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.entrance import Entrance, enter
 from pytest_accel.facts import facts, host_fact, withheld
 from pytest_accel.foresight import foreseen
-from pytest_accel.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
 from pytest_accel.scene import Setup
 from pytest_accel.simulate.node import Node
-from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
-from pytest_accel.verdict import Status, Verdict
 
 SAVE_SECONDS = 1.0
 OF_COUNTERS = ("counters.", "host_counters.")
@@ -334,12 +335,12 @@ class Session:
         self._forget_counters()
         right = [device for device in self.devices if not self._barred(asked, device.uuid)]
         outcomes: list[Outcome] = []
-        began = steady.now()
+        began = clock.now()
         try:
             self.crew.measure(request, [alone] if alone else right, outcomes.append)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.crew.sensor.counters.lost(device.uuid)}
-            context = collect.Context(request, self._peak, began, steady.now(), "alone" if alone else "together", lost)
+            context = collect.Context(request, self._peak, began, clock.now(), "alone" if alone else "together", lost)
             with self.crew.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 

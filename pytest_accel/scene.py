@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_accel import expected, recognise, record, simulation
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.crew import WorkerPool
 from pytest_accel.facts import Discovery
-from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import REAL
-from pytest_accel.sku import Limit, Platform, Sku
 from pytest_accel.waivers import Waivers
 
 if TYPE_CHECKING:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from pytest_accel import located, versions
-from pytest_accel.located import Findings, Located
-from pytest_accel.sku import DTYPES, LEVELS, TOPOLOGIES, UNITS
+from pytest_accel.core import versions, yaml_lines
+from pytest_accel.core.sku import DTYPES, LEVELS, TOPOLOGIES, UNITS
+from pytest_accel.core.yaml_lines import Findings, Located
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 VENDORS = ("nvidia", "amd", "intel", "habana", "google", "ascend", "neuron", "cpu")
 
-_source = located.record_of(
+_source = yaml_lines.record_of(
     {
-        "kind": located.one_of(*SOURCE_KINDS),
-        "by": located.text,
-        "date": located.date,
-        "software": located.text,
-        "conditions": located.text,
-        "url": located.text,
-        "devices": located.count,
-        "nodes": located.count,
+        "kind": yaml_lines.one_of(*SOURCE_KINDS),
+        "by": yaml_lines.text,
+        "date": yaml_lines.date,
+        "software": yaml_lines.text,
+        "conditions": yaml_lines.text,
+        "url": yaml_lines.text,
+        "devices": yaml_lines.count,
+        "nodes": yaml_lines.count,
     },
     required=("kind", "by", "date"),
 )
 
 
 def _range(at: Located, key: str, findings: Findings) -> str | None:
-    text = located.text(at, key, findings)
+    text = yaml_lines.text(at, key, findings)
     try:
         return text and versions.parse(text).text
     except versions.BadRange as bad:
@@ -34,69 +34,71 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
 
 
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
-    return "derived" if at.data == "derived" else located.number(at, key, findings)
+    return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
 
 
-_limit = located.record_of(
+_limit = yaml_lines.record_of(
     {
         "floor": _floor,
-        "ceiling": located.number,
-        "warn": located.number,
-        "equals": located.anything,
+        "ceiling": yaml_lines.number,
+        "warn": yaml_lines.number,
+        "equals": yaml_lines.anything,
         "version": _range,
-        "same_on_all": located.flag,
-        "severity": located.one_of("fail", "warn"),
-        "if_supported": located.flag,
-        "reference": located.positive,
-        "unit": located.one_of(*UNITS),
-        "levels": located.list_of(located.one_of(*LEVELS)),
+        "same_on_all": yaml_lines.flag,
+        "severity": yaml_lines.one_of("fail", "warn"),
+        "if_supported": yaml_lines.flag,
+        "reference": yaml_lines.positive,
+        "unit": yaml_lines.one_of(*UNITS),
+        "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)),
         "source": _source,
-        "ranks": located.count,
-        "algorithm": located.text,
-        "software": located.mapping_of(_range),
+        "ranks": yaml_lines.count,
+        "algorithm": yaml_lines.text,
+        "software": yaml_lines.mapping_of(_range),
     },
     required=("unit", "source"),
 )
 
-_link = located.record_of(
+_link = yaml_lines.record_of(
     {
-        "type": located.text,
-        "topology": located.one_of(*TOPOLOGIES),
-        "count": located.count,
-        "gb_per_s": located.positive,
+        "type": yaml_lines.text,
+        "topology": yaml_lines.one_of(*TOPOLOGIES),
+        "count": yaml_lines.count,
+        "gb_per_s": yaml_lines.positive,
     },
     required=("type",),
 )
 
-_platform = located.record_of(
+_platform = yaml_lines.record_of(
     {
-        "title": located.text,
-        "devices": located.count,
-        "virtual": located.flag,
-        "passed_through": located.flag,
-        "power_watts": located.positive,
-        "pcie": located.record_of({"gen": located.count, "lanes": located.count, "gb_per_s": located.positive}),
+        "title": yaml_lines.text,
+        "devices": yaml_lines.count,
+        "virtual": yaml_lines.flag,
+        "passed_through": yaml_lines.flag,
+        "power_watts": yaml_lines.positive,
+        "pcie": yaml_lines.record_of(
+            {"gen": yaml_lines.count, "lanes": yaml_lines.count, "gb_per_s": yaml_lines.positive}
+        ),
         "host_link": _link,
         "link": _link,
-        "limits": located.mapping_of(_limit),
+        "limits": yaml_lines.mapping_of(_limit),
         "source": _source,
     }
 )
 
-_datasheet = located.record_of(
+_datasheet = yaml_lines.record_of(
     {
-        "tflops": located.record_of(dict.fromkeys(DTYPES, located.positive)),
-        "unsupported": located.list_of(located.one_of(*DTYPES)),
-        "memory": located.record_of(
+        "tflops": yaml_lines.record_of(dict.fromkeys(DTYPES, yaml_lines.positive)),
+        "unsupported": yaml_lines.list_of(yaml_lines.one_of(*DTYPES)),
+        "memory": yaml_lines.record_of(
             {
-                "type": located.text,
-                **dict.fromkeys(("gb", "gb_per_s", "clock_mhz", "bus_bits"), located.positive),
+                "type": yaml_lines.text,
+                **dict.fromkeys(("gb", "gb_per_s", "clock_mhz", "bus_bits"), yaml_lines.positive),
             }
         ),
-        "compute": located.record_of(
+        "compute": yaml_lines.record_of(
             {
-                "units": located.count,
-                "kind": located.text,
+                "units": yaml_lines.count,
+                "kind": yaml_lines.text,
                 **dict.fromkeys(
                     (
                         "tensor_clock_mhz",
@@ -105,52 +107,54 @@ _datasheet = located.record_of(
                         "fp32_flops_per_clock",
                         "max_clock_mhz",
                     ),
-                    located.positive,
+                    yaml_lines.positive,
                 ),
             }
         ),
-        "power": located.record_of(dict.fromkeys(("watts", "min_watts", "max_watts"), located.positive)),
-        "temperature": located.record_of(
-            dict.fromkeys(("max_operating_c", "slowdown_c", "shutdown_c", "memory_max_c"), located.positive)
+        "power": yaml_lines.record_of(dict.fromkeys(("watts", "min_watts", "max_watts"), yaml_lines.positive)),
+        "temperature": yaml_lines.record_of(
+            dict.fromkeys(("max_operating_c", "slowdown_c", "shutdown_c", "memory_max_c"), yaml_lines.positive)
         ),
         "source": _source,
-        "sources": located.mapping_of(_source),
+        "sources": yaml_lines.mapping_of(_source),
     }
 )
 
-SKU = located.record_of(
+SKU = yaml_lines.record_of(
     {
-        "sku": located.text,
-        "title": located.text,
-        "vendor": located.one_of(*VENDORS),
-        "extends": located.text,
-        "architecture": located.text,
-        "match": located.record_of(
+        "sku": yaml_lines.text,
+        "title": yaml_lines.text,
+        "vendor": yaml_lines.one_of(*VENDORS),
+        "extends": yaml_lines.text,
+        "architecture": yaml_lines.text,
+        "match": yaml_lines.record_of(
             {
-                **dict.fromkeys(("names", "pci_ids", "subsystems", "virtual_functions"), located.list_of(located.text)),
-                "compute_units": located.list_of(located.count),
+                **dict.fromkeys(
+                    ("names", "pci_ids", "subsystems", "virtual_functions"), yaml_lines.list_of(yaml_lines.text)
+                ),
+                "compute_units": yaml_lines.list_of(yaml_lines.count),
                 "source": _source,
             }
         ),
         "datasheet": _datasheet,
-        "precision": located.positive,
-        "spread": located.mapping_of(
-            located.record_of(
-                {"between_runs": located.positive, "runs": located.count, "source": _source},
+        "precision": yaml_lines.positive,
+        "spread": yaml_lines.mapping_of(
+            yaml_lines.record_of(
+                {"between_runs": yaml_lines.positive, "runs": yaml_lines.count, "source": _source},
                 required=("between_runs", "runs", "source"),
             )
         ),
-        "probes": located.mapping_of(located.mapping_of(located.anything)),
-        "budgets": located.record_of(dict.fromkeys(LEVELS, located.mapping_of(located.positive))),
-        "not_applicable": located.mapping_of(located.text),
-        "limits": located.mapping_of(_limit),
-        "platforms": located.mapping_of(_platform),
-        "siblings": located.mapping_of(
-            located.record_of(dict.fromkeys(("same", "differ"), located.list_of(located.text)))
+        "probes": yaml_lines.mapping_of(yaml_lines.mapping_of(yaml_lines.anything)),
+        "budgets": yaml_lines.record_of(dict.fromkeys(LEVELS, yaml_lines.mapping_of(yaml_lines.positive))),
+        "not_applicable": yaml_lines.mapping_of(yaml_lines.text),
+        "limits": yaml_lines.mapping_of(_limit),
+        "platforms": yaml_lines.mapping_of(_platform),
+        "siblings": yaml_lines.mapping_of(
+            yaml_lines.record_of(dict.fromkeys(("same", "differ"), yaml_lines.list_of(yaml_lines.text)))
         ),
-        "explained": located.list_of(
-            located.record_of(
-                dict.fromkeys(("rule", "key", "reason"), located.text), required=("rule", "key", "reason")
+        "explained": yaml_lines.list_of(
+            yaml_lines.record_of(
+                dict.fromkeys(("rule", "key", "reason"), yaml_lines.text), required=("rule", "key", "reason")
             )
         ),
     },

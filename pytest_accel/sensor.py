@@ -11,14 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_accel import kernel_messages, steady
-from pytest_accel.child import Pipe, begin
+from pytest_accel import kernel_messages
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, patience
 from pytest_accel.drivers.bare import BareDriver
 from pytest_accel.drivers.cpu import CpuDriver
 from pytest_accel.drivers.hints import hints
 from pytest_accel.host import profilers, reading
-from pytest_accel.measurement import Device
 
 Answer = TypeVar("Answer")
 
@@ -36,7 +37,7 @@ class Machine:
 
     shown: Callable[[], list[Hint]] = hints
     """The accelerators that it shows without any library."""
-    now: Callable[[str], float] = lambda uuid: steady.now()
+    now: Callable[[str], float] = lambda uuid: clock.now()
     """The time as the device of this UUID has it."""
     host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
     """These facts of the host."""
@@ -102,7 +103,7 @@ class Sensor:
             self._pipe.send("hearing", source=source, deaf=None)
             for event in events:
                 kind = "hearing" if "deaf" in event else "logged" if "message" in event else "xid"
-                self._pipe.send(kind, source=source, at=steady.now(), **event)
+                self._pipe.send(kind, source=source, at=clock.now(), **event)
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("hearing", source=source, deaf=str(error))
 

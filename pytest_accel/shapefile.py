@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_accel.located import Located
+    from pytest_accel.core.yaml_lines import Located
 
 COLUMNS = ("m", "n", "k", "dtype", "name")
 
@@ -34,24 +34,24 @@ def read(path: str | Path) -> list[Given]:
     Lines of a CSV file that begin with # are comments. Raises BadFile, which names every mistake with file, line and
     value.
     """
-    from pytest_accel import located
-    from pytest_accel.sku import PRODUCTS
+    from pytest_accel.core import yaml_lines
+    from pytest_accel.core.sku import PRODUCTS
 
-    findings, path = located.Findings(), Path(path)
+    findings, path = yaml_lines.Findings(), Path(path)
     whole = path.suffix.lower() in (".yaml", ".yml")
-    root = located.read(path, str(path), "shapes:")[0] if whole else _table(path)
-    one = located.record_of(
+    root = yaml_lines.read(path, str(path), "shapes:")[0] if whole else _table(path)
+    one = yaml_lines.record_of(
         {
-            **dict.fromkeys(("m", "n", "k"), located.count),
-            "dtype": located.one_of(*PRODUCTS),
-            "name": located.text,
+            **dict.fromkeys(("m", "n", "k"), yaml_lines.count),
+            "dtype": yaml_lines.one_of(*PRODUCTS),
+            "name": yaml_lines.text,
         },
         required=("m", "n", "k"),
     )
-    rows = located.record_of({"shapes": located.list_of(one)}, required=("shapes",))(root, "", findings)
+    rows = yaml_lines.record_of({"shapes": yaml_lines.list_of(one)}, required=("shapes",))(root, "", findings)
     findings.raise_if_any()
     if not rows["shapes"]:
-        raise located.BadFile(f"{path}: there is no shape in it")
+        raise yaml_lines.BadFile(f"{path}: there is no shape in it")
     return [_given(row) for row in rows["shapes"]]
 
 
@@ -62,7 +62,7 @@ def _given(row: dict[str, Any]) -> Given:
 
 def _table(path: Path) -> Located:
     """A CSV file as the YAML file that says the same. Raises BadFile."""
-    from pytest_accel.located import Findings, Located
+    from pytest_accel.core.yaml_lines import Findings, Located
 
     (first, header), *rows = _cells(path) or [(1, [])]
     findings = Findings()
@@ -80,7 +80,7 @@ def _table(path: Path) -> Located:
 
 def _cells(path: Path) -> list[tuple[int, list[str]]]:
     """Every line that says something, with its number."""
-    from pytest_accel.located import BadFile
+    from pytest_accel.core.yaml_lines import BadFile
 
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -94,7 +94,7 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
 
 def _row(header: list[str], row: list[str], file: str, line: int) -> dict[str, Located]:
     """The cells that are not empty, by column; a number as one."""
-    from pytest_accel.located import Located
+    from pytest_accel.core.yaml_lines import Located
 
     filled = {key: cell for key, cell in zip(header, row, strict=False) if cell}
     whole = {key for key, cell in filled.items() if key in "mnk" and cell.isascii() and cell.isdigit()}

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers.hints import hints
-from pytest_accel.located import BadFile
 from pytest_accel.options import Options, Refused
 from pytest_accel.processes import Processes, without_gpus
 from pytest_accel.simulate import node as nodes

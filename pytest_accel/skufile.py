@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import located, metrics
 from pytest_accel.consistency import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
-from pytest_accel.located import BadFile, Findings, Located
-from pytest_accel.measurement import Device
+from pytest_accel.core import metrics, yaml_lines
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import DERIVED_FLOOR, LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.schema import SKU
-from pytest_accel.sku import DERIVED_FLOOR, LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
 
 _HERE = Path(__file__).parent
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
@@ -69,7 +69,7 @@ def find(name: str) -> Path:
             raise BadFile(f"{name}: there is no such threshold file")
         return path
     if name not in names():
-        raise BadFile(f"no SKU named '{name}'; {located.nearest(name, [*names(), 'auto'])}")
+        raise BadFile(f"no SKU named '{name}'; {yaml_lines.nearest(name, [*names(), 'auto'])}")
     return SHIPPED / f"{name}.yaml"
 
 
@@ -98,7 +98,7 @@ class _Layers:
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     """One file on top of the one that it extends, or else of its vendor's."""
     name = shown(path)
-    root, digest = located.read(path, name)
+    root, digest = yaml_lines.read(path, name)
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -110,7 +110,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limits_of(root):
         _needs_source(key, limit, _limit_at(under.root, key), findings)
     replaced = {metric for metric in _metrics(root) & _metrics(under.root) if not _shipped(path)}
-    merged = located.merge(under.root, root, whole=("source",))
+    merged = yaml_lines.merge(under.root, root, whole=("source",))
     both = dict(limits_of(merged))
     for key, limit in limits_of(root):
         drop_other_kinds(both[key], limit)
@@ -130,13 +130,13 @@ def _vendor(root: Located) -> _Layers:
     path = SHIPPED / VENDOR_FILES / f"{root.data['vendor'].data if 'vendor' in root.data else ''}.yaml"
     if not path.is_file():
         return _Layers(Located({}, root.file, root.line), {})
-    under, digest = located.read(path, shown(path))
+    under, digest = yaml_lines.read(path, shown(path))
     return _Layers(under, {shown(path): digest})
 
 
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
     """The file that `path` extends: beside it, or a shipped one. Raises BadFile."""
-    name = located.text(extends, "extends", findings)
+    name = yaml_lines.text(extends, "extends", findings)
     findings.raise_if_any()
     beside = path.parent / str(name)
     try:

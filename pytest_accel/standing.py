@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_accel.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
 
 REQUIRED_PROBES = ("inventory", "health", "matmul", "stream", "host_copy", "soak")
 REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pytest_accel.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
+from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 
 Reading = Mapping[str, Any]
 

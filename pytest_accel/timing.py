@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pytest_accel.stats import LOOKS, estimate, estimate_ratio
+from pytest_accel.core.stats import LOOKS, estimate, estimate_ratio
 
 BLOCK_SECONDS = 0.05
 BLOCKS_AT_LEAST = 12

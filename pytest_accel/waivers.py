@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import located
-from pytest_accel.located import Findings, Located
-from pytest_accel.verdict import Verdict, Waiver
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.verdict import Verdict, Waiver
+from pytest_accel.core.yaml_lines import Findings, Located
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 """Without these nobody knows what was measured."""
@@ -78,7 +78,7 @@ def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
 
 
 def _metric(at: Located, key: str, findings: Findings) -> str | None:
-    found = located.text(at, key, findings)
+    found = yaml_lines.text(at, key, findings)
     if found in NEVER:
         findings.add(at, f"{key}: {found} can never be waived: without it nobody knows what was measured")
     elif found and "." not in found:
@@ -95,23 +95,23 @@ def _day(at: Located, key: str, findings: Findings) -> date | None:
 
 
 def _devices(at: Located, key: str, findings: Findings) -> Any:
-    found = located.list_of(located.text)(at, key, findings)
+    found = yaml_lines.list_of(yaml_lines.text)(at, key, findings)
     if found == []:
         findings.add(at, f"{key}: names no device; leave it out for all of them")
     return found
 
 
-_FILE = located.record_of(
+_FILE = yaml_lines.record_of(
     {
-        "waivers": located.list_of(
-            located.record_of(
+        "waivers": yaml_lines.list_of(
+            yaml_lines.record_of(
                 {
                     "limit": _metric,
-                    "reason": located.text,
-                    "by": located.text,
+                    "reason": yaml_lines.text,
+                    "by": yaml_lines.text,
                     "until": _day,
                     "devices": _devices,
-                    "host": located.text,
+                    "host": yaml_lines.text,
                 },
                 required=("limit", "reason", "by", "until"),
             )
@@ -123,7 +123,7 @@ _FILE = located.record_of(
 
 def load(path: Path, host: str, today: date) -> Waivers:
     """Read a file of waivers. Raises BadFile with every finding, each with its line."""
-    root, digest = located.read(path, str(path), "waivers:")
+    root, digest = yaml_lines.read(path, str(path), "waivers:")
     findings = Findings()
     found: Mapping[str, Any] = _FILE(root, "", findings) or {}
     findings.raise_if_any()

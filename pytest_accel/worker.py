@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import blame, steady
-from pytest_accel.child import Pipe, begin
+from pytest_accel import blame
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.measurement import Device
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.probes import blas
 
 
@@ -53,7 +54,7 @@ class PipeGate:
         self._go.wait()
 
     def block(self, seconds: float, warm: bool) -> None:
-        self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else steady.now())
+        self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else clock.now())
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         self._pipe.send("step", what=what, subjects=list(subjects))

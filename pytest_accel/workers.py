@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import steady
+from pytest_accel.core import clock
 
 KILL_SECONDS = 5.0
 """How long a killed process may take to go before it is left behind (one in an uninterruptible call stays)."""
@@ -61,7 +61,7 @@ class Child:
         self._starved_before = _starved()
         with _log(log) as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, module, str(os.getpid()), repr(steady.epoch())],
+                [sys.executable, "-c", START, module, str(os.getpid()), repr(clock.epoch())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, DriverProblem
-from pytest_accel.measurement import Device
 
 
 def everything(driver: Driver) -> tuple[list[Device], list[str]]:

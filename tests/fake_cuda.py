@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pytest_accel.compute import Compute
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 
 OPERATION = 1e-2
 """Seconds of any kernel: what they are is no matter here."""

@@ -26,8 +26,8 @@ from fault_case import Case, Seen
 
 from pytest_accel import expected, probes
 from pytest_accel.closing import Closing
+from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.crew import WorkerPool
-from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import Environment, Processes

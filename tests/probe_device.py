@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.compute import Compute
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 
 
 class AtOnce:

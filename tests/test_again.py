@@ -12,10 +12,10 @@ import pytest
 from pytest_accel import saved
 from pytest_accel.again import Terms, changes, files_changed, judge_again
 from pytest_accel.closing import Circumstances
-from pytest_accel.measurement import NODE, Device, Measurement, Peak, Trouble
+from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
+from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
+from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.record import FILE, Record, write
-from pytest_accel.sku import Datasheet, Limit, Platform, Sku, Source
-from pytest_accel.verdict import Status, Verdict, Waiver
 
 SOURCE = Source("measured", "us", "2026-11")
 DEVICE = Device("GPU-0", 0, "nvidia", "Part", memory_bytes=80 * 10**9, pci_id="10de:2330")

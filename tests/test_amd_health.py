@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import expected, skufile
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.amd import AmdDriver
 from pytest_accel.facts import Discovery, facts
@@ -16,7 +17,6 @@ from pytest_accel.judge import judge
 from pytest_accel.simulate import amdsmi as sim
 from pytest_accel.simulate.amdsmi import By, Library, install, mi300x, pages, pcie, status
 from pytest_accel.standing import lacking
-from pytest_accel.verdict import Status, Verdict
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 

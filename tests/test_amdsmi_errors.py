@@ -12,9 +12,9 @@ from typing import Any
 import asked
 import pytest
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import patience, pci
 from pytest_accel.drivers.amd import AmdDriver
-from pytest_accel.measurement import Device
 from pytest_accel.simulate.amdsmi import Library, install, mi300x, never
 
 if not find_spec("amdsmi"):

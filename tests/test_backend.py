@@ -18,7 +18,7 @@ from torch_module import module
 
 from pytest_accel import blame, probes, worker
 from pytest_accel.compute import Compute, NotApplicable, Unmeasurable
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 
 
 def _unpinned(*size: Any, pin_memory: bool = False, **how: Any) -> torch.Tensor:

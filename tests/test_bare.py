@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pytest_accel import factsheet, skufile
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.counters import Ledger
 from pytest_accel.drivers import Hint, NoDriver, bare, pci
 from pytest_accel.drivers.bare import BareDriver
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.host.place import Place
-from pytest_accel.measurement import Device, Measurement
 from pytest_accel.telemetry import soak_measurements
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"

@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from pytest_accel import skufile
+from pytest_accel.core.measurement import NEXT_RUN, Measurement
+from pytest_accel.core.sku import Limit
 from pytest_accel.foresight import foreseen
 from pytest_accel.judge import judge
-from pytest_accel.measurement import NEXT_RUN, Measurement
 from pytest_accel.record import Record, write
-from pytest_accel.sku import Limit
 
 pytestmark = pytest.mark.slow
 

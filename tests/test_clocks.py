@@ -7,8 +7,8 @@ import pytest
 
 from pytest_accel import skufile
 from pytest_accel.clocks import attainable, flops_per_clock, joules, of_clock
-from pytest_accel.measurement import Device, Measurement
-from pytest_accel.sku import Datasheet
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sku import Datasheet
 
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 

@@ -11,15 +11,15 @@ import pynvml
 import pytest
 
 from pytest_accel import expected, skufile
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import LEVELS
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import COUNTERS, Ledger, reading
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device
 from pytest_accel.sensor import _facts
 from pytest_accel.simulate.nvml import Gpu, Library, h100, install, status
-from pytest_accel.sku import LEVELS
-from pytest_accel.verdict import Status, Verdict
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {

@@ -10,7 +10,7 @@ import in_process
 import pytest
 
 from pytest_accel import probes
-from pytest_accel.measurement import Measurement
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.run import Session
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pytest_accel import expected, skufile
-from pytest_accel.measurement import NODE
-from pytest_accel.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
 
 H100 = skufile.load("h100-sxm")
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]

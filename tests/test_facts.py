@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from pytest_accel import skufile
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.facts import Discovery, facts, host_fact
 from pytest_accel.host.reading import FACTS
 from pytest_accel.judge import judge
-from pytest_accel.measurement import NODE, Device
 from pytest_accel.observer import SensorClient
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status
 
 H100 = "NVIDIA H100 80GB HBM3"
 SKU = skufile.load("h100-sxm")

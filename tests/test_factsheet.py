@@ -9,15 +9,15 @@ import pynvml
 import pytest
 
 from pytest_accel import expected, skufile
+from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.factsheet import FIGURES, read
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device, Value
 from pytest_accel.simulate.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
 from pytest_accel.standing import lacking
-from pytest_accel.verdict import Status, Verdict
 
 H100 = skufile.load("h100-sxm")
 LIMITS = expected.limits(H100, H100.platforms["hgx8"], 8)

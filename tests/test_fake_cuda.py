@@ -17,7 +17,7 @@ from fake_cuda import HOST_LINK, LINK, gpus
 
 from pytest_accel import probes
 from pytest_accel.compute import Finding
-from pytest_accel.stats import estimate_rate
+from pytest_accel.core.stats import estimate_rate
 
 BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")

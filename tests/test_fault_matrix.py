@@ -14,8 +14,8 @@ from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
+from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
-from pytest_accel.verdict import Status
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/fault-matrix.md"

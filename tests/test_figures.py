@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel import skufile
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.figures import BadFigures, Figure, judge_figures, parse
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status
 
 SKU = skufile.load("h100-sxm")
 HGX8 = SKU.platforms["hgx8"]

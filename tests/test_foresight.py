@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pytest_accel import skufile
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.foresight import foreseen
 from pytest_accel.judge import judge
-from pytest_accel.located import BadFile
-from pytest_accel.measurement import Measurement, Trouble
-from pytest_accel.sku import Limit, Sku
 from pytest_accel.views.terminal import table
 
 SPREAD = """

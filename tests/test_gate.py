@@ -9,10 +9,10 @@ import as_user
 import pytest
 
 from pytest_accel import gate, probes, skufile
+from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.idleness import beside
 from pytest_accel.entrance import enter
 from pytest_accel.host import profilers
-from pytest_accel.measurement import NODE, Device
 from pytest_accel.processes import Processes
 
 H100 = skufile.load("h100-sxm")

@@ -12,16 +12,16 @@ from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Called
 
 from pytest_accel import expected, skufile
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sku import LEVELS
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.host.reading import COUNTED, FACTS, answer
 from pytest_accel.host_counters import COUNTERS, Seen, measured
 from pytest_accel.judge import judge
 from pytest_accel.kernel_messages import LOGGED
-from pytest_accel.measurement import Measurement
 from pytest_accel.observer import SensorClient
 from pytest_accel.processes import Processes
 from pytest_accel.sensor import Machine, Sensor, host_facts
-from pytest_accel.sku import LEVELS
-from pytest_accel.verdict import Status, Verdict
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}

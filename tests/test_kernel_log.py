@@ -11,14 +11,14 @@ import pytest
 from in_process import Kept
 
 from pytest_accel import expected, skufile
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import Window
 from pytest_accel.drivers import kernel_log
 from pytest_accel.judge import judge
 from pytest_accel.kernel_messages import MESSAGES, SOURCE, find
-from pytest_accel.measurement import NODE
 from pytest_accel.reported import Ended, Reports
 from pytest_accel.sensor import Sensor
-from pytest_accel.verdict import Status, Verdict
 
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}

@@ -5,9 +5,10 @@ from functools import cache
 
 import pytest
 
-from pytest_accel import expected, metrics, probes, skufile
+from pytest_accel import expected, probes, skufile
+from pytest_accel.core import metrics
+from pytest_accel.core.sku import LEVELS
 from pytest_accel.levels import BUDGETS, FACTS, OWN_PROBE, budget
-from pytest_accel.sku import LEVELS
 
 MEASUREMENTS = {
     # how often the packaged suite measures each probe, on a node of eight

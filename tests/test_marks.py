@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops
+from pytest_accel.core.sku import Limit
 from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
-from pytest_accel.sku import Limit
 
 WHERE = "test_mine.py::test_ffn"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.measurement import Device
 from pytest_accel.simulate.nvml import NEW_IDS, NOT_SUPPORTED, Library, fabric, fills, h200, install, processes
 from pytest_accel.telemetry import summarise
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Measurement, Trouble
 from pytest_accel.peers import Pair, accused, blamed, fastest, judged_again, judged_fairly, rounds, seconds_again
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status
 
 FLOOR = Limit("peer_copy.one_way", "GB/s", floor=0.965 * 400)
 

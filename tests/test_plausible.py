@@ -2,10 +2,10 @@
 
 import pytest
 
+from pytest_accel.core.measurement import Measurement, Peak
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Measurement, Peak
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status
 
 PEAK = Peak(989.4, "bf16 datasheet peak")
 

@@ -22,7 +22,7 @@ from probe_device import AtOnce, Instead, gpu
 from pytest_accel import probes, skufile
 from pytest_accel.backend import Backend
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 from pytest_accel.probes import blas
 from pytest_accel.probes.host_copy import _both, place
 from pytest_accel.probes.product import Product

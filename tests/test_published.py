@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pytest_accel import skufile
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Measurement
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status
 
 COLUMNS = ["sku", "platform", "metric", "value", "unit", "source", "exception"]
 """`platform` is empty where the limit is the SKU's own; `exception` says why no limit may judge the value."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_accel import expected, recognise, skufile
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import Sku
 from pytest_accel.options import Refused
-from pytest_accel.sku import Sku
 
 KNOWN = skufile.load_shipped()
 with open(Path(__file__).parent / "data" / "devices.csv", encoding="utf-8", newline="") as table:

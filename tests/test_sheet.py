@@ -8,7 +8,7 @@ import pytest
 
 from pytest_accel import skufile
 from pytest_accel.cli import main
-from pytest_accel.sku import Limit, Platform, Sku, Source
+from pytest_accel.core.sku import Limit, Platform, Sku, Source
 from pytest_accel.standing import lacking, standing
 from pytest_accel.views import sheet
 

@@ -19,10 +19,10 @@ from pytest_accel import expected, factsheet, probes, skufile
 from pytest_accel.cli import main
 from pytest_accel.closing import Circumstances, close
 from pytest_accel.compute import Finding, Unmeasurable, WrongResult
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.located import BadFile
-from pytest_accel.measurement import Device
 from pytest_accel.options import Options, Refused
 from pytest_accel.record import earlier, last_accelerators
 from pytest_accel.simulate import management, nvml, stated

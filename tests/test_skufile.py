@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pytest_accel import expected, skufile
-from pytest_accel.located import BadFile
-from pytest_accel.measurement import Device
-from pytest_accel.sku import DERIVED_FLOOR, Sku
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import DERIVED_FLOOR, Sku
+from pytest_accel.core.yaml_lines import BadFile
 
 CHECKOUT = Path(__file__).parent.parent / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.measurement import Device, Measurement, Trouble
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device, Measurement, Trouble
-from pytest_accel.sku import Limit
 from pytest_accel.telemetry import (
     SOAK_METRICS,
     Telemetry,
@@ -20,7 +21,6 @@ from pytest_accel.telemetry import (
     summarise,
     unproven,
 )
-from pytest_accel.verdict import Status
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")
 SOAK = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, (700.0,), started=100.0, ended=160.0)

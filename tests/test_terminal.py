@@ -10,12 +10,12 @@ import pytest
 
 from pytest_accel import skufile, suite
 from pytest_accel.closing import Closing
+from pytest_accel.core.measurement import Device, Measurement, Peak
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device, Measurement, Peak
 from pytest_accel.options import Options
 from pytest_accel.run import Session
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, Verdict
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.terminal import closing_lines, first_to_repeat, table

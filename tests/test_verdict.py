@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Measurement, Peak, Trouble, Value
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import WORST_FIRST, Status, Verdict, show
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 CEILING = Limit("soak.droop", "1", ceiling=0.05)

@@ -12,11 +12,11 @@ import pytest
 
 from pytest_accel.attempts import worst
 from pytest_accel.closing import Circumstances, close
+from pytest_accel.core.measurement import NODE, Measurement, Trouble
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judge import judge
-from pytest_accel.located import BadFile
-from pytest_accel.measurement import NODE, Measurement, Trouble
-from pytest_accel.sku import Limit
-from pytest_accel.verdict import Status, Verdict, Waiver
 from pytest_accel.waivers import NEVER, Waivers, load, used, waivable
 
 TODAY = date(2026, 11, 21)

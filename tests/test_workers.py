@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from as_user import STUB_TORCH, left
 
-from pytest_accel import steady, workers
+from pytest_accel import workers
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import Device
 from pytest_accel.crew import Outcome, Request, WorkerPool
-from pytest_accel.measurement import Device
 from pytest_accel.observer import SensorClient
 from pytest_accel.processes import REAL
 from pytest_accel.workers import Call, Child, Message, conduct, listen
@@ -321,11 +322,11 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
 @pytest.mark.usefixtures("stub_torch")
 def test_every_process_has_the_time_of_the_run(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which began when the wall clock showed something else: somebody may set it meanwhile."""
-    monkeypatch.setattr(steady, "_epoch", steady.epoch() - 3600)
+    monkeypatch.setattr(clock, "_epoch", clock.epoch() - 3600)
     devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
-    began = steady.now()
+    began = clock.now()
     found = ask(pool, "adds", "together", devices)
-    ended = steady.now()
+    ended = clock.now()
     blocks = [block["at"] for outcome in found.values() for block in outcome.blocks]
 
     assert blocks

@@ -13,14 +13,14 @@ import pynvml
 import pytest
 
 from pytest_accel import expected, skufile, xids
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import Window
 from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judge import judge
-from pytest_accel.measurement import Device
 from pytest_accel.reported import Ended, Report, Reports
 from pytest_accel.simulate.nvml import LOST, Library, h100, install, never, status
-from pytest_accel.verdict import Status, Verdict
 
 H100 = skufile.load("h100-sxm")
 LIMITS = expected.limits(H100, H100.platforms["hgx8"], 8)

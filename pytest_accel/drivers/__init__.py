@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 
 Reading = Mapping[str, float]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
 from pytest_accel.drivers import Hint, NoDriver, Reading, pci
 from pytest_accel.drivers.cpu import machine
 from pytest_accel.host.place import place
-from pytest_accel.measurement import EVERYTHING_ELSE, Device
 
 LIBRARIES = {
     "intel": ("Intel", "Level Zero sysman (xpu-smi)"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.measurement import Value
+from pytest_accel.core.measurement import Value
 
 
 class Unreadable(Exception):

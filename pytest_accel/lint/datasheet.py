@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from pytest_accel.core.sku import Sku
 from pytest_accel.lint.physics import memory_arithmetic
 from pytest_accel.lint.subject import Finding, Subject, rule
-from pytest_accel.sku import Sku
 
 PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
 HALF_RATE = 512

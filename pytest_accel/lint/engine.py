@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pytest_accel import skufile
+from pytest_accel.core.yaml_lines import BadFile, Located, nearest
 from pytest_accel.lint.subject import RULES, SEVERITIES, Finding, Subject
-from pytest_accel.located import BadFile, Located, nearest
 
 OWN_RULES = {
     "schema": "What no run would accept: unknown keys, wrong units, figures without a source, bounds nothing breaks.",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pytest_accel import versions
+from pytest_accel.core import versions
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.lint.physics import RATES
 from pytest_accel.lint.subject import Finding, Subject, rule
-from pytest_accel.sku import Limit, Sku
 
 LOOSE, TIGHT = 0.7, 0.98
 """Of the healthy reference: below, badly degraded parts pass; above, the noise of healthy ones fails."""

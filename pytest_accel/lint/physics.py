@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.lint.subject import Finding, Subject, rule
-from pytest_accel.sku import Limit, Platform, Sku
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4

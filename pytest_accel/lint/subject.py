@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.located import Located
-from pytest_accel.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.yaml_lines import Located
 
 SEVERITIES = ("error", "warning", "note")
 """Worst first. A note is for the reader alone: it never makes a file bad."""

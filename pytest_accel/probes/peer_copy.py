@@ -10,9 +10,9 @@ from typing import Any
 
 from pytest_accel.backend import Backend
 from pytest_accel.compute import Compute, Finding, NotApplicable
+from pytest_accel.core.stats import estimate_rate
 from pytest_accel.peers import rounds
 from pytest_accel.probes.spec import probe
-from pytest_accel.stats import estimate_rate
 
 
 @probe("peer_copy.{direction}", runs="peers")

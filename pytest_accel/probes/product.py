@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.backend import first_line
 from pytest_accel.compute import Compute, NotApplicable, WrongResult
+from pytest_accel.core.sku import PRODUCTS
 from pytest_accel.probes import blas, blocks
-from pytest_accel.sku import PRODUCTS
 
 if TYPE_CHECKING:
     from torch import Tensor

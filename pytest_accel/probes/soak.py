@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pytest_accel.compute import Compute, Finding
+from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.product import Product
 from pytest_accel.probes.spec import probe
-from pytest_accel.stats import estimate_rate
 
 
 @probe("soak.rate")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.compute import Compute, Finding, NotApplicable
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 from pytest_accel.probes.spec import spec_of
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import Symptoms

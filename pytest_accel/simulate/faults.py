@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pytest_accel import located
-from pytest_accel.located import Check, Findings, Located
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.yaml_lines import Check, Findings, Located
 
 SW_THERMAL, HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, CLOCK_SETTING, SYNC_BOOST = 0x20, 0x08, 0x40, 0x80, 0x02, 0x10
 """Bits of NVML's clock event reasons (nvml.h)."""
@@ -68,7 +68,7 @@ class Kind:
 
 
 def _share(at: Located, key: str, findings: Findings) -> float | None:
-    value = located.positive(at, key, findings)
+    value = yaml_lines.positive(at, key, findings)
     if value is not None and value >= 1:
         findings.add(at, f"{key}: expected a share between 0 and 1, found {value:g}")
         return None
@@ -92,21 +92,21 @@ DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 PARAMETERS: dict[str, tuple[Check, str]] = {
     "by": (_share, "share that is lost, between 0 and 1"),
     "share": (_share, "share of the time under load, between 0 and 1"),
-    "kind": (located.one_of(*HOT), f"one of {', '.join(HOT)}"),
-    "block": (located.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
-    "what": (located.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
-    "dtype": (located.one_of(*DTYPES), f"one of {', '.join(DTYPES)}"),
-    "degrees": (located.positive, "kelvin"),
-    "gigabytes": (located.positive, "GB in use"),
-    "percent": (located.positive, "utilisation in percent"),
-    "gen": (located.count, "PCIe generation"),
-    "width": (located.count, "PCIe lanes"),
-    "version": (located.text, "version"),
-    "number": (located.count, "number of the Xid"),
-    "links": (located.count, "number of links"),
-    "model": (located.text, "whole name of a product"),
-    "of": (located.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
-    "count": (located.count, "number of errors"),
+    "kind": (yaml_lines.one_of(*HOT), f"one of {', '.join(HOT)}"),
+    "block": (yaml_lines.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
+    "what": (yaml_lines.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
+    "dtype": (yaml_lines.one_of(*DTYPES), f"one of {', '.join(DTYPES)}"),
+    "degrees": (yaml_lines.positive, "kelvin"),
+    "gigabytes": (yaml_lines.positive, "GB in use"),
+    "percent": (yaml_lines.positive, "utilisation in percent"),
+    "gen": (yaml_lines.count, "PCIe generation"),
+    "width": (yaml_lines.count, "PCIe lanes"),
+    "version": (yaml_lines.text, "version"),
+    "number": (yaml_lines.count, "number of the Xid"),
+    "links": (yaml_lines.count, "number of links"),
+    "model": (yaml_lines.text, "whole name of a product"),
+    "of": (yaml_lines.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
+    "count": (yaml_lines.count, "number of errors"),
 }
 """What a parameter means is the same for every fault that has it."""
 

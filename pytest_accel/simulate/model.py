@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core.sku import DERIVED_FLOOR, Limit
 from pytest_accel.simulate.faults import DTYPES, FAULTS, Symptoms
 from pytest_accel.simulate.node import Fault, Node
-from pytest_accel.sku import DERIVED_FLOOR, Limit
 
 FAMILY = {
     "matmul": "compute",

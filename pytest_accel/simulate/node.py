@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import located, probes, skufile
-from pytest_accel.located import BadFile, Check, Findings, Located
+from pytest_accel import probes, skufile
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
 from pytest_accel.probes.spec import spec_of
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
-from pytest_accel.sku import Platform, Sku
 
 VENDORS = ("nvidia", "amd")
 """Whose management library can be simulated."""
@@ -67,7 +68,7 @@ def load(name: str) -> Node:
     path = Path(name)
     if not path.is_file():
         raise BadFile(f"{name}: there is no such node file")
-    root, digest = located.read(path, name)
+    root, digest = yaml_lines.read(path, name)
     findings = Findings()
     found = _NODE(root, "", findings) or {}
     findings.raise_if_any()
@@ -87,7 +88,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
     wanted = found.get("platform", next(iter(sku.platforms)))
     if wanted not in sku.platforms:
         findings.add(
-            root.data["platform"], f"platform: {wanted!r} is not known; {located.nearest(wanted, sku.platforms)}"
+            root.data["platform"], f"platform: {wanted!r} is not known; {yaml_lines.nearest(wanted, sku.platforms)}"
         )
         findings.raise_if_any()
     for fault in found.get("faults", ()):
@@ -116,15 +117,15 @@ def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
     if not isinstance(at.data, dict) or "fault" not in at.data:
         findings.add(at, f"{key}: expected a mapping such as {{fault: slow-compute, device: 3}}, found {at.plain()!r}")
         return None
-    name = located.one_of(*FAULTS)(at.data["fault"], f"{key}.fault", findings)
+    name = yaml_lines.one_of(*FAULTS)(at.data["fault"], f"{key}.fault", findings)
     if name is None:
         return None
     kind = FAULTS[name]
-    keys: dict[str, Check] = {"fault": located.text}
+    keys: dict[str, Check] = {"fault": yaml_lines.text}
     keys.update({} if kind.of_node else {"device": _places})
     keys.update({"at": _begin} if kind.begins else {})
     keys.update({parameter: PARAMETERS[parameter][0] for parameter in kind.parameters})
-    found = located.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
+    found = yaml_lines.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
     probe, seconds = found.get("at") or ("", 0.0)
     parameters = {parameter: found[parameter] for parameter in kind.parameters if found.get(parameter) is not None}
     return Fault(name, found.get("device") or (), probe, seconds, parameters)
@@ -147,9 +148,9 @@ def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | Non
         probe, _, late = at.data.partition("+")
         if probe in PROBES and _is_number(late or "0"):
             return probe, float(late or 0)
-        findings.add(at, f"{key}: {at.data!r} is no probe; {located.nearest(probe, PROBES)}; PROBE+SECONDS is later")
+        findings.add(at, f"{key}: {at.data!r} is no probe; {yaml_lines.nearest(probe, PROBES)}; PROBE+SECONDS is later")
         return None
-    value = located.positive(at, key, findings)
+    value = yaml_lines.positive(at, key, findings)
     return None if value is None else ("", value)
 
 
@@ -164,7 +165,7 @@ def _whole(at: Located, key: str, findings: Findings) -> int | None:
     return at.data
 
 
-_NODE: Callable[[Located, str, Findings], Any] = located.record_of(
-    {"sku": located.text, "platform": located.text, "seed": _whole, "faults": located.list_of(_fault)},
+_NODE: Callable[[Located, str, Findings], Any] = yaml_lines.record_of(
+    {"sku": yaml_lines.text, "platform": yaml_lines.text, "seed": _whole, "faults": yaml_lines.list_of(_fault)},
     required=("sku",),
 )

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel import sensor
-from pytest_accel.child import begin
+from pytest_accel.core.pipe import begin
 from pytest_accel.sensor import Machine, host_facts
 from pytest_accel.simulate import management
 from pytest_accel.simulate.model import Model

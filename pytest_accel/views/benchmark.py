@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_accel.measurement import Measurement
-from pytest_accel.verdict import Verdict
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.verdict import Verdict
 
 CLOCK = "device_clock"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_accel.core.verdict import show
 from pytest_accel.host.reading import FACTS
-from pytest_accel.verdict import show
 
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:

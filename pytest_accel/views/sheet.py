@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 
-from pytest_accel.sku import LEVELS, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku, Source
 from pytest_accel.standing import best_standing, lacking, standing
 
 FIGURES = {

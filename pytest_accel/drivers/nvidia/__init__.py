@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, Reading, patience, pci
 from pytest_accel.drivers.asking import Asker, Call
 from pytest_accel.drivers.idleness import in_use
 from pytest_accel.drivers.nvidia import events, identity, links, memory, power
 from pytest_accel.drivers.nvidia.asking import NvmlAsker, text
-from pytest_accel.measurement import Device
 
 _USED = {
     "used": (

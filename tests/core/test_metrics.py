@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from pytest_accel import metrics, probes
+from pytest_accel import probes
+from pytest_accel.core import metrics
 from pytest_accel.probes.spec import spec_of
 
 PACKAGED = {name: getattr(probes, name) for name in probes.__all__}

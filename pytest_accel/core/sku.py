@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.measurement import Device, Value
+from pytest_accel.core.measurement import Device, Value
 
 LEVELS = ("quick", "standard", "long")
 

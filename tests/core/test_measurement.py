@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_accel.measurement import Device, Measurement, Peak
+from pytest_accel.core.measurement import Device, Measurement, Peak
 
 
 def found(samples: tuple[float, ...], peak: Peak | None) -> Measurement:

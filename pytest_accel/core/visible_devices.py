@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_accel.measurement import Device
+from pytest_accel.core.measurement import Device
 
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """ROCr reads the first, by index or UUID; HIP chooses among what it left by the first of the others that is set."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.stats import (
+from pytest_accel.core.stats import (
     LOOKS,
     autocorrelation,
     between_runs,

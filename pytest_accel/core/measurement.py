@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from pytest_accel.stats import Estimate, estimate, estimate_rate, estimate_ratio
+from pytest_accel.core.stats import Estimate, estimate, estimate_rate, estimate_ratio
 
 NODE = "node"
 """The subject of a measurement that concerns all devices at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_accel.sku import DTYPES, HOST_COPIES, SHEET
+from pytest_accel.core.sku import DTYPES, HOST_COPIES, SHEET
 
 UNITS = {
     **{

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.measurement import Device
-from pytest_accel.sku import Datasheet, Limit, Platform, Sku, expected_platform
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, expected_platform
 
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 MESH = Platform("oam8", 8, link={"topology": "mesh", "gb_per_s": 448})

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 
-from pytest_accel.measurement import Value
-from pytest_accel.sku import Limit
+from pytest_accel.core.measurement import Value
+from pytest_accel.core.sku import Limit
 
 
 class Status(str, Enum):

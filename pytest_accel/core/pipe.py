@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pytest_accel import steady
+from pytest_accel.core import clock
 
 PR_SET_PDEATHSIG = 1
 
@@ -76,6 +76,6 @@ def begin() -> Pipe:
     """Set a child process up. Its arguments are the process id of pytest and the epoch of the run."""
     die_with_parent(int(sys.argv[1]))
     if len(sys.argv) > 2:
-        steady.adopt(float(sys.argv[2]))
+        clock.adopt(float(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     return Pipe()

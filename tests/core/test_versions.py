@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_accel.versions import BadRange, parse
+from pytest_accel.core.versions import BadRange, parse
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import located
-from pytest_accel.located import BadFile, Check, Findings, Located
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
 
 
 def parsed(tmp_path: Path, text: str | bytes) -> Located:
     path = tmp_path / "mine.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return located.read(path, "mine.yaml")[0]
+    return yaml_lines.read(path, "mine.yaml")[0]
 
 
 def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"none\.yaml: cannot be read: No such file"):
-        located.read(tmp_path / "none.yaml", "none.yaml")
+        yaml_lines.read(tmp_path / "none.yaml", "none.yaml")
 
 
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
@@ -64,20 +64,20 @@ def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("check", "yaml", "value"),
     [
-        (located.text, "' padded '", "padded"),
-        (located.number, "1.5", 1.5),
-        (located.number, "-3", -3),
-        (located.number, "1.0e+9", 1e9),
-        (located.positive, "0.5", 0.5),
-        (located.count, "8", 8),
-        (located.flag, "true", True),
-        (located.date, "2026", "2026"),
-        (located.date, "2026-11", "2026-11"),
-        (located.date, "2026-11-21", "2026-11-21"),
-        (located.one_of("quick", "long"), "quick", "quick"),
-        (located.list_of(located.count), "[1, 2]", [1, 2]),
-        (located.mapping_of(located.number), "{a: 1}", {"a": 1}),
-        (located.record_of({"a": located.number}), "{a: 1}", {"a": 1}),
+        (yaml_lines.text, "' padded '", "padded"),
+        (yaml_lines.number, "1.5", 1.5),
+        (yaml_lines.number, "-3", -3),
+        (yaml_lines.number, "1.0e+9", 1e9),
+        (yaml_lines.positive, "0.5", 0.5),
+        (yaml_lines.count, "8", 8),
+        (yaml_lines.flag, "true", True),
+        (yaml_lines.date, "2026", "2026"),
+        (yaml_lines.date, "2026-11", "2026-11"),
+        (yaml_lines.date, "2026-11-21", "2026-11-21"),
+        (yaml_lines.one_of("quick", "long"), "quick", "quick"),
+        (yaml_lines.list_of(yaml_lines.count), "[1, 2]", [1, 2]),
+        (yaml_lines.mapping_of(yaml_lines.number), "{a: 1}", {"a": 1}),
+        (yaml_lines.record_of({"a": yaml_lines.number}), "{a: 1}", {"a": 1}),
     ],
 )
 def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -> None:
@@ -87,33 +87,37 @@ def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -
 @pytest.mark.parametrize(
     ("check", "yaml", "message"),
     [
-        (located.text, "''", "it: expected text, found ''"),
-        (located.text, "3", "it: expected text, found 3"),
-        (located.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
-        (located.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
-        (located.number, "yes", "it: expected a number, found True"),
-        (located.number, "", "it: expected a number, found None"),
-        (located.number, ".nan", "it: nan bounds nothing; expected a finite number"),
-        (located.number, ".inf", "it: inf bounds nothing; expected a finite number"),
-        (located.number, "-.inf", "it: -inf bounds nothing; expected a finite number"),
-        (located.positive, "0", "it: expected a number above zero, found 0"),
-        (located.positive, "-1", "it: expected a number above zero, found -1"),
-        (located.positive, ".nan", "it: nan bounds nothing"),
-        (located.count, "0", "it: expected a whole number above zero, found 0"),
-        (located.count, "1.5", "it: expected a whole number above zero, found 1.5"),
-        (located.count, "true", "it: expected a whole number above zero, found True"),
-        (located.flag, "'yes'", "it: expected true or false, found 'yes'"),
-        (located.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
-        (located.date, "2026-13", "it: expected a date such as"),
-        (located.date, "26-11", "it: expected a date such as"),
-        (located.one_of("quick", "long"), "qick", "it: 'qick' is not known; did you mean 'quick'?"),
-        (located.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
-        (located.list_of(located.count), "3", "it: expected a list, found 3"),
-        (located.mapping_of(located.number), "[1]", "it: expected a mapping, found [1]"),
-        (located.mapping_of(located.number), "{a: x}", "it.a: expected a number, found 'x'"),
-        (located.record_of({"floor": located.number}), "{flor: 1}", "unknown key 'it.flor'; did you mean 'floor'?"),
-        (located.record_of({"a": located.number}, required=("a",)), "{}", "it: 'a' is missing"),
-        (located.record_of({"a": located.number}), "7", "it: expected a mapping, found 7"),
+        (yaml_lines.text, "''", "it: expected text, found ''"),
+        (yaml_lines.text, "3", "it: expected text, found 3"),
+        (yaml_lines.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
+        (yaml_lines.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
+        (yaml_lines.number, "yes", "it: expected a number, found True"),
+        (yaml_lines.number, "", "it: expected a number, found None"),
+        (yaml_lines.number, ".nan", "it: nan bounds nothing; expected a finite number"),
+        (yaml_lines.number, ".inf", "it: inf bounds nothing; expected a finite number"),
+        (yaml_lines.number, "-.inf", "it: -inf bounds nothing; expected a finite number"),
+        (yaml_lines.positive, "0", "it: expected a number above zero, found 0"),
+        (yaml_lines.positive, "-1", "it: expected a number above zero, found -1"),
+        (yaml_lines.positive, ".nan", "it: nan bounds nothing"),
+        (yaml_lines.count, "0", "it: expected a whole number above zero, found 0"),
+        (yaml_lines.count, "1.5", "it: expected a whole number above zero, found 1.5"),
+        (yaml_lines.count, "true", "it: expected a whole number above zero, found True"),
+        (yaml_lines.flag, "'yes'", "it: expected true or false, found 'yes'"),
+        (yaml_lines.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
+        (yaml_lines.date, "2026-13", "it: expected a date such as"),
+        (yaml_lines.date, "26-11", "it: expected a date such as"),
+        (yaml_lines.one_of("quick", "long"), "qick", "it: 'qick' is not known; did you mean 'quick'?"),
+        (yaml_lines.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
+        (yaml_lines.list_of(yaml_lines.count), "3", "it: expected a list, found 3"),
+        (yaml_lines.mapping_of(yaml_lines.number), "[1]", "it: expected a mapping, found [1]"),
+        (yaml_lines.mapping_of(yaml_lines.number), "{a: x}", "it.a: expected a number, found 'x'"),
+        (
+            yaml_lines.record_of({"floor": yaml_lines.number}),
+            "{flor: 1}",
+            "unknown key 'it.flor'; did you mean 'floor'?",
+        ),
+        (yaml_lines.record_of({"a": yaml_lines.number}, required=("a",)), "{}", "it: 'a' is missing"),
+        (yaml_lines.record_of({"a": yaml_lines.number}), "7", "it: expected a mapping, found 7"),
     ],
 )
 def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: Check, yaml: str, message: str) -> None:
@@ -135,5 +139,5 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def test_merging_replaces_values_and_whole_keys_and_keeps_the_rest(tmp_path: Path) -> None:
     base = parsed(tmp_path, "a: {x: 1, y: 2}\nlist: [1]\nsource: {by: them, url: there}\n")
     over = parsed(tmp_path, "a: {y: 3}\nlist: [2]\nsource: {by: us}\n")
-    merged = located.merge(base, over, whole=("source",)).plain()
+    merged = yaml_lines.merge(base, over, whole=("source",)).plain()
     assert merged == {"a": {"x": 1, "y": 3}, "list": [2], "source": {"by": "us"}}

@@ -1,0 +1,181 @@
+"""The package is a house of rooms: one duty and one process each, and imports that point one way."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import pytest_accel
+
+PACKAGE = Path(pytest_accel.__file__).parent
+SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
+
+FLOORS = [
+    {"core"},
+    {"skus", "drivers"},
+    {"probes", "judging"},
+    {"simulate"},
+    {"run", "suite"},
+    {"views"},
+    {"plugin", "cli"},
+]
+"""A room imports from itself and from rooms on lower floors, never from its neighbour."""
+ROOMS = sorted(room for floor in FLOORS for room in floor if (Path(pytest_accel.__file__).parent / room).is_dir())
+ENTRY_POINTS = {
+    "pytest_accel.drivers.sensor",
+    "pytest_accel.probes.device.worker",
+    "pytest_accel.simulate.sensor",
+    "pytest_accel.simulate.worker",
+}
+"""Programs: a process is started with one, and nothing that runs in another process imports it."""
+PENDING = {
+    ("judging.results", "run.supervisor"),
+    ("judging.results", "run.worker_pool"),
+    ("skus.required", "judging.closing"),
+    ("probes.device.torch_device", "judging.clocks"),
+    ("probes.peer_copy", "judging.peer_matrix"),
+    ("views.changes", "cli.rejudge"),
+}
+"""Imports that run upward until the rooms are all there."""
+PURE = {"core", "judging", "skus"}
+IMPURE = {"pytest_accel.core.clock", "pytest_accel.core.pipe"}
+"""What reads the clock and talks to other processes, for all rooms."""
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a module of ours; a package goes by its own name."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+INSIDE = [name for name in MODULES if name.split(".")[1:2] and name.split(".")[1] in ROOMS]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports when it runs, imports within functions included; not for types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for node in ast.walk(branch)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in whole if name in MODULES]
+            yield from modules
+            if len(modules) < len(whole):
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def room(module: str) -> str:
+    """The folder below the package; "" for the package itself."""
+    return module.removeprefix("pytest_accel").lstrip(".").partition(".")[0]
+
+
+def floor(module: str) -> int:
+    """0 for the lowest."""
+    return next(place for place, rooms in enumerate(FLOORS) if room(module) in rooms)
+
+
+def ours(path: Path) -> set[str]:
+    """The modules in rooms that a file imports."""
+    return {name for name in imports(path) if name in MODULES and name != "pytest_accel"}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_says_what_it_is_for(name: str) -> None:
+    assert ast.get_docstring(ast.parse((PACKAGE / name / "__init__.py").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_imports_point_one_way(module: str) -> None:
+    for other in ours(MODULES[module]):
+        own = tuple(name.removeprefix("pytest_accel.") for name in (module, other))
+        if room(other) not in ROOMS or own in PENDING:
+            continue
+        assert room(other) == room(module) or floor(other) < floor(module), f"{module} imports {other}"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """A package runs before its modules, so an `__init__.py` is a module like any other."""
+    graph = {module: ours(path) - {module} for module, path in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) in PURE and name not in IMPURE])
+def test_what_judges_touches_no_process_and_no_device(module: str) -> None:
+    banned = {"subprocess", "socket", "torch", "pynvml", "psutil", "amdsmi", "time", "pytest"}
+    assert not banned & {name.partition(".")[0] for name in imports(MODULES[module])}
+
+
+@pytest.mark.parametrize("module", INSIDE)
+def test_programs_are_not_imported(module: str) -> None:
+    allowed = ENTRY_POINTS if module in ENTRY_POINTS else set()
+    assert not ours(MODULES[module]) & (ENTRY_POINTS - allowed)
+
+
+@pytest.mark.parametrize("room_", [room for room in ROOMS if room not in ("simulate", "run", "cli")])
+def test_nothing_below_a_run_knows_of_the_simulation(room_: str) -> None:
+    for module in (name for name in MODULES if room(name) == room_):
+        assert not any(room(other) == "simulate" for other in ours(MODULES[module])), module
+
+
+@pytest.mark.parametrize("path", SUITE, ids=lambda path: path.stem)
+def test_the_suite_uses_public_names_only(path: Path) -> None:
+    """It is written like a user's own tests."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert set(imports(path)) <= {"pytest", "pytest_accel", *(f"pytest_accel.{name}" for name in pytest_accel.__all__)}
+    arguments = {
+        argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for argument in node.args.args
+    }
+    assert not any(argument.startswith("_") for argument in arguments)
+
+
+def test_the_suite_is_ordered_completely() -> None:
+    from pytest_accel.suite import ORDER
+
+    assert sorted(ORDER) == [path.stem for path in SUITE]
+
+
+def imported_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after `code`, beyond those that pytest brings."""
+    program = (
+        "import sys, json, pytest, _pytest.config, _pytest.pytester\n"
+        "before = set(sys.modules)\n"
+        f"{code}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_loading_the_plugin_imports_nothing_but_pytest_and_the_standard_library() -> None:
+    found = imported_by("import pytest_accel.plugin")
+    tops = {name.partition(".")[0] for name in found}
+    assert "pytest_accel" in tops
+    foreign = {top for top in tops if top not in sys.stdlib_module_names} - {"pytest_accel", "pytest", "_pytest"}
+    assert not foreign
+
+
+@pytest.mark.parametrize("library", ["torch", "yaml", "pynvml", "psutil", "amdsmi"])
+def test_the_process_of_pytest_touches_no_compute_api_and_no_management_library(library: str) -> None:
+    """Both can block for ever on a sick GPU. (YAML is harmless, but slow: not for runs without a SKU.)"""
+    code = "import pytest_accel.plugin, pytest_accel.probes"
+    if library != "yaml":
+        code += ", pytest_accel.run, pytest_accel.views.terminal, pytest_accel.views.benchmark"
+    assert library not in {name.partition(".")[0] for name in imported_by(code)}
