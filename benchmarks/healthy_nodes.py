@@ -28,16 +28,17 @@ from multiprocessing import get_context
 
 from bench import Gate
 
-from pytest_accel import expected, peers, skufile
+from pytest_accel import peers
 from pytest_accel.attempts import Result
 from pytest_accel.compute import Finding
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.foresight import foreseen
-from pytest_accel.levels import budget
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
+from pytest_accel.skus import loader, required
+from pytest_accel.skus.budgets import budget
 from pytest_accel.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 
 LEVEL = "quick"
@@ -91,7 +92,7 @@ class Node:
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for every limit on a rate, on every device; what falls short is measured a second time."""
-        limits = expected.required_at(LEVEL, self.sku.limits_on(self.platform))
+        limits = required.required_at(LEVEL, self.sku.limits_on(self.platform))
         for metric, limit in limits.items():
             if limit.reference and metric.partition(".")[0] in FAMILY:
                 yield from self._judged(metric, limit, limits)
@@ -105,14 +106,14 @@ class Node:
             if not any(result.short(name, each, {}) for name, each in own.items()):
                 break
         for name, each in own.items():
-            for subject in [NODE] if expected.of_node(name) else self.devices:
+            for subject in [NODE] if required.of_node(name) else self.devices:
                 yield result.judged(name, subject, each, {})
 
     def _go(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
         probe = metric.partition(".")[0]
         if probe == "peer_copy":
             return self._between(metric, limit, result, again=again)
-        if expected.of_node(metric):
+        if required.of_node(metric):
             return [min((self._one(metric, limit, uuid) for uuid in self.devices), key=_value)]
         found = [self._one(metric, limit, uuid) for uuid in self.devices]
         return found + [_droop(each) for each in found] if probe == "soak" else found
@@ -145,7 +146,7 @@ class Node:
         assert limit.reference
         assert limit.unit
         samples = tuple(limit.reference * block / each for each in timed.seconds)
-        subject = NODE if expected.of_node(metric) else uuid
+        subject = NODE if required.of_node(metric) else uuid
         return Measurement(
             metric, subject, limit.unit, estimate_of(samples, limit.unit).mean, samples, tuple(timed.seconds),
             conditions={"ranks": limit.conditions.get("ranks")}, details={"ends": timed.ends},
@@ -189,7 +190,7 @@ _SKUS: dict[str, Sku] = {}
 def skufile_of(name: str) -> Sku:
     """Loaded once a process."""
     if name not in _SKUS:
-        _SKUS[name] = skufile.load(name)
+        _SKUS[name] = loader.load(name)
     return _SKUS[name]
 
 

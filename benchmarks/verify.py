@@ -31,7 +31,7 @@ from pytest_accel.probes.product import Operands
 from pytest_accel.record import Record
 from pytest_accel.saved import BadRecord, find, load
 from pytest_accel.shapes import spread
-from pytest_accel.skufile import load as load_sku
+from pytest_accel.skus.loader import load as load_sku
 from pytest_accel.timing import time_bursts, time_once
 
 Found = tuple[dict[str, float], dict[str, Any]]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_accel import expected, probes
+from pytest_accel import probes
 from pytest_accel.attempts import why_not
 from pytest_accel.cause import explaining
 from pytest_accel.closing import Circumstances, Closing, close
@@ -21,7 +21,8 @@ from pytest_accel.facts import Discovery, facts
 from pytest_accel.judge import judge
 from pytest_accel.probes.spec import conditions_of, spec_of
 from pytest_accel.record import Record
-from pytest_accel.waivers import used, waivable
+from pytest_accel.skus import required as expected
+from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
 """How the closing line of such a judgement begins."""

@@ -8,13 +8,14 @@ import sys
 from datetime import date
 from importlib.metadata import version
 
-from pytest_accel import judging, lint, skufile
+from pytest_accel import judging
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.crew import WorkerPool
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
 from pytest_accel.scene import Setup
 from pytest_accel.simulate import faults
+from pytest_accel.skus import lint, loader
 from pytest_accel.views import devices, findings, sheet
 from pytest_accel.views import host as host_view
 
@@ -100,13 +101,13 @@ def list_faults() -> int:
 
 def list_skus() -> int:
     """Print the shipped SKUs, one a line. Raises BadFile."""
-    print(sheet.text([sheet.listing(skufile.load_shipped())]))
+    print(sheet.text([sheet.listing(loader.load_shipped())]))
     return 0
 
 
 def show_sku(name: str, form: str) -> int:
     """Print everything that is known of one SKU. Raises BadFile."""
-    sku = skufile.load(name)
+    sku = loader.load(name)
     tables = sheet.sheet(sku)
     if form == "md":
         print(sheet.markdown(sku, tables), end="")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from pytest_accel import expected
 from pytest_accel.again import other_conditions
 from pytest_accel.closing import Circumstances, Closing, close
 from pytest_accel.core import metrics
@@ -18,8 +17,9 @@ from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
-from pytest_accel.expected import of_node
 from pytest_accel.judge import judge
+from pytest_accel.skus import required as expected
+from pytest_accel.skus.required import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel import again, expected, figures, recognise, record, saved
+from pytest_accel import again, figures, recognise, record, saved
 from pytest_accel.again import Terms, judge_again
 from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import Device
@@ -19,6 +19,7 @@ from pytest_accel.figures import BadFigures
 from pytest_accel.options import Refused
 from pytest_accel.record import Record
 from pytest_accel.saved import BadRecord
+from pytest_accel.skus import required
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
 
@@ -132,7 +133,7 @@ def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[figures.Fig
     except UnicodeDecodeError:
         raise BadFigures(f"{path}: is not UTF-8 text") from None
     every = {metric: limit for each in sku.platforms.values() for metric, limit in sku.limits_on(each).items()}
-    every = {**expected.limits(sku, next(iter(sku.platforms.values())), 1), **every}
+    every = {**required.limits(sku, next(iter(sku.platforms.values())), 1), **every}
     found = figures.parse(text, str(path), every)
     devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(figures.names(found))]
     return found, recognise.platform_of(sku, wanted or "auto", devices)[0]

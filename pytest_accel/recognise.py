@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel import skufile
 from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.options import Refused
-from pytest_accel.waivers import Waivers, load
+from pytest_accel.skus import loader
+from pytest_accel.skus.waivers import Waivers, load
 
 
 def named(name: str) -> Sku | None:
     """The SKU of --accel-sku, None for "auto". Raises Refused."""
     try:
-        return None if name == "auto" else skufile.load(name)
+        return None if name == "auto" else loader.load(name)
     except BadFile as bad:
         raise Refused(f"--accel-sku: {bad}") from None
 
@@ -38,7 +38,7 @@ def sku_of(devices: Sequence[Device]) -> Sku | None:
     if not devices:
         return None
     try:
-        known = skufile.recognise(list(devices), skufile.load_shipped())
+        known = loader.recognise(list(devices), loader.load_shipped())
     except BadFile as bad:
         raise Refused(f"a shipped threshold file is broken: {bad}") from None
     if len(known) == 1:

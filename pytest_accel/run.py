@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, expected, gate, hostlock, levels, peers, record, simulation
+from pytest_accel import collect, gate, hostlock, peers, record, simulation
 from pytest_accel.asked import Asked, asked_for
 from pytest_accel.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.cause import explaining, variation
@@ -31,6 +31,8 @@ from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
 from pytest_accel.scene import Setup
 from pytest_accel.simulate.node import Node
+from pytest_accel.skus import budgets
+from pytest_accel.skus import required as expected
 from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
 
 SAVE_SECONDS = 1.0
@@ -105,7 +107,7 @@ class Session:
 
     def budget(self, probe: str, metric: str = "") -> float:
         """Seconds that a probe may take at the level of the run; 0 where there is no time for it."""
-        return levels.budget(probe, self.options.level, self.sku, metric.partition(".")[2])
+        return budgets.budget(probe, self.options.level, self.sku, metric.partition(".")[2])
 
     def host(self) -> dict[str, Any]:
         """What the sensor read of the host, once."""

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel import expected, recognise, record, simulation
+from pytest_accel import recognise, record, simulation
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.crew import WorkerPool
@@ -14,7 +14,8 @@ from pytest_accel.facts import Discovery
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import REAL
-from pytest_accel.waivers import Waivers
+from pytest_accel.skus import required
+from pytest_accel.skus.waivers import Waivers
 
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
@@ -61,7 +62,7 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
-        self.limits = expected.limits(self.sku, self.platform, self.expected_devices)
+        self.limits = required.limits(self.sku, self.platform, self.expected_devices)
 
     def _discover(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor. One that does not answer has devices that nobody can use."""
@@ -110,7 +111,7 @@ class Setup:
     @property
     def expected_devices(self) -> int:
         """How many devices there should be."""
-        return expected.device_count(self.platform, len(self.found.devices))
+        return required.device_count(self.platform, len(self.found.devices))
 
     @property
     def names(self) -> dict[str, str]:
@@ -122,5 +123,5 @@ class Setup:
         return [
             metric.partition(".")[2]
             for metric in self.limits
-            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not expected.of_node(metric)
+            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not required.of_node(metric)
         ]

@@ -10,8 +10,8 @@ from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
-from pytest_accel import skufile
 from pytest_accel.simulate.faults import FAULTS
+from pytest_accel.skus import loader
 
 Key = tuple[str, str, str]
 Caught = Mapping[Key, Sequence[str]]
@@ -67,7 +67,7 @@ def limited(vendor: str) -> list[str]:
     """Every metric that a shipped file of the vendor, or what is expected of every node, limits."""
     found = {"inventory.driver", "inventory.count", "inventory.sku", "inventory.pcie_gen_max", "health.pcie_width"}
     found |= set(LINKS[vendor])
-    for sku in skufile.load_shipped():
+    for sku in loader.load_shipped():
         if sku.vendor == vendor:
             found |= set(sku.limits)
             for platform in sku.platforms.values():
@@ -163,7 +163,7 @@ WHY = {
 @cache
 def required(vendor: str) -> set[str]:
     """The metrics that some level of a shipped file requires a limit of."""
-    skus = [sku for sku in skufile.load_shipped() if sku.vendor == vendor]
+    skus = [sku for sku in loader.load_shipped() if sku.vendor == vendor]
     limits = [limit for sku in skus for each in sku.platforms.values() for limit in sku.limits_on(each).values()]
     return {limit.metric.partition("@")[0] for limit in limits if limit.levels}
 

@@ -24,7 +24,7 @@ import pynvml
 import pytest
 from fault_case import Case, Seen
 
-from pytest_accel import expected, probes
+from pytest_accel import probes
 from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.crew import WorkerPool
@@ -37,6 +37,7 @@ from pytest_accel.simulate import amd_node, amdsmi, management, nvml
 from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
+from pytest_accel.skus import required as expected
 from pytest_accel.worker import Worker
 from pytest_accel.workers import Child, Message
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.amd import AmdDriver
@@ -16,13 +15,14 @@ from pytest_accel.facts import Discovery, facts
 from pytest_accel.judge import judge
 from pytest_accel.simulate import amdsmi as sim
 from pytest_accel.simulate.amdsmi import By, Library, install, mi300x, pages, pcie, status
-from pytest_accel.standing import lacking
+from pytest_accel.skus import loader, required
+from pytest_accel.skus.readiness import lacking
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
-MI300X = skufile.load("mi300x")
-LIMITS = expected.limits(MI300X, MI300X.platforms["oam8"], 8)
-FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not expected.of_node(each)]
+MI300X = loader.load("mi300x")
+LIMITS = required.limits(MI300X, MI300X.platforms["oam8"], 8)
+FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not required.of_node(each)]
 
 
 @pytest.fixture(autouse=True)

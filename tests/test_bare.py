@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import factsheet, skufile
+from pytest_accel import factsheet
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.counters import Ledger
 from pytest_accel.drivers import Hint, NoDriver, bare, pci
 from pytest_accel.drivers.bare import BareDriver
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.host.place import Place
+from pytest_accel.skus import loader
 from pytest_accel.telemetry import soak_measurements
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"
@@ -69,7 +70,7 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
                                             (ASCEND, "ascend-910b")])  # fmt: skip
 def test_it_is_recognised_by_its_pci_id_alone(bus: Path, pci_id: str, sku: str) -> None:
     devices = discovered(plug(bus, "0000:33:00.0", pci_id))
-    assert [each.name for each in skufile.recognise(devices, skufile.load_shipped())] == [sku]
+    assert [each.name for each in loader.recognise(devices, loader.load_shipped())] == [sku]
 
 
 def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:
@@ -131,17 +132,17 @@ def test_the_kernel_alone_is_no_working_driver(bus: Path) -> None:
     driver = BareDriver("habana", [hint])
     problem = {"driver": "habana", "kind": "need", "reason": driver.problems[0], "shown": [hint.where]}
     found = Discovery(tuple(driver.discover()), [problem], [vars(hint)])
-    [measured] = facts("inventory.driver", found, skufile.load("gaudi3"))
+    [measured] = facts("inventory.driver", found, loader.load("gaudi3"))
     assert measured.trouble
     assert measured.trouble.kind == "need"
-    assert facts("inventory.count", found, skufile.load("gaudi3"))[0].value == 1
-    assert facts("inventory.sku", found, skufile.load("gaudi3"))[0].value == "gaudi3"
+    assert facts("inventory.count", found, loader.load("gaudi3"))[0].value == 1
+    assert facts("inventory.sku", found, loader.load("gaudi3"))[0].value == "gaudi3"
 
 
 def test_a_function_without_an_id_is_no_other_product(bus: Path) -> None:
     hint = plug(bus, "0000:33:00.0", GAUDI3)
     (bus / "0000:33:00.0" / "device").unlink()
-    [measured] = facts("inventory.sku", Discovery(tuple(discovered(hint))), skufile.load("gaudi3"))
+    [measured] = facts("inventory.sku", Discovery(tuple(discovered(hint))), loader.load("gaudi3"))
     assert measured.trouble
     assert measured.trouble.kind == "need"
 

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.core.measurement import NEXT_RUN, Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.foresight import foreseen
 from pytest_accel.judge import judge
 from pytest_accel.record import Record, write
+from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def test_repeatability_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path:
 
     assert done.returncode == 0, done.stderr
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
-    low, high = foreseen(measured, skufile.load(str(written))).details[NEXT_RUN]
+    low, high = foreseen(measured, loader.load(str(written))).details[NEXT_RUN]
     assert (low + high) / 2 == pytest.approx(101)
     assert (high - low) / 2 == pytest.approx(3.182 * 2**0.5 * 0.01143 * 101, rel=1e-3)  # Student's t of 3
 

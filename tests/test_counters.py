@@ -10,7 +10,6 @@ import as_user
 import pynvml
 import pytest
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
@@ -20,12 +19,13 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judge import judge
 from pytest_accel.sensor import _facts
 from pytest_accel.simulate.nvml import Gpu, Library, h100, install, status
+from pytest_accel.skus import loader, required
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {
     metric: limit
-    for sku, platform in ((skufile.load(name), where) for name, where in NODES)
-    for metric, limit in expected.limits(sku, sku.platforms[platform], 8).items()
+    for sku, platform in ((loader.load(name), where) for name, where in NODES)
+    for metric, limit in required.limits(sku, sku.platforms[platform], 8).items()
     if metric.startswith("counters.") and not metric.startswith(("counters.xid", "counters.log"))
 }
 """Of both vendors; of a counter that both limit NVIDIA's."""

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -13,9 +12,10 @@ from pytest_accel.facts import Discovery, facts, host_fact
 from pytest_accel.host.reading import FACTS
 from pytest_accel.judge import judge
 from pytest_accel.observer import SensorClient
+from pytest_accel.skus import loader
 
 H100 = "NVIDIA H100 80GB HBM3"
-SKU = skufile.load("h100-sxm")
+SKU = loader.load("h100-sxm")
 
 
 def gpus(count: int, model: str = H100) -> tuple[Device, ...]:
@@ -130,7 +130,7 @@ def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:
     """What a setting costs is measured by the probes; nobody's source says that one breaks a node."""
-    for sku in skufile.load_shipped():
+    for sku in loader.load_shipped():
         for limit in [each for platform in sku.platforms.values() for each in sku.limits_on(platform).values()]:
             if limit.metric.startswith("host."):
                 assert limit.severity == "warn", limit.origin

@@ -8,7 +8,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
@@ -17,9 +16,11 @@ from pytest_accel.facts import Discovery, facts
 from pytest_accel.factsheet import FIGURES, read
 from pytest_accel.judge import judge
 from pytest_accel.simulate.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
-from pytest_accel.standing import lacking
+from pytest_accel.skus import loader
+from pytest_accel.skus import required as expected
+from pytest_accel.skus.readiness import lacking
 
-H100 = skufile.load("h100-sxm")
+H100 = loader.load("h100-sxm")
 LIMITS = expected.limits(H100, H100.platforms["hgx8"], 8)
 FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not expected.of_node(each)]
 NO_PERMISSION, NOT_SUPPORTED = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_NOT_SUPPORTED
@@ -105,16 +106,16 @@ def test_every_limit_is_proven_able_to_fail() -> None:
     assert set(FACTS) == proven | of_the_node | elsewhere
 
 
-@pytest.mark.parametrize("name", [name for name in skufile.names() if skufile.load(name).vendor == "nvidia"])
+@pytest.mark.parametrize("name", [name for name in loader.names() if loader.load(name).vendor == "nvidia"])
 def test_every_nvidia_part_has_limits_on_its_health(name: str) -> None:
-    sku = skufile.load(name)
+    sku = loader.load(name)
     for platform in sku.platforms.values():
         assert "health" not in lacking(sku, platform)
         assert "health.remap_pending" in expected.limits(sku, platform, 1)
 
 
 def test_a_part_from_before_row_remapping_is_not_asked_for_it() -> None:
-    limit = skufile.load("v100-sxm2-32gb").limits["health.remap_pending"]
+    limit = loader.load("v100-sxm2-32gb").limits["health.remap_pending"]
     (found,) = facts("health.remap_pending", discovered(h100(nvmlDeviceGetRemappedRows=status(NOT_SUPPORTED))), None)
     assert judge([found], limit).status is Status.NOT_APPLICABLE
     assert judge([found], LIMITS["health.remap_pending"]).status is Status.UNMEASURED

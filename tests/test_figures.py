@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.figures import BadFigures, Figure, judge_figures, parse
+from pytest_accel.skus import loader
 
-SKU = skufile.load("h100-sxm")
+SKU = loader.load("h100-sxm")
 HGX8 = SKU.platforms["hgx8"]
 LIMITS = SKU.limits_on(HGX8)
 HEADER = "device,metric,value,unit"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.foresight import foreseen
 from pytest_accel.judge import judge
+from pytest_accel.skus import loader
 from pytest_accel.views.terminal import table
 
 SPREAD = """
@@ -28,7 +28,7 @@ MEASURED = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 700.0, samples=(700.0,)
 def sku(tmp_path: Path) -> Sku:
     path = tmp_path / "ours.yaml"
     path.write_text(SPREAD, encoding="utf-8")
-    return skufile.load(str(path))
+    return loader.load(str(path))
 
 
 @pytest.mark.parametrize(("metric", "half"), [("matmul.bf16", 19.4), ("matmul.fp8", 38.8), ("matmul.bf16@m=64", 19.4)])
@@ -61,4 +61,4 @@ def test_a_spread_needs_its_source(tmp_path: Path) -> None:
     path = tmp_path / "ours.yaml"
     path.write_text(SPREAD.replace(", source: {kind: measured, by: us, date: 2026-11}", ""), encoding="utf-8")
     with pytest.raises(BadFile, match=r"ours.yaml:6: spread.matmul: .*source"):
-        skufile.load(str(path))
+        loader.load(str(path))

@@ -8,14 +8,15 @@ from typing import Any
 import as_user
 import pytest
 
-from pytest_accel import gate, probes, skufile
+from pytest_accel import gate, probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.idleness import beside
 from pytest_accel.entrance import enter
 from pytest_accel.host import profilers
 from pytest_accel.processes import Processes
+from pytest_accel.skus import loader
 
-H100 = skufile.load("h100-sxm")
+H100 = loader.load("h100-sxm")
 SWITCHED, ALONE = H100.platforms["hgx8"], H100.platforms["single"]
 HEALTHY: dict[str, Any] = {
     "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "recovery_action": "none",

@@ -11,7 +11,6 @@ import pytest
 from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Called
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
@@ -22,6 +21,7 @@ from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.observer import SensorClient
 from pytest_accel.processes import Processes
 from pytest_accel.sensor import Machine, Sensor, host_facts
+from pytest_accel.skus import loader, required
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}
@@ -29,8 +29,8 @@ HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue
 
 def limits(vendor: str = "nvidia") -> dict[str, Any]:
     name, platform = OF[vendor]
-    sku = skufile.load(name)
-    found = expected.limits(sku, sku.platforms[platform], 8)
+    sku = loader.load(name)
+    found = required.limits(sku, sku.platforms[platform], 8)
     return {metric: limit for metric, limit in found.items() if metric.startswith("host_counters.")}
 
 

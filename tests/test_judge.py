@@ -12,8 +12,8 @@ import as_user
 import pytest
 from as_user import Ran
 
-from pytest_accel import skufile
 from pytest_accel.cli import main
+from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.devices
 
@@ -64,7 +64,7 @@ def statuses(record: Any) -> list[Any]:
 def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
     assert "1 limit overridden, by ./own.yaml)" in ran.closing
     own = (ran.folder.parent / "own.yaml").read_bytes()
-    shipped = (skufile.SHIPPED / "cpu.yaml").read_bytes()
+    shipped = (loader.SHIPPED / "cpu.yaml").read_bytes()
     assert ran.record["sku"]["files"] == {
         "cpu.yaml": hashlib.sha256(shipped).hexdigest(),
         "./own.yaml": hashlib.sha256(own).hexdigest(),
@@ -74,7 +74,7 @@ def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file
 def test_the_file_of_a_vendor_is_hashed_too(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("sku: ours\nextends: h100-sxm\n")
-    assert set(skufile.load(str(path)).files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(path)}
+    assert set(loader.load(str(path)).files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(path)}
 
 
 def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from in_process import Kept
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import Window
@@ -19,6 +18,7 @@ from pytest_accel.judge import judge
 from pytest_accel.kernel_messages import MESSAGES, SOURCE, find
 from pytest_accel.reported import Ended, Reports
 from pytest_accel.sensor import Sensor
+from pytest_accel.skus import loader, required
 
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}
@@ -128,8 +128,8 @@ def verdict(
 
 def limit(metric: str, vendor: str = "nvidia") -> Any:
     name, platform = OF[vendor]
-    sku = skufile.load(name)
-    return expected.limits(sku, sku.platforms[platform], 8)[metric]
+    sku = loader.load(name)
+    return required.limits(sku, sku.platforms[platform], 8)[metric]
 
 
 RESET = "amdgpu 0000:0c:00.0: amdgpu: GPU reset begin!"

@@ -19,7 +19,7 @@ pytest.importorskip("torch")
 import torch
 from probe_device import AtOnce, Instead, gpu
 
-from pytest_accel import probes, skufile
+from pytest_accel import probes
 from pytest_accel.backend import Backend
 from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.core.measurement import Device
@@ -28,6 +28,7 @@ from pytest_accel.probes.host_copy import _both, place
 from pytest_accel.probes.product import Product
 from pytest_accel.probes.soak import droop
 from pytest_accel.shapes import ANCHORS, quantisation
+from pytest_accel.skus import loader
 
 DEADLINE_SECONDS = 120
 
@@ -520,7 +521,7 @@ def test_a_search_begins_with_anchors_published_winners_and_full_waves(
     cuda.setattr(best, "_pilot", lambda device, dtype: 700e12)
     asked: list[Any] = []
     cuda.setattr(best, "_search", lambda device, dtype, first: asked.extend(first))
-    published = skufile.load("h100-sxm").probes["matmul_best"]["published"]
+    published = loader.load("h100-sxm").probes["matmul_best"]["published"]
     with pytest.raises(AttributeError):  # nothing was found
         probes.matmul_best(gpu_on_cpu, dtype="fp8", published=published)
     assert asked[:4] == [*ANCHORS, (1024, 9216, 14336)]

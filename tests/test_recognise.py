@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import expected, recognise, skufile
+from pytest_accel import recognise
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
 from pytest_accel.options import Refused
+from pytest_accel.skus import loader, required
 
-KNOWN = skufile.load_shipped()
+KNOWN = loader.load_shipped()
 with open(Path(__file__).parent / "data" / "devices.csv", encoding="utf-8", newline="") as table:
     DEVICES = list(csv.DictReader(table))
 
@@ -36,7 +37,7 @@ def device(row: dict[str, str], index: int = 0) -> Device:
 )
 def test_a_device_is_the_one_sku_that_it_is(row: dict[str, str]) -> None:
     """No prefix, no guess: the look-alikes in the table have no SKU."""
-    assert [sku.name for sku in skufile.recognise([device(row)], KNOWN)] == ([row["sku"]] if row["sku"] else [])
+    assert [sku.name for sku in loader.recognise([device(row)], KNOWN)] == ([row["sku"]] if row["sku"] else [])
 
 
 def test_every_shipped_sku_is_in_the_table() -> None:
@@ -112,7 +113,7 @@ def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
     platform, doubt = recognise.platform_of(sku("l40s"), "auto", cards)
     assert (platform.name, platform.devices) == ("pcie", None)
     assert doubt == "platform pcie was recognised by its device count, not named"
-    assert "does not say how many devices to expect" in str(expected.unfit(sku("l40s"), platform, "standard"))
+    assert "does not say how many devices to expect" in str(required.unfit(sku("l40s"), platform, "standard"))
 
 
 def test_a_device_that_is_chosen_twice_is_one() -> None:

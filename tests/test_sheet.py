@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.cli import main
 from pytest_accel.core.sku import Limit, Platform, Sku, Source
-from pytest_accel.standing import lacking, standing
+from pytest_accel.skus import loader
+from pytest_accel.skus.readiness import lacking, standing
 from pytest_accel.views import sheet
 
 
 def test_every_figure_of_a_sheet_has_a_source_that_is_listed() -> None:
-    tables = {table.title: table for table in sheet.sheet(skufile.load("h100-sxm"))}
+    tables = {table.title: table for table in sheet.sheet(loader.load("h100-sxm"))}
     listed = {row[0] for row in tables["Sources"].rows}
     for title in ("Datasheet", "Limits"):
         numbers = {row[-1] for row in tables[title].rows}
@@ -25,7 +25,7 @@ def test_every_figure_of_a_sheet_has_a_source_that_is_listed() -> None:
 def test_the_limit_is_shown_as_it_judges(capsys: pytest.CaptureFixture[str]) -> None:
     """Not rounded: the declared limit is the effective one."""
     assert main(["sku", "show", "h100-sxm"]) == 0
-    limit = skufile.load("h100-sxm").limits["matmul.fp8"]
+    limit = loader.load("h100-sxm").limits["matmul.fp8"]
     line = next(line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("matmul.fp8 "))
     assert f"at least {limit.floor:.10g} TFLOPS" in line
     assert "92.0%" in line  # of reference
@@ -34,7 +34,7 @@ def test_the_limit_is_shown_as_it_judges(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_annex_is_markdown_that_holds_the_hashes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "show", "h100-sxm", "--format", "md"]) == 0
     text = capsys.readouterr().out
-    sku = skufile.load("h100-sxm")
+    sku = loader.load("h100-sxm")
     assert text.startswith(f"# {sku.title}: limits of acceptance")
     assert all(digest in text for digest in sku.files.values())
     rows = [line for line in text.splitlines() if line.startswith("| matmul.bf16 ")]
@@ -60,12 +60,12 @@ def test_an_unknown_sku_is_named_with_the_nearest(capsys: pytest.CaptureFixture[
 def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == skufile.names()
+    assert [line.split()[0] for line in lines[1:]] == loader.names()
 
 
-@pytest.mark.parametrize("name", skufile.names())
+@pytest.mark.parametrize("name", loader.names())
 def test_every_shipped_sku_has_a_sheet(name: str) -> None:
-    sku = skufile.load(name)
+    sku = loader.load(name)
     assert sku.title in sheet.markdown(sku, sheet.sheet(sku))
 
 
@@ -90,7 +90,7 @@ def file(
     }
     rule = Limit("soak.droop_slow", "1", ceiling=0.05, source=Source("derived", "us", "2026-11"))
     platform = Platform("here", devices)
-    sku = skufile.load("h100-sxm")
+    sku = loader.load("h100-sxm")
     made = Sku(
         **{
             **vars(sku),

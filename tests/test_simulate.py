@@ -15,7 +15,7 @@ import pytest
 from as_user import Ran
 from as_user import pytest as run_pytest
 
-from pytest_accel import expected, factsheet, probes, skufile
+from pytest_accel import factsheet, probes
 from pytest_accel.cli import main
 from pytest_accel.closing import Circumstances, close
 from pytest_accel.compute import Finding, Unmeasurable, WrongResult
@@ -32,6 +32,7 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
 from pytest_accel.simulation import for_record, model, node
+from pytest_accel.skus import loader, required
 
 PAIR = """
 sku: pair
@@ -241,7 +242,7 @@ def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Cal
         opened.read(second)
 
 
-NVIDIA = [name for name in skufile.names() if skufile.load(name).vendor == "nvidia"]
+NVIDIA = [name for name in loader.names() if loader.load(name).vendor == "nvidia"]
 
 
 @pytest.mark.parametrize("name", NVIDIA)
@@ -251,7 +252,7 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     healthy = load(name)
     devices = driver(Model.read(model(healthy, tmp_path))).discover()
     assert [healthy.sku.why_not(device) for device in devices] == [None] * healthy.devices
-    limits = expected.limits(healthy.sku, healthy.platform, healthy.devices)
+    limits = required.limits(healthy.sku, healthy.platform, healthy.devices)
     for metric, limit in limits.items():
         if metric in factsheet.FIGURES and limit.equals is not None:
             _, value, trouble = factsheet.read(metric, devices[0])

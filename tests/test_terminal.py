@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import skufile, suite
+from pytest_accel import suite
 from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import Device, Measurement, Peak
 from pytest_accel.core.sku import Limit
@@ -16,6 +16,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judge import judge
 from pytest_accel.options import Options
 from pytest_accel.run import Session
+from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.terminal import closing_lines, first_to_repeat, table
@@ -203,7 +204,7 @@ def packaged(test: str) -> Any:
 
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
     run = Session(Options(sku="h100-sxm", level="quick"))
-    run.setup.sku = skufile.load("h100-sxm")
+    run.setup.sku = loader.load("h100-sxm")
     run.setup.platform = run.setup.sku.platforms[platform]
     run.setup.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
     items = [

@@ -12,7 +12,7 @@ import as_user
 import pynvml
 import pytest
 
-from pytest_accel import expected, skufile, xids
+from pytest_accel import xids
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import Window
@@ -21,9 +21,10 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judge import judge
 from pytest_accel.reported import Ended, Report, Reports
 from pytest_accel.simulate.nvml import LOST, Library, h100, install, never, status
+from pytest_accel.skus import loader, required
 
-H100 = skufile.load("h100-sxm")
-LIMITS = expected.limits(H100, H100.platforms["hgx8"], 8)
+H100 = loader.load("h100-sxm")
+LIMITS = required.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import probes, skufile
+from pytest_accel import probes
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
 from pytest_accel.probes.spec import spec_of
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
+from pytest_accel.skus import loader
 
 VENDORS = ("nvidia", "amd")
 """Whose management library can be simulated."""
@@ -62,7 +63,7 @@ class Node:
 def load(name: str) -> Node:
     """A node by the path of its file, or the healthy one of a SKU by its name. Raises BadFile with all findings."""
     if not name.endswith((".yaml", ".yml")) and "/" not in name:
-        sku = skufile.load(name)
+        sku = loader.load(name)
         _check_vendor(sku, name)
         return Node(name, sku, name, next(iter(sku.platforms.values())))
     path = Path(name)
@@ -80,7 +81,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
     if asked.endswith((".yaml", ".yml")) or "/" in asked:
         asked = str(path.parent / asked)
     try:
-        sku = skufile.load(asked)
+        sku = loader.load(asked)
     except BadFile as bad:
         raise BadFile(f"{root.data['sku'].where}: sku: {bad}") from None
     _check_vendor(sku, root.data["sku"].where)

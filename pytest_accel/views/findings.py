@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from pytest_accel.lint import Finding, Report
+from pytest_accel.skus.lint import Finding, Report
 
 COLOURS = {"error": "31", "warning": "33", "note": "36"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 
 from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku, Source
-from pytest_accel.standing import best_standing, lacking, standing
+from pytest_accel.skus.readiness import best_standing, lacking, standing
 
 FIGURES = {
     "memory.type": ("memory", ""),

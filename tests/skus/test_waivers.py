@@ -17,7 +17,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judge import judge
-from pytest_accel.waivers import NEVER, Waivers, load, used, waivable
+from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 TODAY = date(2026, 11, 21)
 LIMIT = Limit("host.memory", "GB", floor=100.0, origin="own.yaml:5")

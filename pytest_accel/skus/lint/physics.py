@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_accel.closing import Circumstances
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.standing import lacking
+from pytest_accel.skus.readiness import lacking
 
 NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")
 NODE_FACTS = ("inventory.driver", "inventory.count")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
-from pytest_accel.lint.physics import RATES
-from pytest_accel.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.physics import RATES
+from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 LOOSE, TIGHT = 0.7, 0.98
 """Of the healthy reference: below, badly degraded parts pass; above, the noise of healthy ones fails."""

@@ -4,9 +4,9 @@ A rule is a pure function from a Subject to Findings, registered by `@rule`; its
 docstring are what `pytest-accel sku lint --list` prints.
 """
 
-from pytest_accel.lint import datasheet, limits, physics, platforms, relations, sources
-from pytest_accel.lint.engine import Report, explanations, lint
-from pytest_accel.lint.subject import Finding
+from pytest_accel.skus.lint import datasheet, limits, physics, platforms, relations, sources
+from pytest_accel.skus.lint.engine import Report, explanations, lint
+from pytest_accel.skus.lint.subject import Finding
 
 RULE_MODULES = (physics, limits, datasheet, platforms, relations, sources)
 """Imported so that their rules are registered."""

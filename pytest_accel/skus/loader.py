@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.consistency import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
 from pytest_accel.core import metrics, yaml_lines
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DERIVED_FLOOR, LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
-from pytest_accel.schema import SKU
+from pytest_accel.skus.checks import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
+from pytest_accel.skus.schema import SKU
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """The shipped threshold files: inside the wheel, or beside the package in a checkout."""
 

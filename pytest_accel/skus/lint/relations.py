@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
-from pytest_accel.lint.physics import reach
-from pytest_accel.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.physics import reach
+from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 NOWHERE = Source("", "", "")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
-from pytest_accel.lint.physics import memory_arithmetic
-from pytest_accel.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.physics import memory_arithmetic
+from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
 HALF_RATE = 512

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_accel import skufile
 from pytest_accel.core.yaml_lines import BadFile, Located, nearest
-from pytest_accel.lint.subject import RULES, SEVERITIES, Finding, Subject
+from pytest_accel.skus import loader
+from pytest_accel.skus.lint.subject import RULES, SEVERITIES, Finding, Subject
 
 OWN_RULES = {
     "schema": "What no run would accept: unknown keys, wrong units, figures without a source, bounds nothing breaks.",
@@ -55,10 +55,10 @@ def lint(names: Sequence[str], today: str) -> Report:
 
     Raises BadFile for a name or path that there is nothing at.
     """
-    asked = [skufile.find(name) for name in names]
-    every = [*map(skufile.find, skufile.names()), *(path for path in asked if not _of_vendor(path))]
-    opened = {skufile.shown(path): _open(path) for path in every}
-    wanted = {skufile.shown(path) for path in asked} or {file for each in opened.values() for file in each.files}
+    asked = [loader.find(name) for name in names]
+    every = [*map(loader.find, loader.names()), *(path for path in asked if not _of_vendor(path))]
+    opened = {loader.shown(path): _open(path) for path in every}
+    wanted = {loader.shown(path) for path in asked} or {file for each in opened.values() for file in each.files}
     chosen = [each for each in opened.values() if wanted & each.files]
     subjects = [each.subject for each in chosen if each.subject is not None]
     shipped = [each.subject for each in opened.values() if each.subject is not None and each.shipped]
@@ -68,7 +68,7 @@ def lint(names: Sequence[str], today: str) -> Report:
 
 def _of_vendor(path: Path) -> bool:
     """True for a file that is no SKU by itself: it is examined beneath all the SKUs of its vendor."""
-    return path.resolve().parent == (skufile.SHIPPED / skufile.VENDOR_FILES).resolve()
+    return path.resolve().parent == (loader.SHIPPED / loader.VENDOR_FILES).resolve()
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class _Opened:
 
 
 def _open(path: Path) -> _Opened:
-    shown = skufile.shown(path)
-    shipped = skufile.SHIPPED.resolve() in path.resolve().parents
+    shown = loader.shown(path)
+    shipped = loader.SHIPPED.resolve() in path.resolve().parents
     try:
-        subject = Subject(*skufile.read(str(path)))
+        subject = Subject(*loader.read(str(path)))
     except BadFile as bad:
         refused = [_refusal(line, shown) for line in str(bad).splitlines()]
         return _Opened(None, refused, {shown, *(each.file for each in refused)}, shipped)

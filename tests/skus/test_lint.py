@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import cli, lint, skufile
-from pytest_accel.lint.physics import magnitude, physics, reach
-from pytest_accel.lint.subject import Subject
+from pytest_accel import cli
+from pytest_accel.skus import lint, loader
+from pytest_accel.skus.lint.physics import magnitude, physics, reach
+from pytest_accel.skus.lint.subject import Subject
 from pytest_accel.views import findings
 
 TODAY = "2026-11-21"
@@ -78,13 +79,13 @@ platforms:
 def test_our_own_files_leave_nothing_unexplained() -> None:
     report = lint.lint([], TODAY)
     assert report.clean, findings.text(report)
-    assert report.files == len(skufile.names()) + len(list((skufile.SHIPPED / skufile.VENDOR_FILES).glob("*.yaml")))
+    assert report.files == len(loader.names()) + len(list((loader.SHIPPED / loader.VENDOR_FILES).glob("*.yaml")))
 
 
 @pytest.mark.parametrize("factor", [10, 0.1, 1000, 0.001])
-@pytest.mark.parametrize("name", sorted(set(skufile.names()) - {"cpu"}))
+@pytest.mark.parametrize("name", sorted(set(loader.names()) - {"cpu"}))
 def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(name: str, factor: float) -> None:
-    sku, root = skufile.read(name)
+    sku, root = loader.read(name)
     for _, limit, platform in Subject(sku, root).limits():
         if limit.floor is not None and reach(sku, limit, platform) is not None:
             slipped = replace(limit, floor=factor * limit.floor, reference=None)
@@ -100,7 +101,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "mine.yaml").write_text(GOOD.replace("FP32", FP32).replace("SOURCE", SOURCE))
     (folder / "sister.yaml").write_text(SISTER.replace("SOURCE", SOURCE))
-    monkeypatch.setattr(skufile, "SHIPPED", folder)
+    monkeypatch.setattr(loader, "SHIPPED", folder)
     return folder
 
 

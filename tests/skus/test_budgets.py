@@ -5,10 +5,11 @@ from functools import cache
 
 import pytest
 
-from pytest_accel import expected, probes, skufile
+from pytest_accel import probes
 from pytest_accel.core import metrics
 from pytest_accel.core.sku import LEVELS
-from pytest_accel.levels import BUDGETS, FACTS, OWN_PROBE, budget
+from pytest_accel.skus import loader, required
+from pytest_accel.skus.budgets import BUDGETS, FACTS, OWN_PROBE, budget
 
 MEASUREMENTS = {
     # how often the packaged suite measures each probe, on a node of eight
@@ -33,7 +34,7 @@ MEASUREMENTS = {
     "soak": 1,
 }
 
-shipped = cache(skufile.load)
+shipped = cache(loader.load)
 
 INFORMING = ("matmul_burst", "matmul_best", "peer_copy_all", *(name for name in BUDGETS if "." in name))
 
@@ -46,7 +47,7 @@ def test_every_packaged_probe_has_a_budget_at_every_level() -> None:
 
 
 @pytest.mark.parametrize(("level", "minutes"), [("quick", 2), ("standard", 15)])
-@pytest.mark.parametrize("sku", [name for name in skufile.names() if name != "cpu"])
+@pytest.mark.parametrize("sku", [name for name in loader.names() if name != "cpu"])
 def test_a_level_keeps_the_time_that_it_states(sku: str, level: str, minutes: int) -> None:
     """With a quarter of it left for the processes to start and for what has to be measured again."""
     chosen = shipped(sku)
@@ -67,7 +68,7 @@ def test_what_only_informs_is_not_measured_nightly(probe: str) -> None:
 
 
 def test_the_sku_file_may_say_otherwise() -> None:
-    sku = replace(skufile.load("h100-sxm"), budgets={"quick": {"matmul": 9.0}})
+    sku = replace(loader.load("h100-sxm"), budgets={"quick": {"matmul": 9.0}})
     assert budget("matmul", "quick", sku) == 9.0
     assert budget("matmul", "standard", sku) == BUDGETS["matmul"]["standard"]
 
@@ -75,7 +76,7 @@ def test_the_sku_file_may_say_otherwise() -> None:
 def test_a_metric_may_have_a_budget_of_its_own_and_the_file_says_otherwise() -> None:
     assert budget("stream", "quick", None, "write@mib=64") == 0.0
     assert budget("stream", "quick", None, "copy@mib=64") == BUDGETS["stream"]["quick"]
-    sku = replace(skufile.load("h100-sxm"), budgets={"quick": {"stream": 9.0, "stream.copy_kernel": 2.0}})
+    sku = replace(loader.load("h100-sxm"), budgets={"quick": {"stream": 9.0, "stream.copy_kernel": 2.0}})
     assert [budget("stream", "quick", sku, op) for op in ("copy", "copy_kernel", "write")] == [9.0, 2.0, 0.0]
 
 
@@ -84,11 +85,11 @@ def test_a_probe_of_ones_own_has_a_budget_too() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", skufile.names())
+@pytest.mark.parametrize("name", loader.names())
 def test_a_level_has_time_for_what_it_requires(name: str, level: str) -> None:
     """Or no node of the SKU could ever be accepted at it."""
     sku = shipped(name)
     for platform in sku.platforms.values():
-        for metric in expected.required_at(level, sku.limits_on(platform)):
+        for metric in required.required_at(level, sku.limits_on(platform)):
             probe = metrics.probe_of(metric)
             assert probe in FACTS or budget(probe, level, sku, metric.partition(".")[2]) > 0, metric

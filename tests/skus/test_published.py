@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import skufile
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judge import judge
+from pytest_accel.skus import loader
 
 COLUMNS = ["sku", "platform", "metric", "value", "unit", "source", "exception"]
 """`platform` is empty where the limit is the SKU's own; `exception` says why no limit may judge the value."""
 
-with (Path(__file__).parent / "data" / "published.csv").open(newline="") as file:
+with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:
     ROWS = list(csv.DictReader(file))
 JUDGED = [row for row in ROWS if not row["exception"]]
 
@@ -26,7 +26,7 @@ def name(row: Row) -> str:
     return "-".join(row[column] for column in ("sku", "platform", "metric", "value"))
 
 
-shipped = cache(skufile.load)
+shipped = cache(loader.load)
 
 
 def limit_of(row: Row) -> Limit:
@@ -48,7 +48,7 @@ def test_every_row_is_complete_and_in_order() -> None:
         assert list(row) == COLUMNS
         assert row["source"]
         assert float(row["value"]) > 0
-        assert row["sku"] in skufile.names()
+        assert row["sku"] in loader.names()
     assert [row["sku"] for row in ROWS] == sorted(row["sku"] for row in ROWS)
 
 

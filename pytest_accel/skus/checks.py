@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pytest_accel.core.metrics import ALL_REDUCE, UNITS, unit_of
 from pytest_accel.core.sku import DERIVED_FLOOR, Platform, Sku
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
-from pytest_accel.standing import FACTS
+from pytest_accel.skus.readiness import FACTS
 
 CLOSED = ("matmul", "matmul_burst", "matmul_best", "all_reduce")
 """First words of metrics whose second are all known: another one is a slip of the pen."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_accel.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 PCIE_LANE = {1: 0.25, 2: 0.5, 3: 0.9846, 4: 1.9692, 5: 3.9385, 6: 7.5625}
 """GB/s per lane and direction after line coding (8b/10b, 128b/130b, 242/256 of a FLIT), PCI-SIG base specifications."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import lint, skufile
+from pytest_accel.skus import lint, loader
 
 TODAY = "2026-11-21"
 HOPPER_CLOCK = "tensor_clock_mhz: 1830, tensor_flops_per_clock: 4096, max_clock_mhz: 1980"
@@ -83,7 +83,7 @@ def limit(metric: str, figures: str, more: str = "") -> str:
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(skufile, "SHIPPED", tmp_path)
+    monkeypatch.setattr(loader, "SHIPPED", tmp_path)
     return tmp_path
 
 

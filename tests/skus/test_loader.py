@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import expected, skufile
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DERIVED_FLOOR, Sku
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.skus import loader, required
 
-CHECKOUT = Path(__file__).parent.parent / "thresholds"
+CHECKOUT = Path(__file__).parents[2] / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))
 ACCELERATORS = [name for name in SHIPPED if name != "cpu"]
 
@@ -33,7 +33,7 @@ def write(folder: Path, text: str, name: str = "mine.yaml") -> str:
 
 
 def load(folder: Path, text: str) -> Sku:
-    return skufile.load(write(folder, text))
+    return loader.load(write(folder, text))
 
 
 def refused(folder: Path, text: str) -> str:
@@ -47,7 +47,7 @@ def refused(folder: Path, text: str) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_file_loads_and_is_named_as_it_says(name: str) -> None:
-    sku = skufile.load(name)
+    sku = loader.load(name)
     assert sku.name == name
     assert sku.own_file is None
     assert set(sku.files) - {f"vendor/{sku.vendor}.yaml"} == {f"{name}.yaml"}
@@ -58,7 +58,7 @@ def test_a_shipped_file_loads_and_is_named_as_it_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> None:
-    sku = skufile.load(name)
+    sku = loader.load(name)
     for platform in sku.platforms.values():
         for metric, limit in sku.limits_on(platform).items():
             assert limit.metric == metric
@@ -70,19 +70,19 @@ def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> 
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_a_shipped_accelerator_is_recognised_by_whole_names(name: str) -> None:
     """Or by its PCI id alone, where the driver of the vendor gives its devices no product name (Trainium)."""
-    sku = skufile.load(name)
+    sku = loader.load(name)
     assert sku.match.get("names") or (sku.vendor == "neuron" and sku.match["pci_ids"])
 
 
 def test_no_device_is_two_shipped_skus() -> None:
     """By name, and by what else its file asks for: MI250 and MI250X share theirs, and differ in compute units."""
-    every = skufile.load_shipped()
+    every = loader.load_shipped()
     for sku in every:
         units = sku.match.get("compute_units", ())
         for model in sku.match.get("names", ()):
             facts = {"compute_units": next(iter(units), None)}
             device = Device(uuid="GPU-0", index=0, driver=sku.vendor, model=model, facts=facts)
-            assert skufile.recognise([device], every) == [sku]
+            assert loader.recognise([device], every) == [sku]
 
 
 @pytest.mark.parametrize(
@@ -94,32 +94,32 @@ def test_no_device_is_two_shipped_skus() -> None:
     ],
 )
 def test_datasheet_peaks_follow_from_the_hardware(name: str, dtype: str, peak: float) -> None:
-    assert skufile.load(name).datasheet.tflops[dtype] == pytest.approx(peak, rel=1e-3)
+    assert loader.load(name).datasheet.tflops[dtype] == pytest.approx(peak, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
 def test_nvlink4_payload_follows_from_the_links(name: str) -> None:
-    link = skufile.load(name).platforms["hgx8"].link
+    link = loader.load(name).platforms["hgx8"].link
     assert link["count"] * 26.562 * 0.9412 == pytest.approx(link["gb_per_s"], rel=2e-3)
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
 def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
-    limit = skufile.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
+    limit = loader.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
     if limit.of_reference is not None:
         assert limit.of_reference > 17 / 18
     assert DERIVED_FLOOR["peer_copy"] > 17 / 18
 
 
 def test_names_are_found_and_near_ones_suggested() -> None:
-    assert skufile.names() == SHIPPED
+    assert loader.names() == SHIPPED
     with pytest.raises(BadFile, match="no SKU named 'h100-sxn'; did you mean 'h100-sxm'"):
-        skufile.load("h100-sxn")
+        loader.load("h100-sxn")
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(BadFile, match=r"gone/own\.yaml: there is no such threshold file"):
-        skufile.load("gone/own.yaml")
+        loader.load("gone/own.yaml")
 
 
 # -- mistakes
@@ -238,7 +238,7 @@ def extending(limits: str, base: str = "h100-sxm", more: str = "") -> str:
 
 def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -> None:
     own = load(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"))
-    shipped = skufile.load("h100-sxm")
+    shipped = loader.load("h100-sxm")
     changed = {metric for metric, limit in own.limits.items() if limit.overridden}
     assert changed == {"matmul.bf16"}
     assert own.limits["matmul.bf16"].floor == 650
@@ -292,7 +292,7 @@ def test_another_number_of_devices_counts_as_overriding(tmp_path: Path) -> None:
 def test_other_links_count_as_overriding(tmp_path: Path, change: str) -> None:
     """What the platform says of the links is what the devices are held against; a virtual function has none."""
     own = load(tmp_path, f"extends: h100-sxm\nplatforms: {{hgx8: {{{change}}}}}\n")
-    limits = expected.limits(own, own.platforms["hgx8"], 8)
+    limits = required.limits(own, own.platforms["hgx8"], 8)
     assert limits["inventory.count"].overridden
     assert all(limits[each].overridden for each in ("health.pcie_width", "health.nvlink_up") if each in limits)
 
@@ -300,7 +300,7 @@ def test_other_links_count_as_overriding(tmp_path: Path, change: str) -> None:
 @pytest.mark.parametrize("change", ["match: {names: [NVIDIA H800]}", "datasheet: {memory: {gb: 40}}"])
 def test_recognising_another_product_counts_as_overriding(tmp_path: Path, change: str) -> None:
     own = load(tmp_path, f"extends: h100-sxm\n{change}\n")
-    assert expected.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
+    assert required.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
 
 
 def test_a_bound_takes_the_place_of_one_of_another_kind(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_an_own_file_of_a_shipped_name_is_told_apart(tmp_path: Path, monkeypatch
     text = extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}")
     (tmp_path / "h100-sxm.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    own = skufile.load("h100-sxm.yaml")
+    own = loader.load("h100-sxm.yaml")
     assert set(own.files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", "./h100-sxm.yaml"}
     assert own.own_file == "./h100-sxm.yaml"
     assert [limit.overridden for limit in own.limits.values()].count(True) == 1

@@ -1,0 +1,1 @@
+"""Threshold files: read, checked, and what they require."""
