@@ -10,7 +10,7 @@ from pytest_accel import factsheet
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble
 from pytest_accel.core.sku import Sku
-from pytest_accel.host.reading import FACTS
+from pytest_accel.drivers.host.reading import FACTS
 
 
 @dataclass(frozen=True)

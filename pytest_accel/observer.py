@@ -12,10 +12,10 @@ from pytest_accel import host_counters
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.counters import Ledger
-from pytest_accel.drivers.idleness import beside
-from pytest_accel.host.reading import COUNTED, FACTS
+from pytest_accel.drivers.host.reading import COUNTED, FACTS
+from pytest_accel.drivers.idle import beside
+from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.host_counters import Seen
-from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.processes import REAL, Processes
 from pytest_accel.reported import METRICS as XIDS
 from pytest_accel.reported import Reports

@@ -43,7 +43,7 @@ def environment_of(group: Sequence[Device]) -> Environment:
 class Processes:
     """The programs of a run and how they are started. The default looks at this machine."""
 
-    sensor_module: str = "pytest_accel.sensor"
+    sensor_module: str = "pytest_accel.drivers.sensor"
     worker_module: str = "pytest_accel.worker"
     hello: Message | None = None
     """What every process is told before anything else."""

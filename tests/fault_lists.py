@@ -17,7 +17,7 @@ OWN = "out of scope: a message about DCGM itself"
 UNUSED = "not used by DCGM"
 EUD = "out of scope: NVIDIA's closed EUD"
 SWITCH = "not covered: NVSwitches are not asked; links that are down show at the GPUs"
-SXID = "not simulated: SXids are heard from the kernel log (tests/test_kernel_log.py)"
+SXID = "not simulated: SXids are heard from the kernel log (tests/drivers/test_kernel_log.py)"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.host.place import Place
-from pytest_accel.host.reading import FACTS, answer
+from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.host.reading import FACTS, answer
 
 METAL = Place(root=True, container="", machine="")
 CPU = "sys/devices/system/cpu"

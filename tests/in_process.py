@@ -28,11 +28,11 @@ from pytest_accel import probes
 from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.crew import WorkerPool
+from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import Environment, Processes
 from pytest_accel.run import Session
-from pytest_accel.sensor import Sensor
 from pytest_accel.simulate import amd_node, amdsmi, management, nvml
 from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.model import Model

@@ -220,7 +220,7 @@ import psutil
 def at_the_sensor(device, *, signal_number):
     if device.devices[0].name == "cpu0":
         for child in psutil.Process(os.getppid()).children():
-            if "pytest_accel.sensor" in child.cmdline():
+            if "pytest_accel.drivers.sensor" in child.cmdline():
                 os.kill(child.pid, signal_number)
     return tiny(device)
 

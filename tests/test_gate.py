@@ -10,9 +10,9 @@ import pytest
 
 from pytest_accel import gate, probes
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.drivers.idleness import beside
+from pytest_accel.drivers.host import profilers
+from pytest_accel.drivers.idle import beside
 from pytest_accel.entrance import enter
-from pytest_accel.host import profilers
 from pytest_accel.processes import Processes
 from pytest_accel.skus import loader
 

@@ -14,13 +14,13 @@ from in_process import Called
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.host.reading import COUNTED, FACTS, answer
+from pytest_accel.drivers.host.reading import COUNTED, FACTS, answer
+from pytest_accel.drivers.kernel_messages import LOGGED
+from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
 from pytest_accel.host_counters import COUNTERS, Seen, measured
 from pytest_accel.judge import judge
-from pytest_accel.kernel_messages import LOGGED
 from pytest_accel.observer import SensorClient
 from pytest_accel.processes import Processes
-from pytest_accel.sensor import Machine, Sensor, host_facts
 from pytest_accel.skus import loader, required
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_accel.host.reading import FACTS
+from pytest_accel.drivers.host.reading import FACTS
 from pytest_accel.views.needs import page
 
 PAGE = Path(__file__).parent.parent / "docs/needs.md"

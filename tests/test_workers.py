@@ -116,7 +116,8 @@ def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> Non
 def test_child_dies_with_its_pipe(start: Start) -> None:
     """A child of ours ends when nobody listens any more."""
     child = start(
-        "import runpy\nsys.argv[1:] = [str(os.getppid())]\nrunpy.run_module('pytest_accel.sensor', run_name='__main__')"
+        "import runpy\nsys.argv[1:] = [str(os.getppid())]\n"
+        "runpy.run_module('pytest_accel.drivers.sensor', run_name='__main__')"
     )
     child.send("idle")
     hear(child, "idle")

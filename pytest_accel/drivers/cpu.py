@@ -11,7 +11,7 @@ import psutil
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Reading
-from pytest_accel.host import cpus_of
+from pytest_accel.drivers.host import cpus_of
 
 _NODES = Path("/sys/devices/system/node")
 _CPUS = Path("/sys/devices/system/cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_accel.drivers import Hint
-from pytest_accel.host.place import place
+from pytest_accel.drivers.host.place import place
 
 NVIDIA, AMD, INTEL, HABANA, AWS, HUAWEI = "0x10de", "0x1002", "0x8086", "0x1da3", "0x1d0f", "0x19e5"
 VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x1200"

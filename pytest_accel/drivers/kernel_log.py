@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import kernel_messages
-from pytest_accel.drivers import DriverProblem
+from pytest_accel.drivers import DriverProblem, kernel_messages
 
 LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")

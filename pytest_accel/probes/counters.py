@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.host.reading import COUNTED
-from pytest_accel.kernel_messages import LOGGED
+from pytest_accel.drivers.host.reading import COUNTED
+from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.spec import probe
 
 HOST_COUNTERS = (*COUNTED, *LOGGED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.host.reading import FACTS
+from pytest_accel.drivers.host.reading import FACTS
 from pytest_accel.probes.spec import probe
 
 HOST_FACTS = tuple(FACTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
-from pytest_accel.host import cpus_of
+from pytest_accel.drivers.host import cpus_of
 from pytest_accel.probes.spec import probe
 
 DIRECTIONS = ("h2d", "d2h", "both")

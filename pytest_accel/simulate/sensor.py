@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from pytest_accel import sensor
 from pytest_accel.core.pipe import begin
-from pytest_accel.sensor import Machine, host_facts
+from pytest_accel.drivers import sensor
+from pytest_accel.drivers.sensor import Machine, host_facts
 from pytest_accel.simulate import management
 from pytest_accel.simulate.model import Model
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.core.verdict import show
-from pytest_accel.host.reading import FACTS
+from pytest_accel.drivers.host.reading import FACTS
 
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:

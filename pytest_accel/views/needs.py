@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_accel.host.reading import FACTS
+from pytest_accel.drivers.host.reading import FACTS
 
 DEVICES = (
     ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),

@@ -14,9 +14,9 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, Reading, patience, pci
 from pytest_accel.drivers.amd import identity, library, links, memory, power, throttle
-from pytest_accel.drivers.amd.asking import SmiAsker, said, value
-from pytest_accel.drivers.asking import Call, Table
-from pytest_accel.drivers.idleness import in_use
+from pytest_accel.drivers.amd.query import SmiAsker, said, value
+from pytest_accel.drivers.idle import in_use
+from pytest_accel.drivers.query import Call, Table
 
 _USED: Table = {
     "used": (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.drivers.amd.asking import absent, number, value
-from pytest_accel.drivers.asking import Call, Refusal, Source, Table, named
+from pytest_accel.drivers.amd.query import absent, number, value
+from pytest_accel.drivers.query import Call, Refusal, Source, Table, named
 
 ASIC, BOARD, ENUMERATION = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_enumeration_info"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.amd.asking import value
-from pytest_accel.drivers.asking import Asker, Call, Table
+from pytest_accel.drivers.amd.query import value
+from pytest_accel.drivers.query import Asker, Call, Table
 
 TOTAL, PAGES, FEATURES = (
     "amdsmi_get_gpu_total_ecc_count",

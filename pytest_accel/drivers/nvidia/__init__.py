@@ -11,10 +11,10 @@ from typing import Any
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, Reading, patience, pci
-from pytest_accel.drivers.asking import Asker, Call
-from pytest_accel.drivers.idleness import in_use
+from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.nvidia import events, identity, links, memory, power
-from pytest_accel.drivers.nvidia.asking import NvmlAsker, text
+from pytest_accel.drivers.nvidia.query import NvmlAsker, text
+from pytest_accel.drivers.query import Asker, Call
 
 _USED = {
     "used": (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.drivers import DriverProblem, patience
-from pytest_accel.drivers.nvidia.asking import text
+from pytest_accel.drivers.nvidia.query import text
 
 WAIT_MS = 1000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pytest_accel.drivers.asking import Asker, Call, Source, Table, named, scaled
-from pytest_accel.drivers.nvidia.asking import Field, text
+from pytest_accel.drivers.nvidia.query import Field, text
+from pytest_accel.drivers.query import Asker, Call, Source, Table, named, scaled
 
 PCIE: Table = {
     "pcie_gen": Call("nvmlDeviceGetCurrPcieLinkGeneration"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_accel.host import Absent, Unreadable, fact, maybe, text
-from pytest_accel.host.pci import accelerators
-from pytest_accel.host.place import place
+from pytest_accel.drivers.host import Absent, Unreadable, fact, maybe, text
+from pytest_accel.drivers.host.pci import accelerators
+from pytest_accel.drivers.host.place import place
 
 RUNNING, STOPPED = "running", "not running"
 HIDDEN = "the processes of the host are not shown"

@@ -10,10 +10,10 @@ import pytest
 from pytest_accel import factsheet
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.counters import Ledger
-from pytest_accel.drivers import Hint, NoDriver, bare, pci
-from pytest_accel.drivers.bare import BareDriver
+from pytest_accel.drivers import Hint, NoDriver, pci, pci_only
+from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.pci_only import BareDriver
 from pytest_accel.facts import Discovery, facts
-from pytest_accel.host.place import Place
 from pytest_accel.skus import loader
 from pytest_accel.telemetry import soak_measurements
 
@@ -24,7 +24,7 @@ GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19
 def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PCI bus without any device, on bare metal."""
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
-    monkeypatch.setattr(bare, "place", lambda: Place(root=False, container="", machine=""))
+    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine=""))
     return tmp_path
 
 
@@ -62,7 +62,7 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
     """Every node of a kind has the same addresses: their histories must not become one."""
     hint = plug(bus, "0000:33:00.0", GAUDI3)
     here = discovered(hint)[0].uuid
-    monkeypatch.setattr(bare, "machine", lambda: "another")
+    monkeypatch.setattr(pci_only, "machine", lambda: "another")
     assert discovered(hint)[0].uuid != here
 
 
@@ -90,7 +90,7 @@ def test_a_gpu_of_intel_says_nothing_of_its_link_to_the_host(bus: Path) -> None:
 
 
 def test_nor_does_a_virtual_machine(bus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bare, "place", lambda: Place(root=False, container="", machine="qemu"))
+    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine="qemu"))
     device = discovered(plug(bus, "0000:33:00.0", GAUDI3, current_link_width="1"))[0]
     assert "pcie_width" not in device.facts
     assert "emulated (qemu)" in device.facts["unread"]["pcie_width"]

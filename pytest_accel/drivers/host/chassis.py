@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from pathlib import Path
 
-from pytest_accel.host import Found, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
+from pytest_accel.drivers.host import Found, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
 
 _HOST = "the host sees them"
 _BMC = "the host has them"

@@ -13,9 +13,9 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import patience, pci
-from pytest_accel.drivers.asking import Call, Source, sources_of
 from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
-from pytest_accel.drivers.nvidia.asking import Field
+from pytest_accel.drivers.nvidia.query import Field
+from pytest_accel.drivers.query import Call, Source, sources_of
 from pytest_accel.simulate.nvml import Library, h100, install, never
 
 ERRORS = {

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from host_tree import BUS, CPU, FAR_NIC, GPU, MC, METAL, NIC, Tree, make, rdma, value, why
 
-from pytest_accel.host import DECLARED, Fact
-from pytest_accel.host.place import Place, place
-from pytest_accel.host.reading import FACTS, answer, needed, read
+from pytest_accel.drivers.host import DECLARED, Fact
+from pytest_accel.drivers.host.place import Place, place
+from pytest_accel.drivers.host.reading import FACTS, answer, needed, read
 
 
 def gpu(path: str = GPU, **files: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ KNOWN: list[tuple[str, Tree, Any]] = [
 EVERYWHERE = ("shm", "shm_free")
 """Facts of a file system, which a tree has too."""
 ASKED = ("nvme_warnings",)
-"""Facts that are no file; tests/test_host_asked.py asks for them."""
+"""Facts that are no file; tests/drivers/test_host_queries.py asks for them."""
 
 
 IDS = [f"{name}-{count}" for count, (name, *_) in enumerate(KNOWN)]

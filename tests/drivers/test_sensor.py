@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import sensor
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem
+from pytest_accel.drivers import DriverProblem, sensor
 
 LEFT, RIGHT = (Device(name, index, "fake", "a device") for index, name in enumerate(("left", "right")))
 

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel.host import Unreadable
+from pytest_accel.drivers.host import Unreadable
 
 SECONDS = 8.0
 """How long ipmitool may take. It reads the list of all sensors over a slow bus; some controllers need longer."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel.host import Absent, Unreadable, fact, text
+from pytest_accel.drivers.host import Absent, Unreadable, fact, text
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
 _PRODUCTS = {

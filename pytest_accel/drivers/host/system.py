@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, cpus_of, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host import Absent, Found, Unreadable, cpus_of, fact, maybe, number, shown, some, text
 
 CPU = "sys/devices/system/cpu"
 TUNING = (

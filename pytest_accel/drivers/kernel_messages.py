@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_accel.xids import APPLICATION, HARDWARE
+from pytest_accel.drivers.xids import APPLICATION, HARDWARE
 
 SOURCE = "kernel log"
 LOGGED = {"log_hardware": HARDWARE, "log_advice": APPLICATION}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.host import (
+from pytest_accel.drivers.host import (
     DECLARED,
     Absent,
     Fact,
@@ -22,7 +22,7 @@ from pytest_accel.host import (
     services,
     system,
 )
-from pytest_accel.host.place import Place
+from pytest_accel.drivers.host.place import Place
 
 READERS = (place, system, pci, nics, nvme, chassis, services)
 FACTS = {name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__}

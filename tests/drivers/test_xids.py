@@ -12,11 +12,10 @@ import as_user
 import pynvml
 import pytest
 
-from pytest_accel import xids
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.counters import Window
-from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci
+from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci, xids
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judge import judge
 from pytest_accel.reported import Ended, Report, Reports

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
 from pytest_accel.drivers import Hint, NoDriver, Reading, pci
 from pytest_accel.drivers.cpu import machine
-from pytest_accel.host.place import place
+from pytest_accel.drivers.host.place import place
 
 LIBRARIES = {
     "intel": ("Intel", "Level Zero sysman (xpu-smi)"),

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, fact, shown, some, text
+from pytest_accel.drivers.host import Absent, Found, Unreadable, fact, shown, some, text
 
 _GUEST = "the guest's own"
 _COMMAND = struct.Struct("=BBHIIIQQ10I")

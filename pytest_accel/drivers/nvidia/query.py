@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.drivers import DriverProblem
-from pytest_accel.drivers.asking import Asker, Refusal, Source, Table, as_it_is, or_raise, sources_of
+from pytest_accel.drivers.query import Asker, Refusal, Source, Table, as_it_is, or_raise, sources_of
 
 
 @dataclass(frozen=True)

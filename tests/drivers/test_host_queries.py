@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from host_tree import METAL, make, value, why
 
-from pytest_accel.host import ipmi, nvme
-from pytest_accel.host.reading import FACTS, answer
+from pytest_accel.drivers.host import ipmi, nvme
+from pytest_accel.drivers.host.reading import FACTS, answer
 
 DRIVES = {f"{folder}/nvme{drive}{file}": "live" for drive in (0, 1)
           for folder, file in (("sys/class/nvme", "/state"), ("dev", ""))}  # fmt: skip

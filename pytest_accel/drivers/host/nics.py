@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_accel.host import Absent, Found, Unreadable, fact, maybe, most, number, shown, some, text
+from pytest_accel.drivers.host import Absent, Found, Unreadable, fact, maybe, most, number, shown, some, text
 
 ERRORS = (
     "symbol_error",

@@ -8,9 +8,9 @@ import struct
 from pathlib import Path
 
 from pytest_accel.drivers.hints import on_bus
-from pytest_accel.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
-from pytest_accel.host.place import place
-from pytest_accel.host.system import listed, usable_cpus
+from pytest_accel.drivers.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.system import listed, usable_cpus
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _EXTENDED, _ACS = 0x100, 0x000D

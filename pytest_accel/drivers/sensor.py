@@ -1,4 +1,4 @@
-"""The sensor process: `python -m pytest_accel.sensor PARENT_PID`. The only one that talks to drivers."""
+"""The sensor process: `python -m pytest_accel.drivers.sensor PARENT_PID`. The only one that talks to drivers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_accel import kernel_messages
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
-from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, patience
-from pytest_accel.drivers.bare import BareDriver
+from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, kernel_messages, patience
 from pytest_accel.drivers.cpu import CpuDriver
 from pytest_accel.drivers.hints import hints
-from pytest_accel.host import profilers, reading
+from pytest_accel.drivers.host import profilers, reading
+from pytest_accel.drivers.pci_only import BareDriver
 
 Answer = TypeVar("Answer")
 
