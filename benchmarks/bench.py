@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import Driver, DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.probes.product import Product
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 
 class NotRun(Exception):

@@ -29,7 +29,7 @@ from peers import Figures, Tool
 
 from pytest_accel import probes
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.timing import time_once
+from pytest_accel.probes.device.timing import time_once
 
 LOW, HIGH = 0.99, 1.01
 Row = dict[str, Any]

@@ -30,16 +30,16 @@ from bench import Gate
 
 from pytest_accel import peers
 from pytest_accel.attempts import Result
-from pytest_accel.compute import Finding
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.foresight import foreseen
+from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
+from pytest_accel.probes.device.torch_device import Finding
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
 from pytest_accel.skus import loader, required
 from pytest_accel.skus.budgets import budget
-from pytest_accel.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 
 LEVEL = "quick"
 """The least time, so the fewest blocks."""

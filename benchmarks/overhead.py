@@ -28,7 +28,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.observer import SensorClient
-from pytest_accel.probes.spec import spec_of
+from pytest_accel.probes.declare import spec_of
 from pytest_accel.processes import REAL
 
 HERE = Path(__file__).parent

@@ -20,12 +20,12 @@ from typing import Any
 from bench import Gate
 
 from pytest_accel import probes
-from pytest_accel.compute import Compute
 from pytest_accel.core.measurement import Device
+from pytest_accel.probes.device.gemm import Operands, Product
+from pytest_accel.probes.device.shape_search import Shape, spread
+from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.probes.matmul_best import CPU_SPACE
-from pytest_accel.probes.product import Operands, Product
-from pytest_accel.shapes import Shape, spread
-from pytest_accel.timing import time_once
 
 SHARE, TIME_SHARE = 0.98, 1 / 20
 """What the search has to reach of the scan's winner, and in which part of its time."""

@@ -7,16 +7,29 @@ products of one's own.
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_accel import probes, shapes
+    from pytest_accel import probes
+    from pytest_accel.probes.device import shape_search as shapes
 
     accel_min_tflops: pytest.MarkDecorator
     accel_min_gbps: pytest.MarkDecorator
     accel_limit: pytest.MarkDecorator
+
+
+class _Shapes(ModuleType):
+    """`pytest_accel.shapes`, a public name for a module that lies in a room. It is imported on first use."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # inspect asks every loaded module for __file__
+            raise AttributeError(name)
+        return getattr(importlib.import_module("pytest_accel.probes.device.shape_search"), name)
+
 
 __all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes", "shapes"]
 
@@ -24,9 +37,12 @@ __all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes", "shape
 def __getattr__(name: str) -> Any:
     """Import on first use: the plugin is loaded by every pytest run, the processes of a run need no pytest."""
     if name in ("probes", "shapes"):
-        return importlib.import_module(f"pytest_accel.{name}")
+        return importlib.import_module(f"{__name__}.{name}")
     if name in __all__:
         import pytest
 
         return getattr(pytest.mark, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+sys.modules[f"{__name__}.shapes"] = _Shapes(f"{__name__}.shapes", _Shapes.__doc__)

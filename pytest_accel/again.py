@@ -19,7 +19,7 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.facts import Discovery, facts
 from pytest_accel.judge import judge
-from pytest_accel.probes.spec import conditions_of, spec_of
+from pytest_accel.probes.declare import conditions_of, spec_of
 from pytest_accel.record import Record
 from pytest_accel.skus import required as expected
 from pytest_accel.skus.waivers import used, waivable

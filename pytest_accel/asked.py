@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import Sku
-from pytest_accel.probes.spec import Spec, conditions_of, spec_of
+from pytest_accel.probes.declare import Spec, conditions_of, spec_of
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Processes:
     """The programs of a run and how they are started. The default looks at this machine."""
 
     sensor_module: str = "pytest_accel.drivers.sensor"
-    worker_module: str = "pytest_accel.worker"
+    worker_module: str = "pytest_accel.probes.device.worker"
     hello: Message | None = None
     """What every process is told before anything else."""
     hz: Callable[[Sequence[Device]], float] = readings_per_second

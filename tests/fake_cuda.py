@@ -23,8 +23,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pytest_accel.compute import Compute
 from pytest_accel.core.measurement import Device
+from pytest_accel.probes.device.torch_device import Compute
 
 OPERATION = 1e-2
 """Seconds of any kernel: what they are is no matter here."""

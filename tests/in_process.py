@@ -31,6 +31,7 @@ from pytest_accel.crew import WorkerPool
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
+from pytest_accel.probes.device.worker import Worker
 from pytest_accel.processes import Environment, Processes
 from pytest_accel.run import Session
 from pytest_accel.simulate import amd_node, amdsmi, management, nvml
@@ -38,7 +39,6 @@ from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
 from pytest_accel.skus import required as expected
-from pytest_accel.worker import Worker
 from pytest_accel.workers import Child, Message
 
 FAST = 1e5

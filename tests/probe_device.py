@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.compute import Compute
 from pytest_accel.core.measurement import Device
+from pytest_accel.probes.device.torch_device import Compute
 
 
 class AtOnce:

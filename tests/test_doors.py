@@ -66,7 +66,7 @@ def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: 
     assert re.search(r"^at most about \d+ s on 2 devices; ", ran.out, re.MULTILINE)
     assert not closed(ran.out)
     assert not (tmp_path / "accel-records").exists()
-    assert "pytest_accel.worker" not in (tmp_path / "children.txt").read_text()
+    assert "pytest_accel.probes.device.worker" not in (tmp_path / "children.txt").read_text()
 
 
 @pytest.mark.devices

@@ -14,9 +14,9 @@ import pytest
 from as_user import write
 
 from pytest_accel import collect, probes
-from pytest_accel.compute import Compute
 from pytest_accel.core.measurement import Device
 from pytest_accel.crew import Outcome, Request
+from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.run import Session
 from pytest_accel.simulate import management, nvml
 from pytest_accel.telemetry import Telemetry

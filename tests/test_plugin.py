@@ -20,7 +20,7 @@ import as_user
 import pytest
 from as_user import BIN, STUB_TORCH, Ran, write
 
-from pytest_accel.probes.spec import conditions_of, spec_of
+from pytest_accel.probes.declare import conditions_of, spec_of
 from pytest_accel.suite import ORDER
 
 

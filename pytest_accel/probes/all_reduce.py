@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CHUNK = 2**26

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_accel.drivers.host.reading import COUNTED
 from pytest_accel.drivers.kernel_messages import LOGGED
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
 
 HOST_COUNTERS = (*COUNTED, *LOGGED)
 """Every counter of the host: ecc_corrected, nic_link_downed ...; and what the kernel log says of it."""

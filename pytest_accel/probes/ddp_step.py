@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
 
 
 @probe("ddp.step_ms", runs="ranks")

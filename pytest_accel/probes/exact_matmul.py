@@ -8,11 +8,11 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable
-from pytest_accel.probes import blas
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device import blas
+from pytest_accel.probes.device.gemm import TOLERANCE, Product
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
 from pytest_accel.probes.matmul import refuse_slow_path
-from pytest_accel.probes.product import TOLERANCE, Product
-from pytest_accel.probes.spec import probe
 
 if TYPE_CHECKING:
     from torch import Tensor

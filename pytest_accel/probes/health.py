@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
 
 
 @probe("health.{fact}", runs="facts")

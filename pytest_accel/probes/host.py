@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers.host.reading import FACTS
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
 
 HOST_FACTS = tuple(FACTS)
 """Every fact of the host: numa_balancing, iommu, nic_state ..."""

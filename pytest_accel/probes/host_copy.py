@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
 from pytest_accel.drivers.host import cpus_of
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
 
 DIRECTIONS = ("h2d", "d2h", "both")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_accel.compute import Compute, Finding, WrongResult
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.timing import Clock
+from pytest_accel.probes.device.torch_device import Compute, Finding, WrongResult
 from pytest_accel.probes.host_copy import place
-from pytest_accel.probes.spec import probe
-from pytest_accel.timing import Clock
 
 if TYPE_CHECKING:
     from torch import Tensor

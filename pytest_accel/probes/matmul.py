@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytest_accel.compute import Compute, Finding, NotApplicable
-from pytest_accel.probes.product import Product
-from pytest_accel.probes.spec import probe
-from pytest_accel.timing import time_bursts, time_once
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.timing import time_bursts, time_once
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 PILOTS = ((64, 0.05), (256, 1.2))

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
-from pytest_accel.compute import Compute, Finding
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.gemm import OPERAND_BYTES, Operands, Product
+from pytest_accel.probes.device.shape_search import (
+    ANCHORS,
+    FIRST,
+    KEPT,
+    Search,
+    Shape,
+    full_waves,
+    grid,
+    neighbours,
+    search,
+    spread,
+)
+from pytest_accel.probes.device.timing import time_fastest, time_once
+from pytest_accel.probes.device.torch_device import Compute, Finding
 from pytest_accel.probes.matmul import refuse_slow_path
-from pytest_accel.probes.product import OPERAND_BYTES, Operands, Product
-from pytest_accel.probes.spec import probe
-from pytest_accel.shapes import ANCHORS, FIRST, KEPT, Search, Shape, full_waves, grid, neighbours, search, spread
-from pytest_accel.timing import time_fastest, time_once
 
 TILES = {
     "cuda8": ((128, 256), (256, 128), (128, 128)),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.compute import Compute, Finding, Unmeasurable
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_device import Compute, Finding, Unmeasurable
 
 if TYPE_CHECKING:
     from torch import Tensor

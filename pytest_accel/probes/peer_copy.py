@@ -8,11 +8,11 @@ from itertools import cycle, groupby, permutations
 from operator import itemgetter
 from typing import Any
 
-from pytest_accel.backend import Backend
-from pytest_accel.compute import Compute, Finding, NotApplicable
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.peers import rounds
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_backend import Backend
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
 
 
 @probe("peer_copy.{direction}", runs="peers")

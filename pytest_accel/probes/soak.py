@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_accel.compute import Compute, Finding
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.probes.product import Product
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 
 @probe("soak.rate")

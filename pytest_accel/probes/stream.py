@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable, WrongResult
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
 
 if TYPE_CHECKING:
     from torch import Tensor

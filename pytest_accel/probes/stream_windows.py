@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_accel.compute import Compute, Finding
-from pytest_accel.probes.spec import probe
-from pytest_accel.timing import time_once
+from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.compute import Compute, Finding, NotApplicable
 from pytest_accel.core.measurement import Device
-from pytest_accel.probes.spec import spec_of
+from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.device.timing import Gate, block_seconds
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping
 from pytest_accel.simulate.model import Model, applied, family
 from pytest_accel.simulate.node import PROBES
-from pytest_accel.timing import Gate, block_seconds
 
 PACE = 10.0
 """Simulated seconds that pass in a real one at most: the sensor has to see what happens."""

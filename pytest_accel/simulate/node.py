@@ -11,7 +11,7 @@ from pytest_accel import probes
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
-from pytest_accel.probes.spec import spec_of
+from pytest_accel.probes.declare import spec_of
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.skus import loader

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from pytest_accel import worker
 from pytest_accel.core.pipe import begin
+from pytest_accel.probes.device import worker
 from pytest_accel.simulate.device import SimulatedDevice
 from pytest_accel.simulate.model import Model
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.core import metrics
-from pytest_accel.probes.spec import spec_of
+from pytest_accel.probes.declare import spec_of
 
 PACKAGED = {name: getattr(probes, name) for name in probes.__all__}
 MADE = [(name, spec_of(each).metric) for name, each in PACKAGED.items() if hasattr(each, "accel")]

@@ -16,9 +16,10 @@ import torch
 from probe_device import AtOnce, Instead
 from torch_module import module
 
-from pytest_accel import blame, probes, worker
-from pytest_accel.compute import Compute, NotApplicable, Unmeasurable
+from pytest_accel import probes
 from pytest_accel.core.measurement import Device
+from pytest_accel.probes.device import error_class, worker
+from pytest_accel.probes.device.torch_device import Compute, NotApplicable, Unmeasurable
 
 
 def _unpinned(*size: Any, pin_memory: bool = False, **how: Any) -> torch.Tensor:
@@ -234,15 +235,15 @@ def test_a_gaudi_is_named_by_its_module_or_not_opened(monkeypatch: pytest.Monkey
 
 def test_an_error_of_a_library_that_we_do_not_know_blames_nobody() -> None:
     odd = RuntimeError("UR backend failed with error 40")
-    assert blame.kind(odd, other=True) == "need"
-    assert blame.kind(odd) == "bug"
-    assert blame.kind(KeyError("a probe's own"), other=True) == "bug"
+    assert error_class.kind(odd, other=True) == "need"
+    assert error_class.kind(odd) == "bug"
+    assert error_class.kind(KeyError("a probe's own"), other=True) == "bug"
 
 
 def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
     lost = RuntimeError("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)")
-    assert blame.kind(lost, other=True) == "device"
-    assert blame.context_is_lost(lost)
+    assert error_class.kind(lost, other=True) == "device"
+    assert error_class.context_is_lost(lost)
 
 
 # -- a whole run, in processes of its own
@@ -285,7 +286,7 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     package = site / "habana_frameworks" / "torch"
     for folder in (package, bus):
         folder.mkdir(parents=True)
-    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parent), bus=str(bus.parent)))
+    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parents[1]), bus=str(bus.parent)))
     (package / "core.py").write_text(CORE)
     for name, text in {"vendor": "0x1da3", "device": "0x1060", "module_id": "3", "current_link_width": "16"}.items():
         (bus / name).write_text(f"{text}\n")

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_accel.core.stats import LOOKS
-from pytest_accel.timing import BLOCK_SECONDS, BLOCKS_AT_LEAST, WARMUP_SHARE, HostClock, Timed, time_blocks
+from pytest_accel.probes.device.timing import (
+    BLOCK_SECONDS,
+    BLOCKS_AT_LEAST,
+    WARMUP_SHARE,
+    HostClock,
+    Timed,
+    time_blocks,
+)
 
 
 @dataclass

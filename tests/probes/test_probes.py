@@ -20,14 +20,14 @@ import torch
 from probe_device import AtOnce, Instead, gpu
 
 from pytest_accel import probes
-from pytest_accel.backend import Backend
-from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.core.measurement import Device
-from pytest_accel.probes import blas
+from pytest_accel.probes.device import blas
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
+from pytest_accel.probes.device.torch_backend import Backend
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.host_copy import _both, place
-from pytest_accel.probes.product import Product
 from pytest_accel.probes.soak import droop
-from pytest_accel.shapes import ANCHORS, quantisation
 from pytest_accel.skus import loader
 
 DEADLINE_SECONDS = 120
@@ -100,7 +100,7 @@ def test_matmul_counts_two_operations_for_each_product(device: Compute, dtype: s
 
 def test_a_burst_begins_at_rest_and_is_repeated(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     rests: list[float] = []
-    monkeypatch.setattr("pytest_accel.timing.time.sleep", rests.append)
+    monkeypatch.setattr("pytest_accel.probes.device.timing.time.sleep", rests.append)
     finding = probes.matmul_burst(device, dtype="fp32", m=64, n=96, k=128)
     assert finding.metric == "matmul_burst.fp32"
     assert rests == [1.0] * len(finding.samples) == [1.0] * 5
@@ -407,7 +407,7 @@ def test_software_that_does_not_fit_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cuda.setattr(torch.cuda, "init", fails_with("Unexpected error. Error 999: unknown error"))
-    cuda.setattr("pytest_accel.compute.UVM", str(tmp_path / "nvidia-uvm"))
+    cuda.setattr("pytest_accel.probes.device.torch_device.UVM", str(tmp_path / "nvidia-uvm"))
     with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: `modprobe nvidia-uvm`"):
         Compute([gpu()], AtOnce())
     (tmp_path / "nvidia-uvm").touch()

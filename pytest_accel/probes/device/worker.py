@@ -1,4 +1,7 @@
-"""The worker process: `python -m pytest_accel.worker PARENT_PID`. Holds one device and runs probes on it."""
+"""The worker process: holds one device (or all, for copies between peers) and runs probes on it.
+
+Started as `pytest_accel.probes.device.worker PARENT_PID EPOCH`.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import blame
-from pytest_accel.compute import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
-from pytest_accel.probes import blas
+from pytest_accel.probes.device import blas, error_class
+from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
 
 
 class PipeGate:
@@ -85,8 +87,8 @@ class Worker:
         try:
             self._take(message)
         except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
-            lost = self.compute is not None and blame.context_is_lost(error)
-            kind = blame.kind(error, other=self.compute is not None and self.compute.other)
+            lost = self.compute is not None and error_class.context_is_lost(error)
+            kind = error_class.kind(error, other=self.compute is not None and self.compute.other)
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
     def _take(self, message: dict[str, Any]) -> None:

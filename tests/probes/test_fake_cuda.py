@@ -16,10 +16,10 @@ import torch
 from fake_cuda import HOST_LINK, LINK, gpus
 
 from pytest_accel import probes
-from pytest_accel.compute import Finding
 from pytest_accel.core.stats import estimate_rate
+from pytest_accel.probes.device.torch_device import Finding
 
-BENCHMARKS = str(Path(__file__).parent.parent / "benchmarks")
+BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     *((probes.matmul, {"dtype": dtype}) for dtype in HOPPER),
@@ -50,7 +50,7 @@ def rate(finding: Finding) -> float:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Nobody rests, and there are no other ranks to wait for."""
-    monkeypatch.setattr("pytest_accel.timing.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("pytest_accel.probes.device.timing.time.sleep", lambda seconds: None)
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda payload: payload.zero_())
     monkeypatch.setattr(sys.modules["pytest_accel.probes.host_latency"], "COPIES", 20)
     return monkeypatch

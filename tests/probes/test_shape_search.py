@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pytest_accel.shapes import (
+from pytest_accel.probes.device.shape_search import (
     FIRST,
     Shape,
     full_waves,

@@ -13,10 +13,10 @@ pytest.importorskip("torch")
 import torch
 from probe_device import AtOnce, Instead, gpu
 
-from pytest_accel import compute
-from pytest_accel.compute import Compute, NotApplicable, WrongResult
-from pytest_accel.probes.blocks import E2M1, FORMATS, decode, encode, swizzled
-from pytest_accel.probes.product import Product
+from pytest_accel.probes.device import torch_device
+from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.torch_device import Compute, NotApplicable, WrongResult
 
 F: Any = torch.nn.functional
 NUMBERS = [*E2M1, *(-number for number in E2M1)]
@@ -57,7 +57,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Compute:
     """A Blackwell that computes on the CPU."""
     properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0, gcnArchName="gfx950:sramecc+")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(compute, "INFINITY_CACHE", {})  # a set of operands or two, since numbers are read one by one
+    monkeypatch.setattr(
+        torch_device, "INFINITY_CACHE", {}
+    )  # a set of operands or two, since numbers are read one by one
     for name, value in {
         "init": lambda: None,
         "device_count": lambda: 1,

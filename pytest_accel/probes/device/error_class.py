@@ -7,7 +7,7 @@ reject nobody.
 
 from __future__ import annotations
 
-from pytest_accel.refusals import NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.refusals import NotApplicable, Unmeasurable, WrongResult
 
 SOFTWARE = (
     "too old",

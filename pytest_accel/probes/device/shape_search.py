@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, cycle, islice
 from statistics import median
 
-from pytest_accel import shapefile
+from pytest_accel.probes.device import shape_file
 
-named, read = shapefile.named, shapefile.read
+named, read = shape_file.named, shape_file.read
 
 Shape = tuple[int, int, int]
 """m, n, k: C (m x n) = A (m x k) B (k x n)."""

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.backend import first_line
-from pytest_accel.compute import Compute, NotApplicable, WrongResult
 from pytest_accel.core.sku import PRODUCTS
-from pytest_accel.probes import blas, blocks
+from pytest_accel.probes.device import blas, block_formats
+from pytest_accel.probes.device.torch_backend import first_line
+from pytest_accel.probes.device.torch_device import Compute, NotApplicable, WrongResult
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,17 +19,23 @@ Sample = Callable[[int, int], Any]
 
 DTYPES = PRODUCTS
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 8e-3, "bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, "int8": 0.0}
-TOLERANCE |= dict.fromkeys(blocks.DTYPES, 2e-2)
+TOLERANCE |= dict.fromkeys(block_formats.DTYPES, 2e-2)
 """Largest error of a checked element, as a share of sqrt(k): rounding of inputs and result, with room."""
 OPERAND_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 OPERAND_BYTES |= {"mxfp8": 1, "fp4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5}
-RESULT_BYTES = {**OPERAND_BYTES, "fp8": 2, "int8": 4, **dict.fromkeys(blocks.DTYPES, 2)}
+RESULT_BYTES = {**OPERAND_BYTES, "fp8": 2, "int8": 4, **dict.fromkeys(block_formats.DTYPES, 2)}
 _ALIGNED = 256
 """Elements: every operand begins at a multiple of it, as kernels for whole vectors want."""
 CHECKED_SIDE = 64
 """So many rows times columns of a product are checked, spread over all of it: no tile and no unit is left out."""
 
-CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "int8": (7, 5), **dict.fromkeys(blocks.DTYPES, (10, 0))}
+CAPABILITY = {
+    "tf32": (8, 0),
+    "bf16": (8, 0),
+    "fp8": (8, 9),
+    "int8": (7, 5),
+    **dict.fromkeys(block_formats.DTYPES, (10, 0)),
+}
 """The first CUDA compute capability whose tensor cores know the dtype (CUDA C++ programming guide)."""
 TRIED_SIDE = 64
 """Of the product that shows whether a library multiplies a dtype at all."""
@@ -49,13 +55,13 @@ class Operands:
         self.dtype, self.data = dtype, "uniform -128..127" if dtype == "int8" else "normal(0, 1)"
         self.scales: tuple[Any, Any] | None = None
         self._device = device
-        self.blocks: blocks.Blocks | None = None
+        self.blocks: block_formats.Blocks | None = None
         elements = largest + int(4 * device.cache_bytes / OPERAND_BYTES[dtype]) + _ALIGNED
         self._elements = elements
-        if dtype in blocks.DTYPES:
+        if dtype in block_formats.DTYPES:
             piece = (OPERAND_BYTES[dtype] + 1 / 16) * elements  # with scales; the second is put together of parts
-            device.require_memory(int(3 * piece) + 24 * blocks.CHUNK)
-            self.blocks = blocks.Blocks(device, dtype, elements)
+            device.require_memory(int(3 * piece) + 24 * block_formats.CHUNK)
+            self.blocks = block_formats.Blocks(device, dtype, elements)
             return
         device.require_memory(int(2 * elements * (OPERAND_BYTES[dtype] + 4)))
         pieces = [self._piece(elements) for _ in range(2)]
@@ -101,8 +107,8 @@ class Product:
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
         if not device.is_cpu:
             self._refuse_unsupported()
-        if dtype in blocks.DTYPES:
-            blocks.refuse(device, dtype, self.shape)
+        if dtype in block_formats.DTYPES:
+            block_formats.refuse(device, dtype, self.shape)
         self.operations = 2 * m * n * k
         one = OPERAND_BYTES[dtype] * (m * k + k * n) + RESULT_BYTES[dtype] * m * n
         self.sets = max(1, math.ceil(4 * device.cache_bytes / one))
@@ -117,7 +123,7 @@ class Product:
         self._calls = [self._one_set(place) for place in range(self.sets)]
         self._turn = itertools.cycle([call for call, _ in self._calls])
         if self._operands.blocks:
-            blocks.attempt(self.fixed(), self._operands.blocks.name)
+            block_formats.attempt(self.fixed(), self._operands.blocks.name)
 
     def __call__(self) -> object:
         return next(self._turn)()
@@ -126,7 +132,7 @@ class Product:
     def conditions(self) -> dict[str, Any]:
         """What the rate depends on beside the device; see `matmul`."""
         m, n, k = self.shape
-        layout = "TN" if self.dtype in ("fp8", "int8", *blocks.DTYPES) else "row-major"
+        layout = "TN" if self.dtype in ("fp8", "int8", *block_formats.DTYPES) else "row-major"
         found = {"dtype": self.dtype, "m": m, "n": n, "k": k, "data": self.data, "operand_sets": self.sets}
         found.update({"layout": layout, **({"scaling": "tensor"} if self.dtype == "fp8" else {})})
         found.update(self._operands.blocks.conditions if self._operands.blocks else {})
