@@ -12,7 +12,7 @@ import as_user
 import pytest
 from as_user import Ran
 
-from pytest_accel.cli import main
+from pytest_accel.cli.main import main
 from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.devices

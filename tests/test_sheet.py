@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.cli import main
+from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku, Source
 from pytest_accel.skus import loader
 from pytest_accel.skus.readiness import lacking, standing
@@ -71,7 +71,7 @@ def test_every_shipped_sku_has_a_sheet(name: str) -> None:
 
 def test_a_reader_who_goes_away_is_no_error() -> None:
     """`pytest-accel sku show h100-sxm | head -1`."""
-    command = f"{sys.executable} -c 'from pytest_accel.cli import main; main()' sku show h100-sxm | head -1"
+    command = f"{sys.executable} -c 'from pytest_accel.cli.main import main; main()' sku show h100-sxm | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == ""
 

@@ -16,7 +16,7 @@ from as_user import Ran
 from as_user import pytest as run_pytest
 
 from pytest_accel import factsheet, probes
-from pytest_accel.cli import main
+from pytest_accel.cli.main import main
 from pytest_accel.closing import Circumstances, close
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_lines import BadFile

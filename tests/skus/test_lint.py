@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import cli
+from pytest_accel.cli import main
 from pytest_accel.skus import lint, loader
 from pytest_accel.skus.lint.physics import magnitude, physics, reach
 from pytest_accel.skus.lint.subject import Subject
@@ -403,7 +403,7 @@ def test_an_explanation_is_added_to_those_of_the_extended_file(shipped: Path) ->
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
-    status = cli.main(["sku", "lint", *arguments])
+    status = main.main(["sku", "lint", *arguments])
     return status, capsys.readouterr().out.splitlines()
 
 
@@ -451,7 +451,7 @@ def test_the_report_as_json(shipped: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_file_that_is_not_there_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sku", "lint", "gone/own.yaml"]) == 4
+    assert main.main(["sku", "lint", "gone/own.yaml"]) == 4
     assert "gone/own.yaml: there is no such threshold file" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from pytest_accel.again import other_conditions
+from pytest_accel.cli.rejudge import other_conditions
 from pytest_accel.closing import Circumstances, Closing, close
 from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak

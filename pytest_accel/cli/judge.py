@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel import again, figures, recognise, record, saved
-from pytest_accel.again import Terms, judge_again
+from pytest_accel import recognise, record
+from pytest_accel.cli import external_results, record_reader, rejudge
+from pytest_accel.cli.external_results import BadFigures
+from pytest_accel.cli.record_reader import BadRecord
+from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS, Platform, Sku
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.figures import BadFigures
 from pytest_accel.options import Refused
 from pytest_accel.record import Record
-from pytest_accel.saved import BadRecord
 from pytest_accel.skus import required
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
@@ -50,14 +51,14 @@ def judge(chosen: argparse.Namespace) -> int:
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
-    path = saved.find(Path(chosen.file))
-    old = saved.load(path)
+    path = record_reader.find(Path(chosen.file))
+    old = record_reader.load(path)
     new = judge_again(old, _terms(old, chosen))
-    names = again.names_of(new)
+    names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(terminal.table(new.verdicts, names))
-    files = again.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
-    _print(changes.lines(again.changes(old, new), files, names))
+    files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
+    _print(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         _print([(f"then: {old.closing['line']}", "")])
     _close(Closing(**new.closing), new.verdicts)
@@ -115,8 +116,8 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
         raise Refused("--accel-sku=auto: figures do not say what was measured; name a SKU")
     found, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
     level = chosen.accel_level or "standard"
-    verdicts, closing, lacking = figures.judge_figures(found, sku, platform, level)
-    count = f"{len(figures.names(found))} of {platform.devices or 'any number of'} devices"
+    verdicts, closing, lacking = external_results.judge_figures(found, sku, platform, level)
+    count = f"{len(external_results.names(found))} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
     _print(terminal.table(verdicts, {}))
     _print([(f"not in the file, and required: {_listed(lacking)}", "yellow")] if lacking else [])
@@ -124,7 +125,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     return closing.exit
 
 
-def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[figures.Figure], Platform]:
+def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.Figure], Platform]:
     """The figures and the platform, which by default their number of devices points to. Raises BadFigures, Refused."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -134,8 +135,8 @@ def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[figures.Fig
         raise BadFigures(f"{path}: is not UTF-8 text") from None
     every = {metric: limit for each in sku.platforms.values() for metric, limit in sku.limits_on(each).items()}
     every = {**required.limits(sku, next(iter(sku.platforms.values())), 1), **every}
-    found = figures.parse(text, str(path), every)
-    devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(figures.names(found))]
+    found = external_results.parse(text, str(path), every)
+    devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(found))]
     return found, recognise.platform_of(sku, wanted or "auto", devices)[0]
 
 

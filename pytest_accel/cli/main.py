@@ -8,7 +8,7 @@ import sys
 from datetime import date
 from importlib.metadata import version
 
-from pytest_accel import judging
+from pytest_accel.cli import judge
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.crew import WorkerPool
 from pytest_accel.observer import SensorClient
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--format", choices=("text", "json"), default="text")
     simulate = commands.add_parser("simulate", help="what --accel-simulate can do")
     simulate.add_argument("--list", action="store_true", required=True, help="the faults that a node file may name")
-    judging.arguments(
+    judge.arguments(
         commands.add_parser("judge", help="judge a saved record again, or figures of another tool", description=JUDGE)
     )
     chosen = parser.parse_args(arguments)
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.command == "discover":
         return discover()
     try:
-        status = judging.judge(chosen) if chosen.command == "judge" else _sku(chosen)
+        status = judge.judge(chosen) if chosen.command == "judge" else _sku(chosen)
         sys.stdout.flush()
     except BadFile as bad:
         print(bad, file=sys.stderr)

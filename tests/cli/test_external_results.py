@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_accel.cli.external_results import BadFigures, Figure, judge_figures, parse
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.figures import BadFigures, Figure, judge_figures, parse
 from pytest_accel.skus import loader
 
 SKU = loader.load("h100-sxm")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import saved
-from pytest_accel.again import Terms, changes, files_changed, judge_again
+from pytest_accel.cli import record_reader
+from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
 from pytest_accel.closing import Circumstances
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
@@ -274,7 +274,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
     old = ran(measurements=[*measured(), strange])
     old.verdicts[-1] = replace(old.verdicts[-1], waiver=WAIVER)
     write(old, tmp_path)
-    assert saved.load(tmp_path / FILE) == old
+    assert record_reader.load(tmp_path / FILE) == old
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    with pytest.raises(saved.BadRecord) as bad:
-        saved.load(path)
+    with pytest.raises(record_reader.BadRecord) as bad:
+        record_reader.load(path)
     assert str(bad.value).startswith(f"{path}: ")
     assert says in str(bad.value)
     assert "\n" not in str(bad.value)
