@@ -28,12 +28,12 @@ from multiprocessing import get_context
 
 from bench import Gate
 
-from pytest_accel import peers
-from pytest_accel.attempts import Result
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.foresight import foreseen
+from pytest_accel.judging import peer_matrix
+from pytest_accel.judging.attempts import Result
+from pytest_accel.judging.foresight import foreseen
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.probes.device.torch_device import Finding
 from pytest_accel.probes.soak import droop
@@ -122,13 +122,13 @@ class Node:
         """A go at all pairs, or a second one at those that are short."""
         seconds = budget("peer_copy", LEVEL, self.sku)
         if not again:
-            pairs: Sequence[peers.Pair] = tuple(permutations(self.devices, 2))
+            pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
             result.rows = self._rows(metric, limit, pairs, seconds / len(pairs), self.sku.precision)
-            return peers.judged_fairly(result.rows, {})
+            return peer_matrix.judged_fairly(result.rows, {})
         assert limit.floor
-        pairs = peers.accused(result.rows, limit.floor)
-        fresh = self._rows(metric, limit, pairs, peers.seconds_again(pairs, seconds) / len(pairs), 0.0)
-        return peers.judged_again(result.rows, fresh, {})
+        pairs = peer_matrix.accused(result.rows, limit.floor)
+        fresh = self._rows(metric, limit, pairs, peer_matrix.seconds_again(pairs, seconds) / len(pairs), 0.0)
+        return peer_matrix.judged_again(result.rows, fresh, {})
 
     def _one(self, metric: str, limit: Limit, uuid: str) -> Measurement:
         """A go of a device by itself."""
@@ -153,7 +153,7 @@ class Node:
         )  # fmt: skip
 
     def _rows(
-        self, metric: str, limit: Limit, pairs: Sequence[peers.Pair], seconds: float, precision: float
+        self, metric: str, limit: Limit, pairs: Sequence[peer_matrix.Pair], seconds: float, precision: float
     ) -> list[Measurement]:
         found: dict[str, dict[str, Measurement]] = {}
         for sender, receiver in pairs:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import reports
-from pytest_accel.closing import Closing, Errors
+from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
 from pytest_accel.options import Options, Refused, plans_only, written
 from pytest_accel.run import Session

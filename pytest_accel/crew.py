@@ -13,10 +13,10 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
+from pytest_accel.judging.error_reports import Ended
+from pytest_accel.judging.peer_matrix import Pair
 from pytest_accel.observer import SensorClient
-from pytest_accel.peers import Pair
 from pytest_accel.processes import REAL, Processes
-from pytest_accel.reported import Ended
 from pytest_accel.timeline import around
 from pytest_accel.workers import Call, Child, Message, conduct
 

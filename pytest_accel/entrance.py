@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel import gate
 from pytest_accel.core.measurement import Device
 from pytest_accel.crew import WorkerPool
+from pytest_accel.judging import preconditions
 
 
 @dataclass
@@ -30,7 +30,7 @@ def enter(pool: WorkerPool, devices: Sequence[Device]) -> Entrance:
     _add_profilers(found, pool, devices)
     if not found.disturbed:
         hot = [names.get(uuid, uuid) for uuid in settle(pool)]
-        found.notes += [f"{', '.join(hot)} still cooled down after {gate.SETTLE_SECONDS:g} s"] if hot else []
+        found.notes += [f"{', '.join(hot)} still cooled down after {preconditions.SETTLE_SECONDS:g} s"] if hot else []
     return found
 
 
@@ -46,13 +46,13 @@ def settle(pool: WorkerPool) -> list[str]:
     """Wait until no device cools down any more from what ran before; returns those that still do in the end."""
     began, step = time.monotonic(), pool.processes.settle_step
     before, hot = _temperatures(pool), list[str]()
-    while before and (spent := time.monotonic() - began) < gate.SETTLE_SECONDS:
+    while before and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
         time.sleep(step)
         now = _temperatures(pool)
-        hot = gate.cooling(before, now, step)
+        hot = preconditions.cooling(before, now, step)
         if not hot:
             break
-        pool.progress("letting the devices cool down", spent, gate.SETTLE_SECONDS)
+        pool.progress("letting the devices cool down", spent, preconditions.SETTLE_SECONDS)
         before = now
     pool.progress("", 0.0, 0.0)
     return hot

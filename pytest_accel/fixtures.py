@@ -100,7 +100,7 @@ def _run(request: pytest.FixtureRequest) -> Session:
 @contextlib.contextmanager
 def _no_verdict() -> Iterator[None]:
     """What stops a measurement (pytest-timeout, an assertion in our own code) is no assertion of the test's."""
-    from pytest_accel.attempts import ProbeError
+    from pytest_accel.judging.attempts import ProbeError
 
     try:
         yield
@@ -110,8 +110,8 @@ def _no_verdict() -> Iterator[None]:
 
 def _conclude(run: Session, verdicts: list[Verdict]) -> None:
     """Pass, fail or skip the test, as its worst verdict says."""
-    from pytest_accel.closing import worst_first
     from pytest_accel.core.verdict import Status
+    from pytest_accel.judging.closing import worst_first
 
     worst = worst_first([each for each in verdicts if each.fails] or verdicts)[0]
     text = f"{run.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"

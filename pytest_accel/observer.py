@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import host_counters
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.counters import Ledger
 from pytest_accel.drivers.host.reading import COUNTED, FACTS
 from pytest_accel.drivers.idle import beside
 from pytest_accel.drivers.kernel_messages import LOGGED
-from pytest_accel.host_counters import Seen
+from pytest_accel.judging import host_counters
+from pytest_accel.judging.error_counters import Ledger
+from pytest_accel.judging.error_reports import METRICS as XIDS
+from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.host_counters import Seen
+from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.processes import REAL, Processes
-from pytest_accel.reported import METRICS as XIDS
-from pytest_accel.reported import Reports
-from pytest_accel.telemetry import Telemetry
 from pytest_accel.timeline import Timeline
 from pytest_accel.workers import Child, Message, listen
 

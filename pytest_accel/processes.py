@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
-from pytest_accel.gate import SETTLE_STEP
+from pytest_accel.judging.preconditions import SETTLE_STEP
 from pytest_accel.workers import Child, Message
 
 Environment = Mapping[str, str | None]

@@ -14,9 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.closing import Circumstances
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.closing import Circumstances
 
 SCHEMA = 1
 FILE = "record.json"

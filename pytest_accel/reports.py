@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_accel.closing import Errors
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.closing import Errors
 from pytest_accel.keys import VERDICTS
 from pytest_accel.run import Session
 

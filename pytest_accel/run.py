@@ -12,28 +12,29 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import collect, gate, hostlock, peers, record, simulation
+from pytest_accel import hostlock, record, simulation
 from pytest_accel.asked import Asked, asked_for
-from pytest_accel.attempts import Result, why_not, worst, wrong_product
-from pytest_accel.cause import explaining, variation
-from pytest_accel.clocks import JOULES, OF_CLOCK, joules, of_clock
-from pytest_accel.closing import Circumstances, Closing, Errors, close
-from pytest_accel.compare import of_peak_of
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.crew import Outcome, Request, WorkerPool
 from pytest_accel.entrance import Entrance, enter
-from pytest_accel.facts import facts, host_fact, withheld
-from pytest_accel.foresight import foreseen
+from pytest_accel.judging import peer_matrix, preconditions, results
+from pytest_accel.judging.attempts import Result, why_not, worst, wrong_product
+from pytest_accel.judging.clocks import JOULES, OF_CLOCK, joules, of_clock
+from pytest_accel.judging.closing import Circumstances, Closing, Errors, close
+from pytest_accel.judging.compare import of_peak_of
+from pytest_accel.judging.diagnosis import explaining, variation
+from pytest_accel.judging.foresight import foreseen
+from pytest_accel.judging.inventory import facts, host_fact, withheld
+from pytest_accel.judging.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options, Refused
 from pytest_accel.scene import Setup
 from pytest_accel.simulate.node import Node
 from pytest_accel.skus import budgets
 from pytest_accel.skus import required as expected
-from pytest_accel.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
 
 SAVE_SECONDS = 1.0
 OF_COUNTERS = ("counters.", "host_counters.")
@@ -228,7 +229,7 @@ class Session:
     def _barred(self, asked: Asked, subject: str) -> str | None:
         """Why a device is left out of a probe: it is another product, or its state makes the result meaningless."""
         wrong = wrong_product(subject, self.sku, self.devices)
-        return wrong or gate.stopped(asked.function.__name__, subject, self.devices, self.platform)
+        return wrong or preconditions.stopped(asked.function.__name__, subject, self.devices, self.platform)
 
     def _stopped(self, asked: Asked, subject: str) -> Verdict | None:
         if asked.spec.runs == "facts" or not (why := self._barred(asked, subject)):
@@ -276,7 +277,7 @@ class Session:
         if asked.spec.runs == "facts":
             return
         floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
-        self._measure(result, asked, pairs=peers.accused(result.rows, max(floors, default=0.0)))
+        self._measure(result, asked, pairs=peer_matrix.accused(result.rows, max(floors, default=0.0)))
         short = {each.subject for each in self._short(result, limits)}
         result.repeated = True
         if asked.spec.runs == "together" and len(self.devices) > 1:
@@ -320,7 +321,7 @@ class Session:
             self.record.notes += self._entrance.notes
 
     def _measure(
-        self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[peers.Pair] = ()
+        self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[peer_matrix.Pair] = ()
     ) -> None:
         """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
         seconds = self.budget(asked.function.__name__, asked.metric)
@@ -330,7 +331,7 @@ class Session:
             runs=asked.spec.runs,
             probe=asked.probe,
             conditions=asked.conditions,
-            seconds=peers.seconds_again(pairs, seconds) if pairs else seconds,
+            seconds=peer_matrix.seconds_again(pairs, seconds) if pairs else seconds,
             precision=0.0 if pairs else self.sku.precision if self.sku else Sku.precision,
             pairs=pairs,
         )
@@ -342,7 +343,7 @@ class Session:
             self.crew.measure(request, [alone] if alone else right, outcomes.append)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.crew.sensor.counters.lost(device.uuid)}
-            context = collect.Context(request, self._peak, began, clock.now(), "alone" if alone else "together", lost)
+            context = results.Context(request, self._peak, began, clock.now(), "alone" if alone else "together", lost)
             with self.crew.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 
@@ -361,14 +362,14 @@ class Session:
             ]
             self._newest = {key: each for key, each in self._newest.items() if key not in gone}
 
-    def _gather(self, result: Result, outcomes: Sequence[Outcome], context: collect.Context) -> None:
+    def _gather(self, result: Result, outcomes: Sequence[Outcome], context: results.Context) -> None:
         """Add what the workers sent to the result, and write it down."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
-            for each in collect.per_node(outcomes, context):
+            for each in results.per_node(outcomes, context):
                 result.add(foreseen(replace(each, disturbance=disturbed), self.sku))
         else:
-            found = collect.compared([each for outcome in outcomes for each in collect.per_device(outcome, context)])
+            found = results.compared([each for outcome in outcomes for each in results.per_device(outcome, context)])
             self._add(result, self._fairly(result, withheld(found, self.devices), context.request))
         self._note(result)
 
@@ -377,9 +378,9 @@ class Session:
         if request.runs != "peers":
             return found
         if request.pairs:
-            return peers.judged_again(result.rows, found, self.names)
+            return peer_matrix.judged_again(result.rows, found, self.names)
         result.rows = found
-        return peers.judged_fairly(found, self.names)
+        return peer_matrix.judged_fairly(found, self.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         return self.sku.peak(metric, self.platform) if self.sku else None
@@ -398,8 +399,8 @@ class Session:
             shares: dict[str, Any] = {
                 OF_PEAK: of_peak_of(each),
                 OF_CLOCK: of_clock(each, self.sku.datasheet, device, summary) if self.sku else None,
-                OF_ALONE: collect.of_alone(each, self.record.measurements),
-                DROOP: collect.droop(each, self.record.measurements),
+                OF_ALONE: results.of_alone(each, self.record.measurements),
+                DROOP: results.droop(each, self.record.measurements),
                 JOULES: joules(each, summary),
                 UNPROVEN: unproven(each.metric, device, readings),
                 VARIATION: variation(each.samples),

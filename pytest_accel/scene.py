@@ -10,7 +10,7 @@ from pytest_accel import recognise, record, simulation
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.crew import WorkerPool
-from pytest_accel.facts import Discovery
+from pytest_accel.judging.inventory import Discovery
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.processes import REAL

@@ -206,7 +206,7 @@ ELSEWHERE: Sequence[tuple[str, str, str]] = (
      "test_a_gpu_that_never_answers_costs_only_itself"),
     ("facts of the host that are wrong, hidden or garbage", "drivers/test_host.py",
      "test_what_cannot_be_read_or_is_garbage_breaks_nothing"),
-    ("a slow sender, receiver or pair of the peer matrix", "test_peers.py",
+    ("a slow sender, receiver or pair of the peer matrix", "judging/test_peer_matrix.py",
      "test_a_short_device_is_blamed_and_no_other"),
     ("another run has the devices", "test_hostlock.py", "test_a_second_run_is_told_who_holds_the_device"),
 )  # fmt: skip

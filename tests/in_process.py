@@ -25,10 +25,10 @@ import pytest
 from fault_case import Case, Seen
 
 from pytest_accel import probes
-from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.crew import WorkerPool
 from pytest_accel.drivers.sensor import Sensor
+from pytest_accel.judging.closing import Closing
 from pytest_accel.observer import SensorClient
 from pytest_accel.options import Options
 from pytest_accel.probes.device.worker import Worker

@@ -245,7 +245,9 @@ def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None
     """Links before collectives, the soak after them, counters last, whoever reorders tests."""
     cache = tmp_path / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)
-    (cache / "lastfailed").write_text(json.dumps({"test_counters.py::test_host_counters[node-ecc_memory]": True}))
+    (cache / "lastfailed").write_text(
+        json.dumps({"judging/test_error_counters.py::test_host_counters[node-ecc_memory]": True})
+    )
     ran = run(tmp_path, "--collect-only", "-q", *options)
     modules = list(dict.fromkeys(re.findall(r"^(test_\w+)\.py::", ran.out, re.MULTILINE)))
 

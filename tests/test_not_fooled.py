@@ -13,13 +13,14 @@ import pynvml
 import pytest
 from as_user import write
 
-from pytest_accel import collect, probes
+from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.crew import Outcome, Request
+from pytest_accel.judging import results
+from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.run import Session
 from pytest_accel.simulate import management, nvml
-from pytest_accel.telemetry import Telemetry
 
 PAIR = """
 sku: pair
@@ -213,8 +214,8 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
     broken = Outcome(pair, trouble={"event": "error", "kind": "device", "reason": "CUDA error: unknown error"})
 
     def kinds(lost: dict[str, str]) -> list[tuple[str, str]]:
-        context = collect.Context(request, lambda metric: None, 0.0, 1.0, lost=lost)
-        found = [each.trouble for each in collect.per_device(broken, context)]
+        context = results.Context(request, lambda metric: None, 0.0, 1.0, lost=lost)
+        found = [each.trouble for each in results.per_device(broken, context)]
         return [(each.kind, each.reason) for each in found if each]
 
     assert [kind for kind, _ in kinds({})] == ["need", "need"]

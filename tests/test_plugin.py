@@ -612,7 +612,7 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
         ["--ff"],
         ["--reruns", "2"],
         ["-p", "randomly"],
-        ["--deselect", "test_facts.py::test_enough"],
+        ["--deselect", "judging/test_inventory.py::test_enough"],
         ["--runxfail"],
         ["--no-summary", "-q"],
     ],

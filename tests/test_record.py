@@ -11,7 +11,7 @@ import pytest
 from pytest_accel import record
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
-from pytest_accel.judge import judge
+from pytest_accel.judging.judge import judge
 from pytest_accel.record import FILE, Record, earlier, last_accelerators, write
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})

@@ -15,13 +15,14 @@ import pytest
 from as_user import Ran
 from as_user import pytest as run_pytest
 
-from pytest_accel import factsheet, probes
+from pytest_accel import probes
 from pytest_accel.cli.main import main
-from pytest_accel.closing import Circumstances, close
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.judging import factsheet
+from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.options import Options, Refused
 from pytest_accel.probes.device.torch_device import Finding, Unmeasurable, WrongResult
 from pytest_accel.record import earlier, last_accelerators

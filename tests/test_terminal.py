@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_accel import suite
-from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import Device, Measurement, Peak
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judge import judge
+from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.judge import judge
 from pytest_accel.options import Options
 from pytest_accel.run import Session
 from pytest_accel.skus import loader

@@ -11,13 +11,13 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
-from pytest_accel.closing import Circumstances, Closing, close
 from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
-from pytest_accel.judge import judge
+from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.judge import judge
 from pytest_accel.skus import required as expected
 from pytest_accel.skus.required import of_node
 

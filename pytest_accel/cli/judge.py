@@ -14,10 +14,10 @@ from pytest_accel.cli import external_results, record_reader, rejudge
 from pytest_accel.cli.external_results import BadFigures
 from pytest_accel.cli.record_reader import BadRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
-from pytest_accel.closing import Closing
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS, Platform, Sku
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.closing import Closing
 from pytest_accel.options import Refused
 from pytest_accel.record import Record
 from pytest_accel.skus import required

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.peers import rounds
+from pytest_accel.judging.peer_matrix import rounds
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable

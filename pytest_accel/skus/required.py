@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_accel.closing import Circumstances
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.judging.closing import Circumstances
 from pytest_accel.skus.readiness import lacking
 
 NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")

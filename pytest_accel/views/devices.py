@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_accel import factsheet
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
+from pytest_accel.judging import factsheet
 
 
 def lines(devices: Sequence[Device]) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_accel.closing import Closing, worst_first
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
+from pytest_accel.judging.closing import Closing, worst_first
 from pytest_accel.timeline import PHASES
 
 COLOURS = {

@@ -11,10 +11,10 @@ import pytest
 
 from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
-from pytest_accel.closing import Circumstances
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.judging.closing import Circumstances
 from pytest_accel.record import FILE, Record, write
 
 SOURCE = Source("measured", "us", "2026-11")

@@ -12,12 +12,12 @@ from in_process import Kept
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.counters import Window
 from pytest_accel.drivers import kernel_log
 from pytest_accel.drivers.kernel_messages import MESSAGES, SOURCE, find
 from pytest_accel.drivers.sensor import Sensor
-from pytest_accel.judge import judge
-from pytest_accel.reported import Ended, Reports
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import Ended, Reports
+from pytest_accel.judging.judge import judge
 from pytest_accel.skus import loader, required
 
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]

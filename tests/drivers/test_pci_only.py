@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import factsheet
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.counters import Ledger
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import BareDriver
-from pytest_accel.facts import Discovery, facts
+from pytest_accel.judging import factsheet
+from pytest_accel.judging.error_counters import Ledger
+from pytest_accel.judging.inventory import Discovery, facts
+from pytest_accel.judging.telemetry import soak_measurements
 from pytest_accel.skus import loader
-from pytest_accel.telemetry import soak_measurements
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"
 

@@ -14,11 +14,11 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.counters import Window
 from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci, xids
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.judge import judge
-from pytest_accel.reported import Ended, Report, Reports
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import Ended, Report, Reports
+from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.nvml import LOST, Library, h100, install, never, status
 from pytest_accel.skus import loader, required
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judge import judge
+from pytest_accel.judging.judge import judge
 from pytest_accel.skus import loader
 
 COLUMNS = ["sku", "platform", "metric", "value", "unit", "source", "exception"]

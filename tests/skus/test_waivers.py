@@ -10,13 +10,13 @@ from typing import Any
 import as_user
 import pytest
 
-from pytest_accel.attempts import worst
-from pytest_accel.closing import Circumstances, close
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.judge import judge
+from pytest_accel.judging.attempts import worst
+from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.judge import judge
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 TODAY = date(2026, 11, 21)

@@ -10,8 +10,8 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judge import judge
-from pytest_accel.telemetry import (
+from pytest_accel.judging.judge import judge
+from pytest_accel.judging.telemetry import (
     SOAK_METRICS,
     Telemetry,
     disturbance,

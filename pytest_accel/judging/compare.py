@@ -11,7 +11,7 @@ from pytest_accel.core import versions
 from pytest_accel.core.measurement import NEXT_RUN, ON_ALL, Measurement, Peak, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, said, show, show_margin
-from pytest_accel.plausible import why_implausible
+from pytest_accel.judging.plausible import why_implausible
 
 MARGINAL_WITHIN = 0.02
 """A value that holds by less than this share of the limit is marginal."""

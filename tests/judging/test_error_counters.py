@@ -13,11 +13,11 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.counters import COUNTERS, Ledger, reading
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.drivers.sensor import _facts
-from pytest_accel.judge import judge
+from pytest_accel.judging.error_counters import COUNTERS, Ledger, reading
+from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.nvml import Gpu, Library, h100, install, status
 from pytest_accel.skus import loader, required
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cause import cause, explaining, variation
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit
-from pytest_accel.judge import judge
+from pytest_accel.judging.diagnosis import cause, explaining, variation
+from pytest_accel.judging.judge import judge
 
 FACTS: dict[str, Any] = {
     "power_limit_w": 700.0,

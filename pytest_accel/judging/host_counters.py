@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
-from pytest_accel.counters import HOUR, Counter
 from pytest_accel.drivers.host import some
 from pytest_accel.drivers.host.reading import COUNTED, FACTS
+from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
 """What ticks on healthy machines too."""

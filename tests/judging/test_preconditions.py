@@ -8,11 +8,12 @@ from typing import Any
 import as_user
 import pytest
 
-from pytest_accel import gate, probes
+from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
 from pytest_accel.drivers.idle import beside
 from pytest_accel.entrance import enter
+from pytest_accel.judging import preconditions
 from pytest_accel.processes import Processes
 from pytest_accel.skus import loader
 
@@ -32,7 +33,7 @@ def gpu(index: int = 3, **facts: Any) -> Device:
 
 def stops(**facts: Any) -> set[str]:
     device = gpu(**facts)
-    return {probe for probe in MEASURING if gate.stopped(probe, device.uuid, [device], SWITCHED)}
+    return {probe for probe in MEASURING if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
 
 
 MEMORY = {"stream", "stream_windows", "memory_pattern"}
@@ -60,7 +61,7 @@ def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[s
 
 
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
-    said = gate.stopped("stream", "GPU-3", [gpu(remap_pending=True)], SWITCHED)
+    said = preconditions.stopped("stream", "GPU-3", [gpu(remap_pending=True)], SWITCHED)
     assert said is not None
     assert said.startswith("not measured: gpu3: a row of its memory waits to be remapped (health.remap_pending); ")
     assert "`nvidia-smi --gpu-reset -i 3`" in said
@@ -68,19 +69,21 @@ def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
 
 def test_a_fabric_matters_where_there_is_a_switch() -> None:
     device = gpu(fabric_state="not started")
-    assert "error 802" in str(gate.stopped("matmul", device.uuid, [device], SWITCHED))
-    assert gate.stopped("matmul", device.uuid, [device], ALONE) is None
+    assert "error 802" in str(preconditions.stopped("matmul", device.uuid, [device], SWITCHED))
+    assert preconditions.stopped("matmul", device.uuid, [device], ALONE) is None
 
 
 def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
-    assert gate.stopped("matmul", "GPU-0", node, SWITCHED) is None
-    assert "gpu1: its driver asks for recovery: node reboot" in str(gate.stopped("all_reduce", NODE, node, SWITCHED))
+    assert preconditions.stopped("matmul", "GPU-0", node, SWITCHED) is None
+    assert "gpu1: its driver asks for recovery: node reboot" in str(
+        preconditions.stopped("all_reduce", NODE, node, SWITCHED)
+    )
 
 
 def test_what_a_device_does_not_state_stops_nothing() -> None:
     silent = Device("GPU-0", 0, "nvidia", "a GPU")
-    assert not [probe for probe in MEASURING if gate.stopped(probe, silent.uuid, [silent], SWITCHED)]
+    assert not [probe for probe in MEASURING if preconditions.stopped(probe, silent.uuid, [silent], SWITCHED)]
 
 
 # -- others
@@ -152,7 +155,7 @@ def test_a_device_whose_temperature_flickers_is_settled() -> None:
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(preconditions, "SETTLE_SECONDS", 0.5)
     found = enter(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
     assert found.notes == ["gpu3 still cooled down after 0.5 s"]
 

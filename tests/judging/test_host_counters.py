@@ -17,8 +17,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import COUNTED, FACTS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
-from pytest_accel.host_counters import COUNTERS, Seen, measured
-from pytest_accel.judge import judge
+from pytest_accel.judging.host_counters import COUNTERS, Seen, measured
+from pytest_accel.judging.judge import judge
 from pytest_accel.observer import SensorClient
 from pytest_accel.processes import Processes
 from pytest_accel.skus import loader, required

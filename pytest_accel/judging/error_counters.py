@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel import factsheet
 from pytest_accel.core.measurement import DURING, Device, Measurement, Trouble
+from pytest_accel.judging import factsheet
 
 MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"

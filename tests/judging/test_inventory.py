@@ -9,8 +9,8 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.host.reading import FACTS
-from pytest_accel.facts import Discovery, facts, host_fact
-from pytest_accel.judge import judge
+from pytest_accel.judging.inventory import Discovery, facts, host_fact
+from pytest_accel.judging.judge import judge
 from pytest_accel.observer import SensorClient
 from pytest_accel.skus import loader
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.closing import Circumstances, Closing, close, worst_first
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing import Circumstances, Closing, close, worst_first
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")

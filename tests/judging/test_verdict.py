@@ -9,7 +9,7 @@ import pytest
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
-from pytest_accel.judge import judge
+from pytest_accel.judging.judge import judge
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 CEILING = Limit("soak.droop", "1", ceiling=0.05)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from pytest_accel.clocks import OF_CLOCK
 from pytest_accel.core.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
-from pytest_accel.factsheet import LOCKS
-from pytest_accel.judge import told
-from pytest_accel.telemetry import CAPPED
+from pytest_accel.judging.clocks import OF_CLOCK
+from pytest_accel.judging.factsheet import LOCKS
+from pytest_accel.judging.judge import told
+from pytest_accel.judging.telemetry import CAPPED
 
 SHARE = 0.01
 """Of the time: throttling below it explains nothing."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from pytest_accel.compare import compare, next_run_of, of_peak_of
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import DURING, EXPLAINS, UNPROVEN, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, said, show
+from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 

@@ -9,8 +9,17 @@ import pytest
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judge import judge
-from pytest_accel.peers import Pair, accused, blamed, fastest, judged_again, judged_fairly, rounds, seconds_again
+from pytest_accel.judging.judge import judge
+from pytest_accel.judging.peer_matrix import (
+    Pair,
+    accused,
+    blamed,
+    fastest,
+    judged_again,
+    judged_fairly,
+    rounds,
+    seconds_again,
+)
 
 FLOOR = Limit("peer_copy.one_way", "GB/s", floor=0.965 * 400)
 

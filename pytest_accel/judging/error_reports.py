@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core.measurement import DURING, NODE, Device, Measurement, Trouble
-from pytest_accel.counters import Window
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, Message
+from pytest_accel.judging.error_counters import Window
 
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 

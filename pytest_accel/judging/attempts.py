@@ -9,7 +9,7 @@ from typing import Any
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judge import Explain, judge, told
+from pytest_accel.judging.judge import Explain, judge, told
 
 
 class ProbeError(Exception):

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel import factsheet
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers.host.reading import FACTS
+from pytest_accel.judging import factsheet
 
 
 @dataclass(frozen=True)
