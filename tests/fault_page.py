@@ -23,7 +23,8 @@ HOW = ("in process", "facts alone", "pytest")
 HEAD = """# Fault matrix
 
 Every fault that the simulated node can have, and the checks that were seen to catch it. Written by
-`scripts/fault_matrix.py` from what `tests/test_fault_matrix.py` runs; a row that is no longer true fails its test.
+`scripts/fault_matrix.py` from what `tests/simulate/test_fault_matrix.py` runs; a row that is no longer true fails its
+test.
 
 A fault is caught if the check that should catch it ends in the status below on the device that has the fault, if the
 closing line names that device, if no other device has a FAIL, and if the exit status is right. The simulation lies

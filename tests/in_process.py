@@ -34,8 +34,9 @@ from pytest_accel.options import Options
 from pytest_accel.probes.device.worker import Worker
 from pytest_accel.processes import Environment, Processes
 from pytest_accel.run import Session
-from pytest_accel.simulate import amd_node, amdsmi, management, nvml
+from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated
+from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
 from pytest_accel.skus import required as expected

@@ -20,7 +20,8 @@ from pytest_accel.judging import results
 from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.run import Session
-from pytest_accel.simulate import management, nvml
+from pytest_accel.simulate import management
+from pytest_accel.simulate.libraries import nvml
 
 PAIR = """
 sku: pair

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.simulate import amdsmi as smi
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import (
     CLOCK_SETTING,
@@ -18,6 +17,7 @@ from pytest_accel.simulate.faults import (
     SW_THERMAL,
     Symptoms,
 )
+from pytest_accel.simulate.libraries import amdsmi as smi
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005

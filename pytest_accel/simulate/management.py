@@ -11,9 +11,10 @@ from typing import Any
 import pynvml
 
 from pytest_accel.drivers import Hint
-from pytest_accel.simulate import amd_node, nvml, stated
+from pytest_accel.simulate import amd_node, stated
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import CLOCK_SETTING, LINK_ERRORS, Symptoms
+from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005

@@ -16,8 +16,8 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
 from pytest_accel.drivers.amd import AmdDriver, library, throttle
 from pytest_accel.judging.telemetry import summarise
-from pytest_accel.simulate import amdsmi as sim
-from pytest_accel.simulate.amdsmi import By, Library, install, metrics, mi300x, pages, pcie, processes, status
+from pytest_accel.simulate.libraries import amdsmi as sim
+from pytest_accel.simulate.libraries.amdsmi import By, Library, install, metrics, mi300x, pages, pcie, processes, status
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 ALL_ONES = 2**64 - 1

@@ -13,8 +13,8 @@ from pytest_accel.drivers import pci
 from pytest_accel.drivers.amd import AmdDriver
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate import amdsmi as sim
-from pytest_accel.simulate.amdsmi import By, Library, install, mi300x, pages, pcie, status
+from pytest_accel.simulate.libraries import amdsmi as sim
+from pytest_accel.simulate.libraries.amdsmi import By, Library, install, mi300x, pages, pcie, status
 from pytest_accel.skus import loader, required
 from pytest_accel.skus.readiness import lacking
 

@@ -15,7 +15,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import patience, pci
 from pytest_accel.drivers.amd import AmdDriver
-from pytest_accel.simulate.amdsmi import Library, install, mi300x, never
+from pytest_accel.simulate.libraries.amdsmi import Library, install, mi300x, never
 
 if not find_spec("amdsmi"):
     pytest.skip("amdsmi is not installed", allow_module_level=True)

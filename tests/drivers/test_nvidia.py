@@ -15,7 +15,16 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.telemetry import summarise
-from pytest_accel.simulate.nvml import NEW_IDS, NOT_SUPPORTED, Library, fabric, fills, h200, install, processes
+from pytest_accel.simulate.libraries.nvml import (
+    NEW_IDS,
+    NOT_SUPPORTED,
+    Library,
+    fabric,
+    fills,
+    h200,
+    install,
+    processes,
+)
 
 NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
 OLD_IDS = (251, 252, 253)

@@ -16,7 +16,7 @@ from pytest_accel.drivers import patience, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
 from pytest_accel.drivers.nvidia.query import Field
 from pytest_accel.drivers.query import Call, Source, sources_of
-from pytest_accel.simulate.nvml import Library, h100, install, never
+from pytest_accel.simulate.libraries.nvml import Library, h100, install, never
 
 ERRORS = {
     name: getattr(pynvml, f"NVML_ERROR_{name}")

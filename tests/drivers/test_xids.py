@@ -19,7 +19,7 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, Report, Reports
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.nvml import LOST, Library, h100, install, never, status
+from pytest_accel.simulate.libraries.nvml import LOST, Library, h100, install, never, status
 from pytest_accel.skus import loader, required
 
 H100 = loader.load("h100-sxm")

@@ -18,7 +18,7 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.drivers.sensor import _facts
 from pytest_accel.judging.error_counters import COUNTERS, Ledger, reading
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.nvml import Gpu, Library, h100, install, status
+from pytest_accel.simulate.libraries.nvml import Gpu, Library, h100, install, status
 from pytest_accel.skus import loader, required
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))

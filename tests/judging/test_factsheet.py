@@ -15,7 +15,7 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.factsheet import FIGURES, read
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
+from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
 from pytest_accel.skus import loader
 from pytest_accel.skus import required as expected
 from pytest_accel.skus.readiness import lacking

@@ -17,7 +17,7 @@ from fault_lists import LISTS, Published
 from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 PAGE = HERE.parent / "docs/fault-matrix.md"
 STALE = "run scripts/fault_matrix.py"
 

@@ -26,10 +26,11 @@ from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.options import Options, Refused
 from pytest_accel.probes.device.torch_device import Finding, Unmeasurable, WrongResult
 from pytest_accel.record import earlier, last_accelerators
-from pytest_accel.simulate import management, nvml, stated
+from pytest_accel.simulate import management, stated
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.device import SimulatedDevice
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
+from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
 from pytest_accel.simulation import for_record, model, node

@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks/healthy_nodes.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
 LIMITS_ON_RATES = 11 * 8 + 1
 """Of eight H100 at level quick: of each matmul 3, stream 3, host copy 2, peer copy, soak 2; of the node all-reduce."""
 

@@ -1,0 +1,1 @@
+"""The vendors' management libraries, as a simulated node answers for them."""
