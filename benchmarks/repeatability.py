@@ -29,7 +29,7 @@ from pytest_accel.core.measurement import NEXT_RUN, Measurement, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import between_runs, next_run
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.record import Record
+from pytest_accel.run.record import Record
 
 GAUGE = 0.1
 BUSY_SECONDS = 1200.0

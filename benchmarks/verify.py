@@ -31,7 +31,7 @@ from pytest_accel.probes.device.shape_search import spread
 from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.memory_pattern import WINDOW_BYTES
-from pytest_accel.record import Record
+from pytest_accel.run.record import Record
 from pytest_accel.skus.loader import load as load_sku
 
 Found = tuple[dict[str, float], dict[str, Any]]

@@ -14,8 +14,8 @@ import pytest
 from pytest_accel import reports
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
-from pytest_accel.options import Options, Refused, plans_only, written
-from pytest_accel.run import Session
+from pytest_accel.run.options import Options, Refused, plans_only, written
+from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay

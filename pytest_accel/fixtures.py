@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_accel.keys import LIMITS, REPLAY, RUN, VERDICTS
-from pytest_accel.options import plans_only
+from pytest_accel.run.options import plans_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.measurement import Device
     from pytest_accel.core.sku import Sku
     from pytest_accel.core.verdict import Verdict
-    from pytest_accel.run import Session
+    from pytest_accel.run.session import Session
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
     from pytest_accel.core.verdict import Verdict
-    from pytest_accel.run import Session
+    from pytest_accel.run.session import Session
     from pytest_accel.views.benchmark import Replay
 
 SUBJECT = "_accel_subject"

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_accel.keys import LIMITS, OWN_PATHS
 from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
-from pytest_accel.options import add_options, asked, shows_only
+from pytest_accel.run.options import add_options, asked, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit

@@ -7,7 +7,7 @@ import pytest
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Errors
 from pytest_accel.keys import VERDICTS
-from pytest_accel.run import Session
+from pytest_accel.run.session import Session
 
 
 def amend(run: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

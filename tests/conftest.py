@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_accel.options import asked
+from pytest_accel.run.options import asked
 
 pytest_plugins = ["pytester"]
 

@@ -183,18 +183,18 @@ BY_A_USER = (*END_TO_END, *amd.END_TO_END)
 CASES = (*IN_PROCESS, *amd.IN_PROCESS, *BY_A_USER)
 
 ELSEWHERE: Sequence[tuple[str, str, str]] = (
-    ("a worker process is killed in the middle", "test_faults.py", "test_killed_worker_fails_its_device"),
-    ("a probe never returns", "test_faults.py", "test_hung_worker"),
-    ("a process ignores SIGKILL", "test_faults.py", "test_unkillable_worker"),
-    ("a probe leaves processes behind", "test_faults.py", "test_grandchildren_die_too"),
-    ("the sensor dies or hangs", "test_faults.py", "test_sensor"),
-    ("a rank of a collective dies or hangs", "test_faults.py", "test_ranks_that_break"),
-    ("a rank of a collective raises", "test_faults.py", "test_rank_that_raises"),
-    ("the run is interrupted or terminated", "test_faults.py", "test_signal"),
-    ("pytest itself is killed", "test_faults.py", "test_killed_pytest_leaves_nothing"),
-    ("the disk of the record is full", "test_faults.py", "test_disk_full"),
-    ("the disk of the record is read-only", "test_faults.py", "test_output_on_a_read_only_disk"),
-    ("the bus shows a device that no driver reaches", "test_faults.py", "test_unreachable_accelerator"),
+    ("a worker process is killed in the middle", "run/test_process_faults.py", "test_killed_worker_fails_its_device"),
+    ("a probe never returns", "run/test_process_faults.py", "test_hung_worker"),
+    ("a process ignores SIGKILL", "run/test_process_faults.py", "test_unkillable_worker"),
+    ("a probe leaves processes behind", "run/test_process_faults.py", "test_grandchildren_die_too"),
+    ("the sensor dies or hangs", "run/test_process_faults.py", "test_sensor"),
+    ("a rank of a collective dies or hangs", "run/test_process_faults.py", "test_ranks_that_break"),
+    ("a rank of a collective raises", "run/test_process_faults.py", "test_rank_that_raises"),
+    ("the run is interrupted or terminated", "run/test_process_faults.py", "test_signal"),
+    ("pytest itself is killed", "run/test_process_faults.py", "test_killed_pytest_leaves_nothing"),
+    ("the disk of the record is full", "run/test_process_faults.py", "test_disk_full"),
+    ("the disk of the record is read-only", "run/test_process_faults.py", "test_output_on_a_read_only_disk"),
+    ("the bus shows a device that no driver reaches", "run/test_process_faults.py", "test_unreachable_accelerator"),
     ("pynvml is not installed", "drivers/test_nvidia.py", "test_no_pynvml"),
     ("every function of the management library fails in turn", "drivers/test_nvml_errors.py",
      "test_a_function_that_fails_on_one_gpu"),
@@ -208,6 +208,6 @@ ELSEWHERE: Sequence[tuple[str, str, str]] = (
      "test_what_cannot_be_read_or_is_garbage_breaks_nothing"),
     ("a slow sender, receiver or pair of the peer matrix", "judging/test_peer_matrix.py",
      "test_a_short_device_is_blamed_and_no_other"),
-    ("another run has the devices", "test_hostlock.py", "test_a_second_run_is_told_who_holds_the_device"),
+    ("another run has the devices", "run/test_device_lock.py", "test_a_second_run_is_told_who_holds_the_device"),
 )  # fmt: skip
 """Faults of processes, disks and libraries that need no simulated node: what, and the test that shows it."""

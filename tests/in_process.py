@@ -26,21 +26,21 @@ from fault_case import Case, Seen
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.crew import WorkerPool
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.closing import Closing
-from pytest_accel.observer import SensorClient
-from pytest_accel.options import Options
 from pytest_accel.probes.device.worker import Worker
-from pytest_accel.processes import Environment, Processes
-from pytest_accel.run import Session
+from pytest_accel.run.options import Options
+from pytest_accel.run.processes import Environment, Processes
+from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.session import Session
+from pytest_accel.run.supervisor import Child, Message
+from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
 from pytest_accel.skus import required as expected
-from pytest_accel.workers import Child, Message
 
 FAST = 1e5
 """Simulated seconds in a real one."""

@@ -11,7 +11,7 @@ import as_user
 import pytest
 from as_user import write
 
-from pytest_accel.workers import Child, Message, listen
+from pytest_accel.run.supervisor import Child, Message, listen
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """

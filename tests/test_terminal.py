@@ -14,8 +14,8 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
-from pytest_accel.options import Options
-from pytest_accel.run import Session
+from pytest_accel.run.options import Options
+from pytest_accel.run.session import Session
 from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish

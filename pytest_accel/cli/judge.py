@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel import recognise, record
 from pytest_accel.cli import external_results, record_reader, rejudge
 from pytest_accel.cli.external_results import BadFigures
 from pytest_accel.cli.record_reader import BadRecord
@@ -18,8 +17,9 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS, Platform, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Closing
-from pytest_accel.options import Refused
-from pytest_accel.record import Record
+from pytest_accel.run import record, selection
+from pytest_accel.run.options import Refused
+from pytest_accel.run.record import Record
 from pytest_accel.skus import required
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
@@ -70,7 +70,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
 def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     """What was asked for, and else what the record names. Raises Refused."""
     name = chosen.accel_sku or _named(old)
-    sku = recognise.named(name) if name else None
+    sku = selection.named(name) if name else None
     level = chosen.accel_level or old.run.get("level")
     if level not in LEVELS:
         raise Refused(f"--accel-level: the record names no level; choose {', '.join(LEVELS)}")
@@ -80,7 +80,7 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
         return Terms(None, Platform(str(old.run.get("platform")), None), level)
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
-    platform, _ = recognise.platform_of(sku, wanted, old.devices)
+    platform, _ = selection.platform_of(sku, wanted, old.devices)
     return Terms(sku, platform, level)
 
 
@@ -111,7 +111,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
         raise Refused("--output: figures of another tool make no record")
     if not chosen.accel_sku:
         raise Refused("--accel-sku: name the SKU that the figures are to be judged by (pytest-accel sku list)")
-    sku = recognise.named(chosen.accel_sku)
+    sku = selection.named(chosen.accel_sku)
     if sku is None:
         raise Refused("--accel-sku=auto: figures do not say what was measured; name a SKU")
     found, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
@@ -137,7 +137,7 @@ def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_re
     every = {**required.limits(sku, next(iter(sku.platforms.values())), 1), **every}
     found = external_results.parse(text, str(path), every)
     devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(found))]
-    return found, recognise.platform_of(sku, wanted or "auto", devices)[0]
+    return found, selection.platform_of(sku, wanted or "auto", devices)[0]
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:

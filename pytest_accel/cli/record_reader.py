@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pytest_accel.record import FILE, SCHEMA, Record
+from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
 """What JSON has no number for is written as text."""

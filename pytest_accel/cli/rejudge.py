@@ -20,7 +20,7 @@ from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import conditions_of, spec_of
-from pytest_accel.record import Record
+from pytest_accel.run.record import Record
 from pytest_accel.skus import required as expected
 from pytest_accel.skus.waivers import used, waivable
 

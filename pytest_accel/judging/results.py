@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
-from pytest_accel.crew import Outcome, Request
-from pytest_accel.workers import Message
+from pytest_accel.run.supervisor import Message
+from pytest_accel.run.worker_pool import Outcome, Request
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """The datasheet figure that a metric is a fraction of."""

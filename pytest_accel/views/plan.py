@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
-from pytest_accel.asked import Asked, asked_for
+from pytest_accel.run.request import Asked, asked_for
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
-    from pytest_accel.run import Session
+    from pytest_accel.run.session import Session
 
 STARTING = 5.0
 """Seconds for the processes to start and import torch, as a rule."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.judging.closing import Closing, worst_first
-from pytest_accel.timeline import PHASES
+from pytest_accel.run.phases import PHASES
 
 COLOURS = {
     Status.FAIL: "red",

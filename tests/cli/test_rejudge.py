@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Troub
 from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
-from pytest_accel.record import FILE, Record, write
+from pytest_accel.run.record import FILE, Record, write
 
 SOURCE = Source("measured", "us", "2026-11")
 DEVICE = Device("GPU-0", 0, "nvidia", "Part", memory_bytes=80 * 10**9, pci_id="10de:2330")

@@ -12,9 +12,9 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
 from pytest_accel.drivers.idle import beside
-from pytest_accel.entrance import enter
 from pytest_accel.judging import preconditions
-from pytest_accel.processes import Processes
+from pytest_accel.run.idle_gate import enter
+from pytest_accel.run.processes import Processes
 from pytest_accel.skus import loader
 
 H100 = loader.load("h100-sxm")

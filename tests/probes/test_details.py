@@ -11,7 +11,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.run import Session
+from pytest_accel.run.session import Session
 
 
 @pytest.fixture(scope="module")

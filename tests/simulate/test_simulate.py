@@ -23,9 +23,10 @@ from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging import factsheet
 from pytest_accel.judging.closing import Circumstances, close
-from pytest_accel.options import Options, Refused
 from pytest_accel.probes.device.torch_device import Finding, Unmeasurable, WrongResult
-from pytest_accel.record import earlier, last_accelerators
+from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.record import earlier, last_accelerators
+from pytest_accel.run.simulation import for_record, model, node
 from pytest_accel.simulate import management, stated
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.device import SimulatedDevice
@@ -33,7 +34,6 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
-from pytest_accel.simulation import for_record, model, node
 from pytest_accel.skus import loader, required
 
 PAIR = """

@@ -6,14 +6,14 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel import recognise, record, simulation
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.crew import WorkerPool
 from pytest_accel.judging.inventory import Discovery
-from pytest_accel.observer import SensorClient
-from pytest_accel.options import Options
-from pytest_accel.processes import REAL
+from pytest_accel.run import record, selection, simulation
+from pytest_accel.run.options import Options
+from pytest_accel.run.processes import REAL
+from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.skus import required
 from pytest_accel.skus.waivers import Waivers
 
@@ -48,8 +48,8 @@ class Setup:
     def prepare(self) -> None:
         """Read what the options name, before any process is started. Raises Refused."""
         self.node = simulation.node(self.options)
-        self._named = recognise.named(self.options.sku or (self.node.asked if self.node else ""))
-        self.waivers = recognise.waivers(self.options.waivers)
+        self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
+        self.waivers = selection.waivers(self.options.waivers)
 
     def look(self, pool: WorkerPool, output: Path | None = None) -> None:
         """Find devices, SKU, platform and limits, through the sensor of `pool`.
@@ -82,7 +82,7 @@ class Setup:
             if missing:
                 self.found = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
                 self.devices = []
-        return recognise.sku_of(self.found.devices)
+        return selection.sku_of(self.found.devices)
 
     def _settle_platform(self) -> None:
         if self.sku is None:
@@ -92,7 +92,7 @@ class Setup:
             self.no_acceptance.append(f"SKU {self.sku.name} was recognised, not named")
         implied = self.node and not self.options.sku and self.options.platform == "auto"
         wanted = self.node.platform.name if self.node and implied else self.options.platform
-        self.platform, doubt = recognise.platform_of(self.sku, wanted, self.found.devices)
+        self.platform, doubt = selection.platform_of(self.sku, wanted, self.found.devices)
         if doubt:
             self.no_acceptance.append(doubt)
         if self.sku.vendor == "cpu":
@@ -100,8 +100,8 @@ class Setup:
 
     def _narrow(self) -> None:
         """Keep the devices that the user chose. What is expected stays what it was."""
-        for by, entries in recognise.choices(self.options.devices, self.found.devices).items():
-            kept = recognise.chosen(self.found.devices, entries, by)
+        for by, entries in selection.choices(self.options.devices, self.found.devices).items():
+            kept = selection.chosen(self.found.devices, entries, by)
             self.devices = [device for device in self.devices if device in kept]
             if len(kept) < len(self.found.devices):
                 self.filtered.append(f"{by} chose {len(kept)} of {len(self.found.devices)} devices")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel import recognise
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
-from pytest_accel.options import Refused
+from pytest_accel.run import selection
+from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, required
 
 KNOWN = loader.load_shipped()
-with open(Path(__file__).parent / "data" / "devices.csv", encoding="utf-8", newline="") as table:
+with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:
     DEVICES = list(csv.DictReader(table))
 
 
@@ -73,12 +73,12 @@ def test_the_two_parts_of_one_pci_id_are_told_apart_by_their_compute_units() -> 
         sku("mi250").why_not(device({**row, "compute_units": "110"}))
     )
     with pytest.raises(Refused, match="may be mi250, mi250x; name one"):
-        recognise.sku_of([device({**row, "compute_units": ""})])
+        selection.sku_of([device({**row, "compute_units": ""})])
 
 
 def test_virtual_functions_sit_on_the_platform_that_is_for_them() -> None:
     row = {"driver": "amd", "name": "AMD Instinct MI300X VF", "pci_id": "1002:74b5", "memory_gb": "206"}
-    platform, _ = recognise.platform_of(sku("mi300x"), "auto", [device({**row, "compute_units": "304"})])
+    platform, _ = selection.platform_of(sku("mi300x"), "auto", [device({**row, "compute_units": "304"})])
     assert platform.virtual
 
 
@@ -86,7 +86,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
     """Their links would have no limits any more."""
     row = {"driver": "amd", "name": "AMD Instinct MI300X", "pci_id": "1002:74a1", "memory_gb": "206"}
     whole, function = (device({**row, "pci_id": part, "compute_units": "304"}) for part in ("1002:74a1", "1002:74b5"))
-    platform, _ = recognise.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function])
+    platform, _ = selection.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function])
     assert platform.name == "oam8"
 
 
@@ -102,7 +102,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
 def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int, mode: str, platform: str) -> None:
     """Its host copies are slower, which is no fault of the devices."""
     devices = [replace(h100(), facts={**h100().facts, "virtualization": mode})] * count
-    found, _ = recognise.platform_of(sku("h100-sxm"), "auto", devices)
+    found, _ = selection.platform_of(sku("h100-sxm"), "auto", devices)
     assert found.name == platform
 
 
@@ -110,17 +110,17 @@ def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
     """Nobody said how many should be there."""
     row = {"driver": "nvidia", "name": "NVIDIA L40S", "pci_id": "10de:26b9", "memory_gb": "48.3"}
     cards = [device({**row, "compute_units": "142"})] * 8
-    platform, doubt = recognise.platform_of(sku("l40s"), "auto", cards)
+    platform, doubt = selection.platform_of(sku("l40s"), "auto", cards)
     assert (platform.name, platform.devices) == ("pcie", None)
     assert doubt == "platform pcie was recognised by its device count, not named"
     assert "does not say how many devices to expect" in str(required.unfit(sku("l40s"), platform, "standard"))
 
 
 def test_a_device_that_is_chosen_twice_is_one() -> None:
-    assert len(recognise.chosen([h100()], ["0", "gpu0"], "--accel-devices")) == 1
+    assert len(selection.chosen([h100()], ["0", "gpu0"], "--accel-devices")) == 1
 
 
 def test_a_slice_of_a_device_is_not_examined() -> None:
     with pytest.raises(Refused, match="MIG-1: MIG-1 is a slice of a device; slices are not accepted") as refused:
-        recognise.chosen([h100()], ["MIG-1"], "MIG-1")
+        selection.chosen([h100()], ["MIG-1"], "MIG-1")
     assert "name whole devices" in str(refused.value)

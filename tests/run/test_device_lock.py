@@ -7,8 +7,8 @@ from typing import IO
 
 import pytest
 
-from pytest_accel import hostlock
-from pytest_accel.hostlock import Held
+from pytest_accel.run import device_lock
+from pytest_accel.run.device_lock import Held
 
 GPU0, GPU1 = ("GPU-aa", "gpu0"), ("GPU-bb", "gpu1")
 
@@ -18,11 +18,11 @@ Hold = Callable[[list[tuple[str, str]], str], list[IO[str]]]
 @pytest.fixture
 def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
     """`hostlock.hold` in a folder of its own; what it locked is freed afterwards."""
-    monkeypatch.setattr(hostlock, "FOLDER", tmp_path)
+    monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
     files: list[IO[str]] = []
 
     def kept(names: list[tuple[str, str]], about: str) -> list[IO[str]]:
-        found = hostlock.hold(names, about)
+        found = device_lock.hold(names, about)
         files.extend(found)
         return found
 
@@ -86,6 +86,6 @@ def test_a_link_that_another_user_put_there_is_not_followed(hold: Hold, tmp_path
 
 
 def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostlock, "FOLDER", tmp_path / "gone")
+    monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "gone")
     with pytest.raises(Held, match="cannot be locked"):
         hold([GPU0], "first")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from as_user import STUB_TORCH, left
 
-from pytest_accel import workers
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
-from pytest_accel.crew import Outcome, Request, WorkerPool
-from pytest_accel.observer import SensorClient
-from pytest_accel.processes import REAL
-from pytest_accel.workers import Call, Child, Message, conduct, listen
+from pytest_accel.run import supervisor
+from pytest_accel.run.processes import REAL
+from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.supervisor import Call, Child, Message, conduct, listen
+from pytest_accel.run.worker_pool import Outcome, Request, WorkerPool
 
 HEAD = """
 import json, os, signal, subprocess, sys, time
@@ -95,7 +95,7 @@ def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
 ) -> None:
     counted = tmp_path / "vmstat"
     counted.write_text("pgfault 1\noom_kill 4\n")
-    monkeypatch.setattr(workers, "VMSTAT", counted)
+    monkeypatch.setattr(supervisor, "VMSTAT", counted)
     child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
     counted.write_text("pgfault 9\noom_kill 5\n")
     child.send("go")

@@ -15,10 +15,10 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.judging.peer_matrix import Pair
-from pytest_accel.observer import SensorClient
-from pytest_accel.processes import REAL, Processes
-from pytest_accel.timeline import around
-from pytest_accel.workers import Call, Child, Message, conduct
+from pytest_accel.run.phases import around
+from pytest_accel.run.processes import REAL, Processes
+from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.supervisor import Call, Child, Message, conduct
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""

@@ -12,7 +12,7 @@ from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.options import Refused
+from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader
 from pytest_accel.skus.waivers import Waivers, load
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_accel.timeline import Timeline, around
+from pytest_accel.run.phases import Timeline, around
 
 
 class Clock:

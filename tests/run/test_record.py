@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import record
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
-from pytest_accel.record import FILE, Record, earlier, last_accelerators, write
+from pytest_accel.run import record
+from pytest_accel.run.record import FILE, Record, earlier, last_accelerators, write
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
 CPU = Device(uuid="CPU-0", index=0, driver="cpu", model="EPYC")

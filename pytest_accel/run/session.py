@@ -12,14 +12,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_accel import hostlock, record, simulation
-from pytest_accel.asked import Asked, asked_for
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.crew import Outcome, Request, WorkerPool
-from pytest_accel.entrance import Entrance, enter
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.judging.clocks import JOULES, OF_CLOCK, joules, of_clock
@@ -29,9 +25,13 @@ from pytest_accel.judging.diagnosis import explaining, variation
 from pytest_accel.judging.foresight import foreseen
 from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
-from pytest_accel.observer import SensorClient
-from pytest_accel.options import Options, Refused
-from pytest_accel.scene import Setup
+from pytest_accel.run import device_lock, record, simulation
+from pytest_accel.run.idle_gate import Entrance, enter
+from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.request import Asked, asked_for
+from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.setup import Setup
+from pytest_accel.run.worker_pool import Outcome, Request, WorkerPool
 from pytest_accel.simulate.node import Node
 from pytest_accel.skus import budgets
 from pytest_accel.skus import required as expected
@@ -138,8 +138,8 @@ class Session:
         self.setup.look(self.crew, self.output)
         try:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
-            self._locks = hostlock.hold(names, f"record {self.output}")
-        except hostlock.Held as held:
+            self._locks = device_lock.hold(names, f"record {self.output}")
+        except device_lock.Held as held:
             raise Refused(f"{held}; wait for it or stop it") from None
         self._begin_record()
 

@@ -1,0 +1,1 @@
+"""One run: processes, order, locks, record."""
