@@ -16,7 +16,7 @@ from pytest_accel.run.setup import Setup
 from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader
-from pytest_accel.views import devices, findings, sheet
+from pytest_accel.views import devices, lint_report, sheet
 from pytest_accel.views import host as host_view
 
 JUDGE = """Judge what was measured before by the limits of today, or of another file. A record is judged as its run
@@ -129,6 +129,6 @@ def lint_skus(files: list[str], *, everything: bool, form: str) -> int:
     """Print what is not plausible in threshold files; 1 if anything is left unexplained. Raises BadFile."""
     report = lint.lint(files, today=date.today().isoformat())  # noqa: DTZ011  the day where the reader is
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    shown = findings.text(report, everything=everything, colour=colour)
-    print(findings.as_json(report) if form == "json" else shown)
+    shown = lint_report.text(report, everything=everything, colour=colour)
+    print(lint_report.as_json(report) if form == "json" else shown)
     return 0 if report.clean else 1

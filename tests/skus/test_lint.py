@@ -10,7 +10,7 @@ from pytest_accel.cli import main
 from pytest_accel.skus import lint, loader
 from pytest_accel.skus.lint.physics import magnitude, physics, reach
 from pytest_accel.skus.lint.subject import Subject
-from pytest_accel.views import findings
+from pytest_accel.views import lint_report
 
 TODAY = "2026-11-21"
 SOURCE = "{kind: published, by: us, date: 2026-08}"
@@ -78,7 +78,7 @@ platforms:
 
 def test_our_own_files_leave_nothing_unexplained() -> None:
     report = lint.lint([], TODAY)
-    assert report.clean, findings.text(report)
+    assert report.clean, lint_report.text(report)
     assert report.files == len(loader.names()) + len(list((loader.SHIPPED / loader.VENDOR_FILES).glob("*.yaml")))
 
 

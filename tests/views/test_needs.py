@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_accel.drivers.host.reading import FACTS
 from pytest_accel.views.needs import page
 
-PAGE = Path(__file__).parent.parent / "docs/needs.md"
+PAGE = Path(__file__).parents[2] / "docs/needs.md"
 
 
 def test_the_page_is_fresh() -> None:
