@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Errors
-from pytest_accel.keys import VERDICTS
+from pytest_accel.plugin.stash import VERDICTS
 from pytest_accel.run.session import Session
 
 

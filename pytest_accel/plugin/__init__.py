@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_accel.keys import LIMITS, OWN_PATHS
-from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
+from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
+from pytest_accel.plugin.stash import LIMITS, OWN_PATHS
 from pytest_accel.run.options import add_options, asked, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
 
-pytest_plugins = ("pytest_accel.fixtures",)
+pytest_plugins = ("pytest_accel.plugin.fixtures",)
 
 SUITE = "pytest_accel.suite"
 
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
     if asked(config.option) and not shows_only(config.option):
-        from pytest_accel.acceptance import Acceptance
+        from pytest_accel.plugin.hooks import Acceptance
 
         if config.pluginmanager.is_blocked("accel-acceptance"):
             raise pytest.UsageError("-p no:accel-acceptance and --accel-sku exclude each other")

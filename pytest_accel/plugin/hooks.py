@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_accel import reports
 from pytest_accel.judging.closing import Closing, Errors
-from pytest_accel.keys import LIMITS, REPLAY, RUN, SUBJECT
+from pytest_accel.plugin import reports
+from pytest_accel.plugin.stash import LIMITS, REPLAY, RUN, SUBJECT
 from pytest_accel.run.options import Options, Refused, plans_only, written
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops
 from pytest_accel.core.sku import Limit
-from pytest_accel.marks import MARKERS, BadMarker, limits_of, registration
+from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
 
 WHERE = "test_mine.py::test_ffn"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_accel.keys import LIMITS, REPLAY, RUN, VERDICTS
+from pytest_accel.plugin.stash import LIMITS, REPLAY, RUN, VERDICTS
 from pytest_accel.run.options import plans_only
 
 if TYPE_CHECKING:
