@@ -26,6 +26,7 @@ from fault_case import Case, Seen
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.messages import Message
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.closing import Closing
 from pytest_accel.probes.device.worker import Worker
@@ -33,7 +34,7 @@ from pytest_accel.run.options import Options
 from pytest_accel.run.processes import Environment, Processes
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.session import Session
-from pytest_accel.run.supervisor import Child, Message
+from pytest_accel.run.supervisor import Child
 from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated

@@ -13,9 +13,9 @@ from pytest_accel import probes
 from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging.attempts import why_not
-from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.closing import Circumstances, Closing, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
@@ -38,16 +38,6 @@ class Terms:
     sku: Sku | None
     platform: Platform
     level: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """What became of one verdict; `old` or `new` is None where there is none."""
-
-    metric: str
-    subject: str
-    old: Verdict | None
-    new: Verdict | None
 
 
 def names_of(record: Record) -> dict[str, str]:
@@ -227,7 +217,7 @@ def _said(verdict: Verdict | None) -> object:
 def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
     """Those of the run, with what the terms exchange. Whatever forbade an acceptance then forbids it now."""
     then, uuids = record.circumstances or Circumstances(), [device.uuid for device in record.devices]
-    now = expected.circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
+    now = circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
     overridden = {each.metric for each in limits.values() if each.overridden}
     overridden |= {each.metric for each in record.verdicts if each.limit and each.limit.overridden}
     return replace(

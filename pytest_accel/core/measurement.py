@@ -44,6 +44,9 @@ TELEMETRY = "telemetry"
 VARIATION = "variation"
 """The detail of a measurement that has the standard deviation of its blocks as a share of their mean."""
 
+COUNTED = "counted_mhz"
+"""The detail of a measurement that has the clock by counted cycles, right behind its last block."""
+
 EVERYTHING_ELSE = "everything else"
 """The entry among the `unread` facts of a device for all that have none of their own."""
 

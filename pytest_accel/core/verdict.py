@@ -100,6 +100,16 @@ class Verdict:
         return self.limit is None and self.value is not None
 
 
+@dataclass(frozen=True)
+class Change:
+    """What became of one verdict; `old` or `new` is None where there is none."""
+
+    metric: str
+    subject: str
+    old: Verdict | None
+    new: Verdict | None
+
+
 def show(value: Value | None, unit: str) -> str:
     """A value with its unit, to four significant digits; "1" and "text" are units that are not printed."""
     if value is None:

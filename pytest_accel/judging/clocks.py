@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.measurement import COUNTED, Device, Measurement
 from pytest_accel.core.sku import Datasheet
 
 OF_CLOCK = "of_clock"
 """The detail of a measurement that `of_clock` returns."""
-
-COUNTED = "counted_mhz"
-"""The detail of a measurement that has the clock by counted cycles, right behind its last block."""
 
 AGREE = 0.03
 """So close the two have to be for either to be believed."""

@@ -8,10 +8,8 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.measurement import EXPLAINS, Measurement, Trouble
+from pytest_accel.core.messages import Pair
 from pytest_accel.core.stats import estimate_rate
-
-Pair = tuple[str, str]
-"""Sender and receiver."""
 
 SHORT = 0.97
 """A pair below this share of the fastest ones is short: one of 18 links costs 5.6 %, healthy pairs lie within 1 %."""
@@ -151,15 +149,3 @@ def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Map
         way = "sends short to" if out else "receives short from"
         return f"{names.get(me, me)} {way} every other, and the others do well among themselves"
     return f"{len(mine)} of its pairs alone: the link between the two, or the switch"
-
-
-def rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Rounds of disjoint pairs in which everybody meets everybody once (circle method); an odd one sits out."""
-    places: list[int | None] = [*range(count), *([None] if count % 2 else [])]
-    found = []
-    for _ in range(len(places) - 1):
-        half = len(places) // 2
-        pairs = zip(places[:half], reversed(places[half:]), strict=True)
-        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
-        places = [places[0], places[-1], *places[1:-1]]
-    return found

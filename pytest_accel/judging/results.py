@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
-from pytest_accel.run.supervisor import Message
-from pytest_accel.run.worker_pool import Outcome, Request
+from pytest_accel.core.messages import Message, Outcome, Request
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """The datasheet figure that a metric is a fraction of."""

@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.judging.peer_matrix import rounds
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
@@ -173,3 +172,15 @@ def _stream(backend: Backend, made: Any) -> Any:
     stream = backend.Stream(device=made.device)
     stream.wait_stream(backend.current_stream(made.device))
     return stream
+
+
+def rounds(count: int) -> list[list[tuple[int, int]]]:
+    """Rounds of disjoint pairs in which everybody meets everybody once (circle method); an odd one sits out."""
+    places: list[int | None] = [*range(count), *([None] if count % 2 else [])]
+    found = []
+    for _ in range(len(places) - 1):
+        half = len(places) // 2
+        pairs = zip(places[:half], reversed(places[half:]), strict=True)
+        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
+        places = [places[0], places[-1], *places[1:-1]]
+    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.messages import Message
 from pytest_accel.drivers.host.reading import COUNTED, FACTS
 from pytest_accel.drivers.idle import beside
 from pytest_accel.drivers.kernel_messages import LOGGED
@@ -21,7 +22,7 @@ from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes import REAL, Processes
-from pytest_accel.run.supervisor import Child, Message, listen
+from pytest_accel.run.supervisor import Child, listen
 
 
 class SensorClient:

@@ -14,12 +14,13 @@ from typing import IO, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
+from pytest_accel.core.messages import Outcome, Pair, Request
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.attempts import Result, why_not, worst, wrong_product
 from pytest_accel.judging.clocks import JOULES, OF_CLOCK, joules, of_clock
-from pytest_accel.judging.closing import Circumstances, Closing, Errors, close
+from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import explaining, variation
 from pytest_accel.judging.foresight import foreseen
@@ -31,7 +32,7 @@ from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.request import Asked, asked_for
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
-from pytest_accel.run.worker_pool import Outcome, Request, WorkerPool
+from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate.node import Node
 from pytest_accel.skus import budgets
 from pytest_accel.skus import required as expected
@@ -320,9 +321,7 @@ class Session:
             self._entrance = enter(self.crew, self.devices)
             self.record.notes += self._entrance.notes
 
-    def _measure(
-        self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[peer_matrix.Pair] = ()
-    ) -> None:
+    def _measure(self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[Pair] = ()) -> None:
         """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
         seconds = self.budget(asked.function.__name__, asked.metric)
         request = Request(
@@ -476,7 +475,7 @@ class Session:
         uuids = [device.uuid for device in self.setup.found.devices]
         not_run = [f"{len(self.not_run)} tests did not run"] if self.not_run else []
         return replace(
-            expected.circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
+            circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,

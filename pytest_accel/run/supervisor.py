@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_accel.core import clock
+from pytest_accel.core.messages import Message
 
 KILL_SECONDS = 5.0
 """How long a killed process may take to go before it is left behind (one in an uninterruptible call stays)."""
@@ -48,8 +49,6 @@ VMSTAT = Path("/proc/vmstat")
 
 PACE = ("working", "ready", "block")
 """What a child says as it gets on, and where its time went."""
-
-Message = dict[str, Any]
 
 
 class Child:

@@ -7,18 +7,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
+from pytest_accel.core.messages import Group, Message, Outcome, Request
 from pytest_accel.judging.error_reports import Ended
-from pytest_accel.judging.peer_matrix import Pair
 from pytest_accel.run.phases import around
 from pytest_accel.run.processes import REAL, Processes
 from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.supervisor import Call, Child, Message, conduct
+from pytest_accel.run.supervisor import Call, Child, conduct
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""
@@ -28,41 +27,6 @@ LOADING_SECONDS = 300.0
 
 REST_SECONDS = 5.0
 """How long the sensor may take to answer when the run is being interrupted."""
-
-Group = tuple[Device, ...]
-"""The devices that one worker holds."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of the workers. `runs` is that of the probe's declaration, `suffix` ends every metric.
-
-    `pairs` are those that a copy between peers is to measure again; none: all.
-    """
-
-    metric: str
-    suffix: str
-    runs: str
-    probe: Mapping[str, str]
-    conditions: Mapping[str, Any]
-    seconds: float
-    precision: float
-    pairs: Sequence[Pair] = ()
-
-    def message(self) -> Message:
-        fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}
-        return {"event": "call", **fields}
-
-
-@dataclass
-class Outcome:
-    """What the workers of one group made of a request, or why they could not even try."""
-
-    group: Group
-    blocks: list[Message] = field(default_factory=list)
-    findings: list[Message] = field(default_factory=list)
-    trouble: Message | None = None
-    step: Message | None = None
 
 
 class WorkerPool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.judging.closing import Circumstances
 from pytest_accel.skus.readiness import lacking
 
 NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")
@@ -88,21 +87,6 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
         if level in limit.levels
         for subject in ([NODE] if of_node(metric) else subjects)
     ]
-
-
-def circumstances(
-    sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
-) -> Circumstances:
-    """What the limits ask for, and what speaks against accepting by them; `found` are the UUIDs of the devices."""
-    count = device_count(platform, len(found))
-    missing = [f"missing device {index}" for index in range(len(found), count)]
-    return Circumstances(
-        required=required(applying(limits, sku, platform), level, [*found, *missing]),
-        expected_devices=count,
-        unfit=unfit(sku, platform, level),
-        overridden=sum(limit.overridden for limit in limits.values()),
-        own_file=sku.own_file if sku else None,
-    )
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_accel.cli.rejudge import Change
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Change, Verdict
 from pytest_accel.views.terminal import COLOURS, Line, limit_of
 
 

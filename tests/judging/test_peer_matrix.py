@@ -7,19 +7,12 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.messages import Pair
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import judge
-from pytest_accel.judging.peer_matrix import (
-    Pair,
-    accused,
-    blamed,
-    fastest,
-    judged_again,
-    judged_fairly,
-    rounds,
-    seconds_again,
-)
+from pytest_accel.judging.peer_matrix import accused, blamed, fastest, judged_again, judged_fairly, seconds_again
+from pytest_accel.probes.peer_copy import rounds
 
 FLOOR = Limit("peer_copy.one_way", "GB/s", floor=0.965 * 400)
 

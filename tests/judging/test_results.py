@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.messages import Outcome, Request
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import Context, compared, droop, of_alone, per_device, per_node
-from pytest_accel.run.worker_pool import Outcome, Request
 
 GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(3)]
 

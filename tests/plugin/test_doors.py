@@ -11,7 +11,8 @@ import as_user
 import pytest
 from as_user import write
 
-from pytest_accel.run.supervisor import Child, Message, listen
+from pytest_accel.core.messages import Message
+from pytest_accel.run.supervisor import Child, listen
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """

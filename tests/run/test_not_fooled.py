@@ -15,11 +15,11 @@ from as_user import write
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.messages import Outcome, Request
 from pytest_accel.judging import results
 from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.run.session import Session
-from pytest_accel.run.worker_pool import Outcome, Request
 from pytest_accel.simulate import management
 from pytest_accel.simulate.libraries import nvml
 

@@ -14,11 +14,12 @@ from as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.messages import Message, Outcome, Request
 from pytest_accel.run import supervisor
 from pytest_accel.run.processes import REAL
 from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.supervisor import Call, Child, Message, conduct, listen
-from pytest_accel.run.worker_pool import Outcome, Request, WorkerPool
+from pytest_accel.run.supervisor import Call, Child, conduct, listen
+from pytest_accel.run.worker_pool import WorkerPool
 
 HEAD = """
 import json, os, signal, subprocess, sys, time

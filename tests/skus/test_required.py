@@ -7,6 +7,7 @@ import pytest
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, required
 
 H100 = loader.load("h100-sxm")
@@ -47,7 +48,7 @@ def test_a_changed_number_of_devices_counts_as_overridden() -> None:
 
 def test_missing_devices_are_required_too() -> None:
     """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
-    around = required.circumstances(H100, HGX8, "quick", required.limits(H100, HGX8, 8), uuids(7))
+    around = circumstances(H100, HGX8, "quick", required.limits(H100, HGX8, 8), uuids(7))
     subjects = [subject for metric, subject, _ in around.required if metric == "matmul.bf16"]
     assert subjects == [*(f"GPU-{i}" for i in range(7)), "missing device 7"]
     assert around.expected_devices == 8

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core import clock as steady
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import COUNTED, Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.core.visible_devices import mistaken, unselectable, verified
-from pytest_accel.judging.clocks import COUNTED
 from pytest_accel.probes.device.error_class import SOFTWARE
 from pytest_accel.probes.device.refusals import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
