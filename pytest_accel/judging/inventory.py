@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core import clock
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers.host.reading import FACTS
@@ -61,9 +60,8 @@ def _listed(places: Sequence[str]) -> str:
     return ", ".join(places[:2]) + (" ..." if len(places) > 2 else "")
 
 
-def facts(metric: str, discovery: Discovery, sku: Sku | None) -> list[Measurement]:
-    """The measurements of one metric of the inventory or of the health."""
-    now = clock.now()
+def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) -> list[Measurement]:
+    """The measurements of one metric of the inventory or of the health, made at `now` (seconds since the epoch)."""
     if metric == "inventory.driver":
         trouble = discovery.unreachable(sku.vendor if sku else None)
         return [Measurement(metric, NODE, "text", None if trouble else "ok", trouble=trouble, started=now, ended=now)]
@@ -133,10 +131,9 @@ def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[s
     return replace(one, trouble=Trouble("need", reason))
 
 
-def host_fact(metric: str, answer: Mapping[str, Any]) -> Measurement:
+def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measurement:
     """One fact of the host as the sensor answered. What is hidden from this user here is measured where it is not:
-    without a limit that is no news, with one it is UNMEASURED."""
-    now = clock.now()
+    without a limit that is no news, with one it is UNMEASURED. It was read at `now` (seconds since the epoch)."""
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
     details = {**answer.get("details", {}), **({"worst": answer["worst"]} if answer.get("worst") else {})}

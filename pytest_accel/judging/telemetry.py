@@ -1,14 +1,11 @@
-"""What the sensor read beside a measurement: kept in a side file, summed up for the window of a probe."""
+"""What the sensor read while a probe measured, summed up and judged. Pure."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -53,39 +50,6 @@ SOAK_METRICS = {
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
 }
 """Metrics of a soak that the sensor measures: the mean of a gauge, how far a counter went (s), or its share (1)."""
-
-
-class Telemetry:
-    """Every reading of the run, by device."""
-
-    def __init__(self, side_file: Path | None = None) -> None:
-        self._readings: dict[str, list[dict[str, Any]]] = {}
-        self._file = open(side_file, "a", encoding="utf-8") if side_file else None
-        self.problem: str | None = None
-        """Why the side file does not hold every reading."""
-
-    def hear(self, reading: dict[str, Any]) -> None:
-        """Keep one reading; a full disk ends the side file, not the run."""
-        self._readings.setdefault(reading["uuid"], []).append(reading)
-        if self._file:
-            try:
-                self._file.write(json.dumps(reading) + "\n")
-                self._file.flush()
-            except OSError as error:
-                self.problem = f"{self._file.name}: {error.strerror}"
-                with contextlib.suppress(OSError):
-                    self._file.close()
-                self._file = None
-
-    def close(self) -> None:
-        """End the side file; what was heard stays."""
-        if self._file:
-            self._file.close()
-            self._file = None
-
-    def window(self, uuid: str, start: float, end: float) -> list[dict[str, Any]]:
-        """The readings of one device between two times, in seconds since the epoch."""
-        return [each for each in self._readings.get(uuid, ()) if start <= each["at"] <= end]
 
 
 def summarise(readings: Sequence[Reading]) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
-from pytest_accel.judging.telemetry import Telemetry
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes import REAL, Processes
 from pytest_accel.run.supervisor import Child, listen
+from pytest_accel.run.telemetry import Telemetry
 
 
 class SensorClient:

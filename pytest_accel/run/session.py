@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
@@ -25,17 +25,20 @@ from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import explaining, variation
 from pytest_accel.judging.foresight import foreseen
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.telemetry import Telemetry, disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.judging.telemetry import disturbance, misplaced, seen_beside, summarise, unproven
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import Entrance, enter
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.request import Asked, asked_for
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
+from pytest_accel.run.telemetry import Telemetry
 from pytest_accel.run.worker_pool import WorkerPool
-from pytest_accel.simulate.node import Node
 from pytest_accel.skus import budgets
 from pytest_accel.skus import required as expected
+
+if TYPE_CHECKING:
+    from pytest_accel.simulate.node import Node
 
 SAVE_SECONDS = 1.0
 OF_COUNTERS = ("counters.", "host_counters.")
@@ -313,7 +316,9 @@ class Session:
         if metric.startswith("host_counters."):
             return [self.crew.sensor.host_counted(metric)]
         name = metric.removeprefix("host.")
-        return [host_fact(metric, self.host()[name])] if name != metric else facts(metric, self.setup.found, self.sku)
+        if name != metric:
+            return [host_fact(metric, self.host()[name], clock.now())]
+        return facts(metric, self.setup.found, self.sku, clock.now())
 
     def _enter(self) -> None:
         """Look around before our own first context, once."""

@@ -1,162 +1,474 @@
-"""`pytest-accel judge` as a user runs it, on the record of a real run by a file that extends a shipped one."""
+"""The judge: one measurement against one limit. Nothing that was not measured, or is no number, may be green."""
 
-from __future__ import annotations
-
-import hashlib
-import json
-import shutil
-from pathlib import Path
+import math
+from dataclasses import replace
 from typing import Any
 
-import as_user
 import pytest
-from as_user import Ran
 
-from pytest_accel.cli.main import main
-from pytest_accel.skus import loader
+from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
+from pytest_accel.judging.judge import judge
 
-pytestmark = pytest.mark.devices
+FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
+CEILING = Limit("soak.droop", "1", ceiling=0.05)
+RELATIVE = Limit("matmul.bf16", "of peak", floor=0.5)
+COUNT = Limit("inventory.count", "count", equals=8)
 
-OWN = """
-sku: ours
-extends: cpu
-limits:
-  matmul.fp32:
-    floor: {floor}
-    unit: {unit}
-    source: {{kind: measured, by: us, date: 2026-11, devices: 2, nodes: 1}}
-"""
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A filtered run of the packaged suite; its floor holds on any machine."""
-    folder = tmp_path_factory.mktemp("judge")
-    (folder / "own.yaml").write_text(OWN.format(floor=0.001, unit="of peak"))
-    found = as_user.pytest(folder, "-k", "inventory or (matmul and fp32)", sku="./own.yaml", paths=())
-    assert found.exit == 0, found.out
-    return found
+LOST = Trouble("device", "its worker process died: killed by signal 9")
+NEED = Trouble("need", "torch is missing")
+EXTERNAL = Trouble("external", "another process ran")
+NEVER = Trouble("not_applicable", "no fast path")
+TROUBLES = {"device": LOST, "need": NEED, "external": EXTERNAL, "not_applicable": NEVER}
 
 
-@pytest.fixture
-def folder(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the record as `rec`, with the file that it was judged by beside it."""
-    shutil.copytree(ran.folder, tmp_path / "rec")
-    shutil.copy(ran.folder.parent / "own.yaml", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def found(value: Value | None = None, unit: str = "TFLOPS", **changes: Any) -> Measurement:
+    return Measurement("matmul.bf16", "GPU-0", unit, value, **changes)
 
 
-def judged(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    code = main(["judge", *args])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+def status(value: Value | None, limit: Limit | None, unit: str = "TFLOPS", **changes: Any) -> Status:
+    return judge([found(value, unit, **changes)], limit).status
 
 
-def closing(out: str) -> str:
-    return next(line for line in out.splitlines() if line.startswith("JUDGED AGAIN"))
+# -- one number, one bound
 
 
-def statuses(record: Any) -> list[Any]:
-    return [(each["metric"], each["subject"], each["status"], each["floor"]) for each in record["verdicts"]]
+@pytest.mark.parametrize(
+    ("value", "limit", "unit", "expected"),
+    [
+        (730, FLOOR, "TFLOPS", Status.PASS),
+        (672 * 1.021, FLOOR, "TFLOPS", Status.PASS),
+        (672 * 1.019, FLOOR, "TFLOPS", Status.MARGINAL),
+        (672, FLOOR, "TFLOPS", Status.MARGINAL),  # exactly the floor holds
+        (671.999, FLOOR, "TFLOPS", Status.FAIL),
+        (0, FLOOR, "TFLOPS", Status.FAIL),
+        (-730, FLOOR, "TFLOPS", Status.FAIL),
+        (0.01, CEILING, "1", Status.PASS),
+        (0.0495, CEILING, "1", Status.MARGINAL),
+        (0.05, CEILING, "1", Status.MARGINAL),
+        (0.051, CEILING, "1", Status.FAIL),
+        (0, replace(CEILING, ceiling=0.0), "1", Status.PASS),  # "none at all" has no margin to be near
+        (1, replace(CEILING, ceiling=0.0), "1", Status.FAIL),
+        (0.03, replace(CEILING, warn=0.02), "1", Status.MARGINAL),
+        (0.01, replace(CEILING, warn=0.02), "1", Status.PASS),
+        (0.001, replace(CEILING, ceiling=0.01, warn=0.0), "1", Status.MARGINAL),
+        (0, replace(CEILING, ceiling=0.01, warn=0.0), "1", Status.PASS),
+        (700, replace(FLOOR, warn=720), "TFLOPS", Status.MARGINAL),
+        (725, replace(FLOOR, warn=720), "TFLOPS", Status.PASS),
+        (700, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.PASS),
+        (600, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
+        (900, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
+        (795, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.MARGINAL),
+        (8, COUNT, "count", Status.PASS),
+        (7, COUNT, "count", Status.FAIL),
+        (9, COUNT, "count", Status.FAIL),
+        ("8", COUNT, "text", Status.FAIL),
+        ("h100-sxm", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.PASS),
+        ("NVIDIA H20", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.FAIL),
+        (0, replace(COUNT, equals=0), "count", Status.PASS),
+        (False, replace(COUNT, equals=False), "text", Status.PASS),
+        (True, replace(COUNT, equals=False), "text", Status.FAIL),
+    ],
+)  # fmt: skip
+def test_a_value_against_a_limit(value: Value, limit: Limit, unit: str, expected: Status) -> None:
+    assert status(value, limit, unit) is expected
 
 
-def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
-    assert "1 limit overridden, by ./own.yaml)" in ran.closing
-    own = (ran.folder.parent / "own.yaml").read_bytes()
-    shipped = (loader.SHIPPED / "cpu.yaml").read_bytes()
-    assert ran.record["sku"]["files"] == {
-        "cpu.yaml": hashlib.sha256(shipped).hexdigest(),
-        "./own.yaml": hashlib.sha256(own).hexdigest(),
-    }
+@pytest.mark.parametrize("limit", [FLOOR, replace(CEILING, unit="TFLOPS"), RELATIVE, replace(FLOOR, ceiling=900.0)])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "fast"])
+def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
+    """Infinite is above every floor, and NaN is below none: neither is a measurement."""
+    assert status(value, limit, peak=Peak(1000.0, "datasheet")) is Status.FAIL
 
 
-def test_the_file_of_a_vendor_is_hashed_too(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text("sku: ours\nextends: h100-sxm\n")
-    assert set(loader.load(str(path)).files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(path)}
+@pytest.mark.parametrize("limit", [FLOOR, CEILING, RELATIVE, COUNT])
+def test_no_value_is_unmeasured(limit: Limit) -> None:
+    verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
+    assert verdict.status is Status.UNMEASURED
+    assert verdict.sentence == "the probe found no value"
 
 
-def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = judged(capsys, "rec", "--output", "new")
-    assert (code, err) == (0, "")
-    assert "changed: nothing\n" in out
-    assert closing(out) == f"JUDGED AGAIN {ran.closing}"
-    new = json.loads((folder / "new" / "record.json").read_text())
-    assert statuses(new) == statuses(ran.record)
-    assert new["judged_from"]["record"] == str(folder / "rec" / "record.json")
-    assert new["judged_from"]["sha256"] == hashlib.sha256((folder / "rec" / "record.json").read_bytes()).hexdigest()
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Limit("a", "TFLOPS"),
+        Limit("a", "TFLOPS", same_on_all=True),
+        Limit("a", "TFLOPS", floor=math.nan),
+        Limit("a", "TFLOPS", ceiling=math.nan),
+        Limit("a", "TFLOPS", floor=1.0, ceiling=math.nan),
+        Limit("a", "TFLOPS", floor=math.nan, ceiling=1e9),
+        Limit("a", "TFLOPS", floor=-math.inf),
+        Limit("a", "TFLOPS", ceiling=math.inf),
+    ],
+)
+def test_a_limit_without_a_bound_judges_nothing(limit: Limit) -> None:
+    assert status(730, limit) is Status.UNMEASURED
 
 
-def test_a_tightened_file_says_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "own.yaml").write_text(OWN.format(floor=100000, unit="TFLOPS"))
-    code, out, _ = judged(capsys, "rec/record.json")
-    assert code == 1
-    assert "file: ./own.yaml changed since: " in out
-    assert "changed: cpu0 matmul.fp32: " in out
-    assert "-> FAIL (floor 100000 TFLOPS)" in out
-    assert out.count("changed: ") == 2
-    assert closing(out).startswith("JUDGED AGAIN REJECTED cpu")
+def test_a_limit_in_another_unit_judges_nothing() -> None:
+    verdict = judge([found(730.0, "GB/s")], FLOOR)
+    assert verdict.status is Status.UNMEASURED
+    assert verdict.sentence == "the limit is in TFLOPS, the measurement in GB/s"
 
 
-def test_by_the_shipped_file_the_override_of_the_run_still_counts(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("ranks", "expected"), [(8, Status.PASS), (4, Status.UNMEASURED), (None, Status.UNMEASURED)])
+def test_a_limit_for_eight_ranks_does_not_judge_four(ranks: int | None, expected: Status) -> None:
+    limit = replace(FLOOR, conditions={"ranks": 8})
+    assert status(730, limit, conditions={} if ranks is None else {"ranks": ranks}) is expected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [("nvls", Status.PASS), ("NVLS", Status.PASS), (None, Status.PASS), ("ring", Status.UNMEASURED)],
+)
+def test_a_limit_for_one_algorithm_does_not_judge_another(algorithm: str | None, expected: Status) -> None:
+    limit = replace(FLOOR, conditions={"algorithm": "nvls"})
+    assert status(730, limit, conditions={} if algorithm is None else {"algorithm": algorithm}) is expected
+
+
+VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
+
+
+@pytest.mark.parametrize(
+    ("value", "software", "expected", "says"),
+    [
+        (600, {"nccl": "2.18.5"}, Status.FAIL, "(-10.7%)"),
+        (
+            600,
+            {"nccl": "2.16.2"},
+            Status.INCONCLUSIVE,
+            "NCCL 2.16.2 is outside of >=2.18, on which the limit was validated",
+        ),
+        (600, {"nccl": None}, Status.FAIL, "validated on NCCL >=2.18, which version this was is not known"),
+        (600, {"torch": "2.13"}, Status.FAIL, "which version this was is not known"),
+        (730, {"nccl": "2.16.2"}, Status.PASS, "(+8.6%)"),
+        (730, {}, Status.PASS, "(+8.6%)"),
+    ],
+)
+def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
+    value: float, software: dict[str, str | None], expected: Status, says: str
 ) -> None:
-    path = folder / "rec" / "record.json"
-    text = json.loads(path.read_text())
-    for each in text["measurements"]:
-        if each["metric"] == "matmul.fp32":  # as fast as can be: the shipped floor is no matter of this machine
-            each["samples"] = each["peak"]["samples"]
-    path.write_text(json.dumps(text))
-    _, out, _ = judged(capsys, "rec", "--accel-sku", "cpu")
-    assert "own.yaml" in closing(out)
-    assert "file: ./own.yaml (" in out
+    verdict = judge([found(value)], VALIDATED, software)
+    assert verdict.status is expected
+    assert verdict.sentence.endswith(says)
 
 
-def test_a_record_that_was_judged_again_is_judged_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    judged(capsys, "rec", "--output", "new")
-    code, out, _ = judged(capsys, "new")
-    assert code == 0
-    assert "changed: nothing\n" in out
-    assert closing(out).count("JUDGED AGAIN") == 1
+def test_other_software_does_not_excuse_a_device_that_was_lost() -> None:
+    assert judge([found(trouble=LOST)], VALIDATED, {"nccl": "2.16.2"}).status is Status.FAIL
 
 
-@pytest.mark.parametrize("asked", ["auto", "", None])
-def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
-    asked: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = folder / "rec" / "record.json"
-    text = json.loads(path.read_text())
-    text["sku"] = {"name": "cpu", "asked": asked, "files": {}}
-    path.write_text(json.dumps(text))
-    assert judged(capsys, "rec")[1].startswith("rec/record.json: as cpu, platform host, quick\n")
+def test_margin_and_sentence_say_value_limit_and_distance() -> None:
+    verdict = judge([found(612.4)], FLOOR)
+    assert verdict.sentence == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
+    assert verdict.margin == pytest.approx(612.4 / 672 - 1)
+    assert (verdict.value, verdict.floor, verdict.ceiling, verdict.limit) == (612.4, 672.0, None, FLOOR)
 
 
-WRONG = {
-    "nothing there": (["nope"], "nope: cannot be read: No such file"),
-    "no record": (["own.yaml"], "own.yaml: is damaged or no record: "),
-    "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
-    "auto": (["rec", "--accel-sku=auto"], "to judge again, name a SKU or a file"),
-    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9' (it has: host)"),
-    "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
-    "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
-    "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),
-}
+def test_a_derived_floor_says_what_it_is_derived_from() -> None:
+    verdict = judge([found(700.0)], replace(FLOOR, floor=671.6, reference=730.0, of_reference=0.92))
+    assert "floor 671.6 TFLOPS = 0.92 of reference 730" in verdict.sentence
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("args", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_sentence_and_a_4(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = judged(capsys, *args)
-    assert code == 4
-    assert says in err
-    assert err.count("\n") == 1
+# -- fractions of a peak
 
 
-def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "f.csv").write_text("device,metric,value,unit\ngpu0,matmul.bf16,0.7312,PFLOPS\n")
-    code, out, err = judged(capsys, "f.csv", "--accel-sku=h100-sxm", "--accel-platform=hgx8")
-    assert (code, err) == (0, "")
-    assert "731.2 TFLOPS  floor 671.6 TFLOPS" in out
-    assert "not in the file, and required: " in out
-    assert out.splitlines()[-1] == "HELD 1/1 limits; no acceptance: figures of another tool"
+@pytest.mark.parametrize(
+    ("value", "samples", "expected"),
+    [
+        (600.0, (), Status.PASS),  # one value, no samples: still held against the fraction of the peak
+        (10.0, (), Status.FAIL),
+        (600.0, (600.0,) * 8, Status.PASS),
+        (505.0, (505.0,) * 8, Status.MARGINAL),
+        (490.0, (490.0,) * 8, Status.FAIL),
+        (0.0, (0.0,) * 8, Status.FAIL),
+        (-600.0, (-600.0,) * 8, Status.FAIL),
+        (600.0, (math.nan,) * 8, Status.FAIL),
+    ],
+)
+def test_a_fraction_of_the_peak(value: float, samples: tuple[float, ...], expected: Status) -> None:
+    assert status(value, RELATIVE, samples=samples, peak=Peak(1000.0, "datasheet")) is expected
+
+
+@pytest.mark.parametrize(
+    "peak",
+    [
+        None,
+        Peak(0.0, "broken"),
+        Peak(-1000.0, "broken"),
+        Peak(math.nan, "broken"),
+        Peak(math.inf, "broken"),
+        Peak(1000.0, "broken", samples=(1000.0, 0.0)),
+        Peak(1000.0, "broken", samples=(1000.0, math.nan)),
+    ],
+)
+def test_a_fraction_of_no_usable_peak_is_unmeasured(peak: Peak | None) -> None:
+    assert status(600.0, RELATIVE, samples=(600.0, 600.0), peak=peak) is Status.UNMEASURED
+
+
+def test_a_fraction_is_shown_in_the_unit_of_the_value() -> None:
+    verdict = judge([found(600.0, peak=Peak(989.4, "bf16 datasheet peak"))], RELATIVE)
+    assert verdict.floor == pytest.approx(494.7)
+    assert "600 TFLOPS, floor 494.7 TFLOPS = 0.5 of bf16 datasheet peak" in verdict.sentence
+
+
+def test_a_warning_of_a_fraction_is_a_fraction_too() -> None:
+    limit = replace(RELATIVE, warn=0.65)
+    assert status(600.0, limit, peak=Peak(1000.0, "datasheet")) is Status.MARGINAL
+    assert status(660.0, limit, peak=Peak(1000.0, "datasheet")) is Status.PASS
+
+
+def test_a_peak_measured_beside_judges_the_ratio() -> None:
+    """Half of the speed of the neighbour block is half, however the clock moved between blocks."""
+    samples, beside = (100.0, 60.0, 80.0), (200.0, 120.0, 160.0)
+    peak = Peak(160.0, "beside", samples=beside)
+    assert status(80.0, replace(RELATIVE, floor=0.49), samples=samples, peak=peak) is Status.PASS
+    assert status(80.0, replace(RELATIVE, floor=0.51), samples=samples, peak=peak) is Status.FAIL
+
+
+# -- the interval
+
+
+def test_an_interval_that_includes_the_floor_is_marginal() -> None:
+    noisy = tuple(700.0 + (-1) ** i * 100 for i in range(8))
+    verdict = judge([found(700.0, samples=noisy)], FLOOR)
+    assert verdict.status is Status.MARGINAL
+    assert "includes the floor" in verdict.sentence
+
+
+def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
+    noisy = tuple(0.04 + (-1) ** i * 0.03 for i in range(8))
+    verdict = judge([found(0.04, "1", samples=noisy)], CEILING)
+    assert verdict.status is Status.MARGINAL
+    assert "includes the ceiling" in verdict.sentence
+
+
+def test_noise_does_not_excuse_a_shortfall() -> None:
+    noisy = tuple(660.0 + (-1) ** i * 100 for i in range(8))
+    assert status(660.0, FLOOR, samples=noisy) is Status.FAIL
+
+
+# -- what could not be measured
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "expected"),
+    [
+        ("device", FLOOR, Status.FAIL),
+        ("device", None, Status.FAIL),
+        ("need", FLOOR, Status.UNMEASURED),
+        ("need", None, Status.UNMEASURED),
+        ("external", FLOOR, Status.INCONCLUSIVE),
+        ("not_applicable", None, Status.NOT_APPLICABLE),
+        ("not_applicable", FLOOR, Status.UNMEASURED),  # a limit requires it, so it must be there
+        ("not_applicable", replace(FLOOR, if_supported=True), Status.NOT_APPLICABLE),
+    ],
+)
+def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, expected: Status) -> None:
+    verdict = judge([found(trouble=TROUBLES[kind])], limit)
+    assert verdict.status is expected
+    assert TROUBLES[kind].reason in verdict.sentence
+
+
+@pytest.mark.parametrize("kind", ["device", "need", "external"])
+def test_a_value_beside_a_trouble_is_not_judged(kind: str) -> None:
+    assert not judge([found(730.0, trouble=TROUBLES[kind])], FLOOR).status.holds
+
+
+def test_a_bug_is_no_verdict() -> None:
+    with pytest.raises(ValueError, match="a bug is no verdict: KeyError"):
+        judge([found(trouble=Trouble("bug", "KeyError: 'x'"))], FLOOR)
+
+
+def test_without_a_limit_a_value_is_information() -> None:
+    verdict = judge([found(612.4)], None)
+    assert (verdict.status, verdict.information) == (Status.NOT_APPLICABLE, True)
+    assert verdict.sentence == "612.4 TFLOPS; no limit, for information"
+
+
+# -- several attempts
+
+
+GOOD, BAD = found(730.0), found(600.0)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [
+        ([GOOD], Status.PASS),
+        ([BAD, BAD], Status.FAIL),
+        ([BAD, GOOD], Status.MARGINAL),  # only on the repeat
+        ([GOOD, GOOD], Status.PASS),  # repeated for a neighbour's sake
+        ([GOOD, BAD], Status.FAIL),  # unstable
+        ([BAD, BAD, replace(GOOD, how="alone")], Status.FAIL),  # good alone explains, and never clears
+        ([BAD, BAD, replace(BAD, how="alone")], Status.FAIL),
+        ([found(trouble=LOST), GOOD], Status.FAIL),  # it came back: it was lost all the same
+        ([GOOD, found(trouble=LOST)], Status.FAIL),
+        ([BAD, found(trouble=LOST)], Status.FAIL),
+        ([BAD, found(trouble=NEED)], Status.FAIL),  # the shortfall stands
+        ([BAD, found(trouble=NEVER)], Status.FAIL),
+        ([BAD, found(trouble=EXTERNAL)], Status.FAIL),
+        ([GOOD, found(trouble=NEED)], Status.UNMEASURED),
+        ([GOOD, found(trouble=NEVER)], Status.UNMEASURED),
+        ([found(trouble=NEED), GOOD], Status.MARGINAL),
+        ([found(math.nan), GOOD], Status.MARGINAL),
+        ([GOOD, found(math.nan)], Status.FAIL),
+        ([replace(GOOD, how="alone")], Status.PASS),
+        ([replace(BAD, how="alone")], Status.FAIL),
+    ],
+)
+def test_the_last_attempt_together_decides(attempts: list[Measurement], expected: Status) -> None:
+    assert judge(attempts, FLOOR).status is expected
+
+
+def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:
+    verdict = judge([BAD, found(trouble=NEVER)], replace(FLOOR, if_supported=True))
+    assert verdict.status is Status.FAIL
+    assert verdict.sentence == "600 TFLOPS, floor 672 TFLOPS (-10.7%); not measured again: no fast path"
+
+
+@pytest.mark.parametrize(
+    ("alone", "words"),
+    [
+        (730.0, "730 TFLOPS when measured alone: this node cannot feed and cool all devices at once"),
+        (601.0, "601 TFLOPS when measured alone: the device itself is short"),
+    ],
+)
+def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
+    assert judge([BAD, BAD, found(alone, how="alone")], FLOOR).sentence.endswith(words)
+
+
+# -- disturbed from outside
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(600.0, Status.INCONCLUSIVE), (730.0, Status.MARGINAL), (680.0, Status.MARGINAL)],
+)
+def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, expected: Status) -> None:
+    verdict = judge([found(value, disturbance="the hypervisor took 30% of the processor")], FLOOR)
+    assert verdict.status is expected
+
+
+def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
+    assert judge([found(trouble=LOST, disturbance="steal")], FLOOR).status is Status.FAIL
+
+
+# -- order and words
+
+
+def test_statuses_are_ordered_worst_first_and_only_two_hold() -> None:
+    assert [each.value for each in WORST_FIRST] == [
+        "FAIL",
+        "UNMEASURED",
+        "INCONCLUSIVE",
+        "MARGINAL",
+        "PASS",
+        "NOT APPLICABLE",
+    ]
+    assert [each for each in Status if each.holds] == [Status.MARGINAL, Status.PASS]
+    assert not any(each.holds and each.fails for each in Status)
+
+
+def test_a_verdict_is_told_apart_by_the_limit_that_it_is_on() -> None:
+    """A test's own marker on the same metric does not stand in for the SKU's limit."""
+    one, other = judge([GOOD], FLOOR), judge([GOOD], replace(FLOOR, origin="marker of test_mine.py"))
+    assert one.key != other.key
+    assert Verdict("a", "b", Status.PASS, "").key == ("a", "b", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (612.4321, "TFLOPS", "612.4 TFLOPS"),
+        (4312.7, "GB/s", "4313 GB/s"),
+        (8, "count", "8"),
+        (0.0123456, "1", "0.01235"),
+        (700.0, "W", "700 W"),
+        (True, "text", "True"),
+        ("ok", "text", "ok"),
+        (None, "W", "nothing"),
+        (math.nan, "W", "nan W"),
+        (math.inf, "W", "inf W"),
+    ],
+)
+def test_a_value_is_shown_with_its_unit(value: Value | None, unit: str, text: str) -> None:
+    assert show(value, unit) == text
+
+
+VBIOS = Limit("inventory.vbios", "version", same_on_all=True)
+
+
+def on_all(value: Value | None, *all_values: Value) -> Verdict:
+    """The verdict on one device of a node whose devices have these values."""
+    values = {f"gpu{place}": each for place, each in enumerate(all_values)}
+    return judge([Measurement("inventory.vbios", "GPU-0", "version", value, details={"on_all": values})], VBIOS)
+
+
+def test_the_device_that_differs_from_most_is_blamed_and_no_other() -> None:
+    values = ("96.00.A5", "96.00.A5", "96.00.74", "96.00.A5")
+    assert [on_all(value, *values).status for value in values] == [Status.PASS, Status.PASS, Status.FAIL, Status.PASS]
+    assert on_all("96.00.74", *values).sentence == "96.00.74, 96.00.A5 on the others"
+    assert on_all("96.00.A5", *values).sentence == "96.00.A5 as on 3 of 4"
+
+
+def test_without_a_majority_nobody_is_cleared() -> None:
+    verdict = on_all("96.00.A5", "96.00.A5", "96.00.A5", "96.00.74", "96.00.74")
+    assert verdict.status is Status.FAIL
+    assert "96.00.A5 on gpu0, gpu1; 96.00.74 on gpu2, gpu3" in verdict.sentence
+
+
+def test_a_device_alone_is_the_same_as_all() -> None:
+    assert on_all("96.00.A5", "96.00.A5").status is Status.PASS
+    assert on_all("96.00.A5").status is Status.UNMEASURED, "nobody knows what the others have"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("550.54.14", Status.PASS), ("550.100", Status.PASS), ("535.230.02", Status.FAIL), ("none", Status.UNMEASURED)],
+)
+def test_a_version_within_a_range(value: str, expected: Status) -> None:
+    limit = Limit("inventory.driver_version", "version", version=">=550.54,<600")
+    verdict = judge([found(value, "version")], limit)
+    assert verdict.status is expected
+    assert ">=550.54,<600" in verdict.sentence
+
+
+# -- advice
+
+ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "unit", "expected"),
+    [
+        (0, ADVICE, "count", Status.PASS),
+        (1, ADVICE, "count", Status.MARGINAL),
+        (1, replace(ADVICE, severity="fail"), "count", Status.FAIL),
+        (600, replace(FLOOR, severity="warn"), "TFLOPS", Status.MARGINAL),
+        (730, replace(FLOOR, severity="warn"), "TFLOPS", Status.PASS),
+    ],
+)
+def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
+    verdict = judge([found(value, unit)], limit)
+    assert verdict.status is expected
+    assert ("advice" in verdict.sentence) == (expected is Status.MARGINAL)
+
+
+@pytest.mark.parametrize("kind", ["need", "not_applicable"])
+def test_advice_asks_for_nothing_that_cannot_be_read(kind: str) -> None:
+    """With a limit that is required it would be UNMEASURED."""
+    verdict = judge([found(trouble=TROUBLES[kind])], ADVICE)
+    assert verdict.status is Status.NOT_APPLICABLE
+    assert verdict.sentence == TROUBLES[kind].reason
+
+
+def test_advice_excuses_no_lost_device() -> None:
+    assert judge([found(trouble=LOST)], ADVICE).status is Status.FAIL
+
+
+@pytest.mark.parametrize("value", [0, 12])
+def test_the_worst_of_several_is_named_in_the_sentence(value: int) -> None:
+    measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
+    limit = Limit("host.nic_errors", "count", ceiling=10)
+    assert judge([measured], limit).sentence.endswith(", at mlx5_3/1")

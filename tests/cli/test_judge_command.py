@@ -1,0 +1,162 @@
+"""`pytest-accel judge` as a user runs it, on the record of a real run by a file that extends a shipped one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import as_user
+import pytest
+from as_user import Ran
+
+from pytest_accel.cli.main import main
+from pytest_accel.skus import loader
+
+pytestmark = pytest.mark.devices
+
+OWN = """
+sku: ours
+extends: cpu
+limits:
+  matmul.fp32:
+    floor: {floor}
+    unit: {unit}
+    source: {{kind: measured, by: us, date: 2026-11, devices: 2, nodes: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A filtered run of the packaged suite; its floor holds on any machine."""
+    folder = tmp_path_factory.mktemp("judge")
+    (folder / "own.yaml").write_text(OWN.format(floor=0.001, unit="of peak"))
+    found = as_user.pytest(folder, "-k", "inventory or (matmul and fp32)", sku="./own.yaml", paths=())
+    assert found.exit == 0, found.out
+    return found
+
+
+@pytest.fixture
+def folder(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the record as `rec`, with the file that it was judged by beside it."""
+    shutil.copytree(ran.folder, tmp_path / "rec")
+    shutil.copy(ran.folder.parent / "own.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def judged(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = main(["judge", *args])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def closing(out: str) -> str:
+    return next(line for line in out.splitlines() if line.startswith("JUDGED AGAIN"))
+
+
+def statuses(record: Any) -> list[Any]:
+    return [(each["metric"], each["subject"], each["status"], each["floor"]) for each in record["verdicts"]]
+
+
+def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
+    assert "1 limit overridden, by ./own.yaml)" in ran.closing
+    own = (ran.folder.parent / "own.yaml").read_bytes()
+    shipped = (loader.SHIPPED / "cpu.yaml").read_bytes()
+    assert ran.record["sku"]["files"] == {
+        "cpu.yaml": hashlib.sha256(shipped).hexdigest(),
+        "./own.yaml": hashlib.sha256(own).hexdigest(),
+    }
+
+
+def test_the_file_of_a_vendor_is_hashed_too(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("sku: ours\nextends: h100-sxm\n")
+    assert set(loader.load(str(path)).files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(path)}
+
+
+def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = judged(capsys, "rec", "--output", "new")
+    assert (code, err) == (0, "")
+    assert "changed: nothing\n" in out
+    assert closing(out) == f"JUDGED AGAIN {ran.closing}"
+    new = json.loads((folder / "new" / "record.json").read_text())
+    assert statuses(new) == statuses(ran.record)
+    assert new["judged_from"]["record"] == str(folder / "rec" / "record.json")
+    assert new["judged_from"]["sha256"] == hashlib.sha256((folder / "rec" / "record.json").read_bytes()).hexdigest()
+
+
+def test_a_tightened_file_says_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "own.yaml").write_text(OWN.format(floor=100000, unit="TFLOPS"))
+    code, out, _ = judged(capsys, "rec/record.json")
+    assert code == 1
+    assert "file: ./own.yaml changed since: " in out
+    assert "changed: cpu0 matmul.fp32: " in out
+    assert "-> FAIL (floor 100000 TFLOPS)" in out
+    assert out.count("changed: ") == 2
+    assert closing(out).startswith("JUDGED AGAIN REJECTED cpu")
+
+
+def test_by_the_shipped_file_the_override_of_the_run_still_counts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "rec" / "record.json"
+    text = json.loads(path.read_text())
+    for each in text["measurements"]:
+        if each["metric"] == "matmul.fp32":  # as fast as can be: the shipped floor is no matter of this machine
+            each["samples"] = each["peak"]["samples"]
+    path.write_text(json.dumps(text))
+    _, out, _ = judged(capsys, "rec", "--accel-sku", "cpu")
+    assert "own.yaml" in closing(out)
+    assert "file: ./own.yaml (" in out
+
+
+def test_a_record_that_was_judged_again_is_judged_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged(capsys, "rec", "--output", "new")
+    code, out, _ = judged(capsys, "new")
+    assert code == 0
+    assert "changed: nothing\n" in out
+    assert closing(out).count("JUDGED AGAIN") == 1
+
+
+@pytest.mark.parametrize("asked", ["auto", "", None])
+def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
+    asked: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "rec" / "record.json"
+    text = json.loads(path.read_text())
+    text["sku"] = {"name": "cpu", "asked": asked, "files": {}}
+    path.write_text(json.dumps(text))
+    assert judged(capsys, "rec")[1].startswith("rec/record.json: as cpu, platform host, quick\n")
+
+
+WRONG = {
+    "nothing there": (["nope"], "nope: cannot be read: No such file"),
+    "no record": (["own.yaml"], "own.yaml: is damaged or no record: "),
+    "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
+    "auto": (["rec", "--accel-sku=auto"], "to judge again, name a SKU or a file"),
+    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9' (it has: host)"),
+    "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
+    "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
+    "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),
+}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("args", "says"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_one_sentence_and_a_4(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = judged(capsys, *args)
+    assert code == 4
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "f.csv").write_text("device,metric,value,unit\ngpu0,matmul.bf16,0.7312,PFLOPS\n")
+    code, out, err = judged(capsys, "f.csv", "--accel-sku=h100-sxm", "--accel-platform=hgx8")
+    assert (code, err) == (0, "")
+    assert "731.2 TFLOPS  floor 671.6 TFLOPS" in out
+    assert "not in the file, and required: " in out
+    assert out.splitlines()[-1] == "HELD 1/1 limits; no acceptance: figures of another tool"
