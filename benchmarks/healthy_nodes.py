@@ -32,8 +32,8 @@ from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix
-from pytest_accel.judging.attempts import Result
-from pytest_accel.judging.foresight import foreseen
+from pytest_accel.judging.judge import Result
+from pytest_accel.judging.results import foreseen
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.probes.device.torch_device import Finding
 from pytest_accel.probes.soak import droop

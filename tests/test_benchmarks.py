@@ -16,8 +16,8 @@ import pytest
 
 from pytest_accel.core.measurement import NEXT_RUN, Measurement
 from pytest_accel.core.sku import Limit
-from pytest_accel.judging.foresight import foreseen
 from pytest_accel.judging.judge import judge
+from pytest_accel.judging.results import foreseen
 from pytest_accel.run.record import Record, write
 from pytest_accel.skus import loader
 

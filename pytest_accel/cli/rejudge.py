@@ -14,11 +14,10 @@ from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
-from pytest_accel.judging.attempts import why_not
 from pytest_accel.judging.closing import Circumstances, Closing, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.judge import judge, why_not
 from pytest_accel.probes.declare import conditions_of, spec_of
 from pytest_accel.run.record import Record
 from pytest_accel.skus import required as expected

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
-from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, kernel_log, kernel_messages, patience
+from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, deadlines, kernel_log, kernel_messages
 from pytest_accel.drivers.cpu import CpuDriver
 from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
@@ -128,7 +128,7 @@ class Sensor:
 
     def _profilers(self) -> list[dict[str, Any]]:
         """A process that the kernel holds may hang whoever looks at its command line."""
-        seen = patience.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
+        seen = deadlines.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
         if isinstance(seen, DriverProblem):
             return [{"says": "nobody could tell who profiles the devices: /proc does not answer", "disturbs": False}]
         return seen
@@ -142,7 +142,7 @@ class Sensor:
     def _ask(self, question: Callable[[Driver, Device], Answer]) -> dict[str, Answer | DriverProblem]:
         """What every device answers, all at once; one that does not within SILENT_SECONDS costs only itself."""
         asked = {uuid: partial(question, self._drivers[each.driver], each) for uuid, each in self._devices.items()}
-        return patience.each(asked, SILENT_SECONDS)
+        return deadlines.each(asked, SILENT_SECONDS)
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.measurement import DURING, Device, Measurement, Trouble
-from pytest_accel.judging import factsheet
+from pytest_accel.judging import inventory
 
 MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"
@@ -38,7 +38,7 @@ def _links(*names: str) -> Callable[[Any], int]:
 
     def total(links: Sequence[Mapping[str, Any]]) -> int:
         errors = [each.get("errors", {}).items() for each in links]
-        said = [[factsheet.sane(count, "count") for name, count in each if name in names] for each in errors]
+        said = [[inventory.sane(count, "count") for name, count in each if name in names] for each in errors]
         up = [counts for each, counts in zip(links, said, strict=True) if each.get("state", INACTIVE) != INACTIVE]
         if not any(said) or not all(up):
             raise KeyError(names[0])
@@ -94,10 +94,10 @@ def reading(at: float, facts: Mapping[str, Any]) -> Reading:
     numbers, lacking = {}, {}
     for name, counter in COUNTERS.items():
         try:
-            numbers[name] = factsheet.sane(counter.read(facts[counter.fact]), counter.unit)
+            numbers[name] = inventory.sane(counter.read(facts[counter.fact]), counter.unit)
         except KeyError as missing:
             fact = counter.fact if counter.fact not in facts else f"nvlink_{missing.args[0]}"
-            lacking[name] = factsheet.lacking(facts, fact)
+            lacking[name] = inventory.lacking(facts, fact)
         except (TypeError, ValueError) as error:
             lacking[name] = Trouble("need", f"{counter.fact} is not understood: {error}")
     return Reading(at, numbers, lacking)

@@ -1,4 +1,4 @@
-"""What workers sent, as measurements. Pure."""
+"""What workers sent, as measurements, with the interval in which the next run of the same device will lie. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
+from pytest_accel.core.measurement import NEXT_RUN, NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, Request
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.stats import next_run
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """The datasheet figure that a metric is a fraction of."""
@@ -200,3 +202,14 @@ def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
         trouble=Trouble(message.get("kind", "device"), reason),
         details={"traceback": message["traceback"]} if "traceback" in message else {},
     )
+
+
+def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
+    """The measurement with the interval that the next run's value lies in (95 %), where its spread is known."""
+    spread, found = sku.spread_of(measurement.metric) if sku else None, measurement.estimate
+    if spread is None or found is None or measurement.trouble:
+        return measurement
+    interval = next_run(found, spread.between_runs, spread.runs)
+    if not math.isfinite(interval.high - interval.low):
+        return measurement
+    return replace(measurement, details={**measurement.details, NEXT_RUN: [interval.low, interval.high]})

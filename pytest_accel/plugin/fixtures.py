@@ -100,7 +100,7 @@ def _run(request: pytest.FixtureRequest) -> Session:
 @contextlib.contextmanager
 def _no_verdict() -> Iterator[None]:
     """What stops a measurement (pytest-timeout, an assertion in our own code) is no assertion of the test's."""
-    from pytest_accel.judging.attempts import ProbeError
+    from pytest_accel.judging.judge import ProbeError
 
     try:
         yield

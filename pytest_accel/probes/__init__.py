@@ -4,21 +4,15 @@ Importing this package imports no torch: probes run in the worker processes.
 """
 
 from pytest_accel.probes.all_reduce import all_reduce
-from pytest_accel.probes.counters import HOST_COUNTERS, counters, host_counters
 from pytest_accel.probes.ddp_step import ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul
-from pytest_accel.probes.health import health
-from pytest_accel.probes.host import HOST_FACTS, host
-from pytest_accel.probes.host_copy import host_copy, host_copy_all
-from pytest_accel.probes.host_latency import host_latency
-from pytest_accel.probes.inventory import inventory
-from pytest_accel.probes.matmul import matmul, matmul_burst
-from pytest_accel.probes.matmul_best import matmul_best
+from pytest_accel.probes.facts import HOST_COUNTERS, HOST_FACTS, counters, health, host, host_counters, inventory
+from pytest_accel.probes.host_copy import host_copy, host_copy_all, host_latency
+from pytest_accel.probes.matmul import matmul, matmul_best, matmul_burst
 from pytest_accel.probes.memory_pattern import memory_pattern
 from pytest_accel.probes.peer_copy import peer_copy, peer_copy_all
 from pytest_accel.probes.soak import soak
-from pytest_accel.probes.stream import stream
-from pytest_accel.probes.stream_windows import stream_windows
+from pytest_accel.probes.stream import stream, stream_windows
 
 __all__ = [
     "HOST_COUNTERS",

@@ -18,13 +18,12 @@ from pytest_accel.core.messages import Outcome, Pair, Request
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
-from pytest_accel.judging.attempts import Result, why_not, worst, wrong_product
-from pytest_accel.judging.clocks import JOULES, OF_CLOCK, joules, of_clock
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.compare import of_peak_of
-from pytest_accel.judging.diagnosis import explaining, variation
-from pytest_accel.judging.foresight import foreseen
+from pytest_accel.judging.diagnosis import JOULES, OF_CLOCK, explaining, joules, of_clock, variation
 from pytest_accel.judging.inventory import facts, host_fact, withheld
+from pytest_accel.judging.judge import Result, why_not, worst, wrong_product
+from pytest_accel.judging.results import foreseen
 from pytest_accel.judging.telemetry import disturbance, misplaced, seen_beside, summarise, unproven
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import Entrance, enter

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
-from pytest_accel.judging import factsheet
+from pytest_accel.judging import inventory
 
 
 def lines(devices: Sequence[Device]) -> list[str]:
     """A line for each device, every figure with the devices that differ, what is hidden, what is not there."""
     found = [_identity(each) for each in devices]
     stating = [each for each in devices if each.driver != "cpu"]
-    known = {metric: text for metric in factsheet.FIGURES if (text := _figure(metric, stating))}
+    known = {metric: text for metric in inventory.FIGURES if (text := _figure(metric, stating))}
     width = max(map(len, known), default=0)
     found += ["the devices state:"] if known else []
     found += [f"  {metric:{width}}  {text}" for metric, text in known.items()]
@@ -37,7 +37,7 @@ def _figure(metric: str, devices: Sequence[Device]) -> str:
     """The value that most devices have, then those of the others; nothing where none has any."""
     values = {}
     for device in devices:
-        unit, value, _ = factsheet.read(metric, device)
+        unit, value, _ = inventory.read(metric, device)
         if value is not None:
             values[device.name] = show(value, unit)
     shown = list(values.values())

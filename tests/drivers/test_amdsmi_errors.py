@@ -13,7 +13,7 @@ import asked
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import patience, pci
+from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.amd import AmdDriver
 from pytest_accel.simulate.libraries.amdsmi import Library, install, mi300x, never
 
@@ -135,7 +135,7 @@ def test_a_gpu_that_fails_in_everything_is_lost(error: str) -> None:
 
 @pytest.mark.parametrize("function", [*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))
 
     class Silent(Faulty):

@@ -70,7 +70,7 @@ def test_a_cpu_has_no_facts_to_judge(tmp_path: Path) -> None:
 @pytest.mark.devices
 def test_a_device_that_never_answers_is_named_and_the_others_are_judged(tmp_path: Path, node: dict[str, str]) -> None:
     """In the sensor's own process, within a deadline of its own."""
-    hang = "\nfrom pytest_accel.drivers import patience\npatience.ANSWER_SECONDS = 2.0\n"
+    hang = "\nfrom pytest_accel.drivers import deadlines\ndeadlines.ANSWER_SECONDS = 2.0\n"
     hang += 'gpus[2].answers["nvmlDeviceGetEccMode"] = nvml.never\n'
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE + hang)
     ran = as_user.pytest(tmp_path, "-k", "inventory_node or remap_failure", sku="h100-sxm", paths=(), env=node)

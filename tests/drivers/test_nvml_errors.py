@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import patience, pci
+from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
 from pytest_accel.drivers.nvidia.query import Field
 from pytest_accel.drivers.query import Call, Source, sources_of
@@ -151,7 +151,7 @@ def test_a_function_that_the_library_lacks(function: str) -> None:
 
 @pytest.mark.parametrize("function", [*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))
 
     class Silent(Faulty):

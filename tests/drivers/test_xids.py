@@ -14,7 +14,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers import DriverProblem, kernel_log, patience, pci, xids
+from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, Report, Reports
@@ -221,7 +221,7 @@ def test_a_gpu_without_events_leaves_the_others_theirs(
 ) -> None:
     driver = NvidiaDriver()
     first, second = driver.discover()
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 0.3)
     library.gpus[1].answers["nvmlDeviceRegisterEvents"] = answer
     library.xids.append((0, 79))
     deaf, xid = itertools.islice(driver.events(), 2)

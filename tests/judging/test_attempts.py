@@ -5,7 +5,7 @@ from dataclasses import replace
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.attempts import Result
+from pytest_accel.judging.judge import Result
 
 SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")

@@ -8,8 +8,8 @@ import pytest
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.judging.foresight import foreseen
 from pytest_accel.judging.judge import judge
+from pytest_accel.judging.results import foreseen
 from pytest_accel.skus import loader
 from pytest_accel.views.terminal import table
 

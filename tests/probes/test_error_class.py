@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.probes.device import error_class
-from pytest_accel.probes.device.refusals import Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 
 
 class AcceleratorError(RuntimeError): ...

@@ -109,7 +109,7 @@ def test_a_burst_begins_at_rest_and_is_repeated(device: Compute, monkeypatch: py
 
 def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     anchors = ((64, 64, 64), (512, 512, 512))
-    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul_best"], "ANCHORS", anchors)
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "ANCHORS", anchors)
     shapes = [(64, 64, 64), (96, 64, 128), (64, 128, 256)]
     finding = probes.matmul_best(device, dtype="fp32", shapes=shapes)
     assert finding.metric == "matmul_best.fp32"
@@ -515,7 +515,7 @@ class Cycles:
 def test_a_search_begins_with_anchors_published_winners_and_full_waves(
     gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
 ) -> None:
-    best = sys.modules["pytest_accel.probes.matmul_best"]
+    best = sys.modules["pytest_accel.probes.matmul"]
     properties = SimpleNamespace(multi_processor_count=132, L2_cache_size=50 << 20)
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
     cuda.setattr(best, "_pilot", lambda device, dtype: 700e12)

@@ -21,7 +21,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.judging import factsheet
+from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.probes.device.torch_device import Finding, Unmeasurable, WrongResult
 from pytest_accel.run.options import Options, Refused
@@ -256,8 +256,8 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     assert [healthy.sku.why_not(device) for device in devices] == [None] * healthy.devices
     limits = required.limits(healthy.sku, healthy.platform, healthy.devices)
     for metric, limit in limits.items():
-        if metric in factsheet.FIGURES and limit.equals is not None:
-            _, value, trouble = factsheet.read(metric, devices[0])
+        if metric in inventory.FIGURES and limit.equals is not None:
+            _, value, trouble = inventory.read(metric, devices[0])
             assert trouble or value == limit.equals, metric
 
 
@@ -282,8 +282,8 @@ def test_what_the_driver_states_of_a_sick_device_and_of_its_neighbour(
     modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver], fault: str, metric: str, value: Any
 ) -> None:
     well, sick = driver(modelled(f"fault: {fault}, device: 1")).discover()
-    assert factsheet.read(metric, sick)[1] == value
-    assert factsheet.read(metric, well)[1] != value
+    assert inventory.read(metric, sick)[1] == value
+    assert inventory.read(metric, well)[1] != value
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, Reading, patience, pci
+from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
 from pytest_accel.drivers.amd import identity, library, links, memory, power, throttle
 from pytest_accel.drivers.amd.query import SmiAsker, said, value
 from pytest_accel.drivers.idle import in_use
@@ -38,7 +38,7 @@ class AmdDriver:
 
     def discover(self) -> list[Device]:
         handles = self._list()
-        answers = patience.each({index: partial(self._device, index, each) for index, each in enumerate(handles)})
+        answers = deadlines.each({index: partial(self._device, index, each) for index, each in enumerate(handles)})
         found = [each for each in answers.values() if isinstance(each, Device)]
         self.problems = [
             f"GPU {index} does not answer: {each}" for index, each in answers.items() if isinstance(each, DriverProblem)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, Reading, patience, pci
+from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.nvidia import events, identity, links, memory, power
 from pytest_accel.drivers.nvidia.query import NvmlAsker, text
@@ -47,7 +47,7 @@ class NvidiaDriver:
         except nvml.NVMLError as error:
             raise DriverProblem(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
         self._driver = self._version()
-        answers = patience.each({index: partial(self._device, index) for index in range(count)})
+        answers = deadlines.each({index: partial(self._device, index) for index in range(count)})
         devices = [each for each in answers.values() if isinstance(each, Device)]
         self.problems = [
             f"GPU {index} does not answer: {each}" for index, each in answers.items() if isinstance(each, DriverProblem)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pytest_accel.drivers import DriverProblem, patience
+from pytest_accel.drivers import DriverProblem, deadlines
 from pytest_accel.drivers.nvidia.query import text
 
 WAIT_MS = 1000
@@ -30,7 +30,7 @@ def _listen(nvml: Any, handles: Mapping[str, Any]) -> tuple[Any, dict[str, str]]
         raise DriverProblem(f"NVML gives no events: {error}") from None
     register = partial(partial, nvml.nvmlDeviceRegisterEvents)
     asked = {uuid: register(handle, nvml.nvmlEventTypeXidCriticalError, events) for uuid, handle in handles.items()}
-    deaf = {uuid: str(each) for uuid, each in patience.each(asked).items() if isinstance(each, DriverProblem)}
+    deaf = {uuid: str(each) for uuid, each in deadlines.each(asked).items() if isinstance(each, DriverProblem)}
     if len(deaf) == len(handles):
         raise DriverProblem(f"NVML gives no events: {next(iter(deaf.values()), 'no GPU answers')}")
     return events, {uuid: f"NVML gives no events of it: {why}" for uuid, why in deaf.items()}

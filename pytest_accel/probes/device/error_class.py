@@ -1,4 +1,4 @@
-"""What an exception of a probe says: something of the device, something of what is lacking, or a bug. Pure.
+"""Why a probe gives no figure: its own refusals, and whether an exception blames the device, a need or a bug. Pure.
 
 A device is blamed only for what its library lays to it. Old software, no memory, no room in /dev/shm, a product that a
 library refuses say nothing of the device, however loudly "CUDA error" stands before them: they accept nothing, and
@@ -7,7 +7,18 @@ reject nobody.
 
 from __future__ import annotations
 
-from pytest_accel.probes.device.refusals import NotApplicable, Unmeasurable, WrongResult
+
+class Unmeasurable(Exception):
+    """Something that the measurement needs is lacking; the text names it."""
+
+
+class NotApplicable(Exception):
+    """The metric cannot exist on this device; the text says why."""
+
+
+class WrongResult(Exception):
+    """The device computed or delivered something wrong; the text says what."""
+
 
 SOFTWARE = (
     "too old",

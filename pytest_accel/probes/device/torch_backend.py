@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.probes.device.refusals import Unmeasurable
+from pytest_accel.probes.device.error_class import Unmeasurable
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from pytest_accel.core import clock as steady
 from pytest_accel.core.measurement import COUNTED, Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.core.visible_devices import mistaken, unselectable, verified
-from pytest_accel.probes.device.error_class import SOFTWARE
-from pytest_accel.probes.device.refusals import NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import SOFTWARE, NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
