@@ -41,7 +41,7 @@ HEAD = """
 import os, pathlib, signal, time
 import pytest
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops, probes
-from pytest_accel.probes.spec import probe
+from pytest_accel.probes.declare import probe
 
 def tiny(device):
     a = device.torch.randn(64, 64)

@@ -10,7 +10,7 @@ import pytest
 
 SITE = """
 from pytest_accel.drivers import Hint, hints
-from pytest_accel.simulate import nvml
+from pytest_accel.simulate.libraries import nvml
 
 gpus = [nvml.h100(place) for place in range(8)]
 gpus[6].answers["nvmlDeviceGetRemappedRows"] = (0, 1, 1, 0)

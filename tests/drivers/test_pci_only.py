@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import BareDriver
-from pytest_accel.judging import factsheet
+from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.telemetry import soak_measurements
@@ -83,7 +83,7 @@ def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:
 
 def test_a_gpu_of_intel_says_nothing_of_its_link_to_the_host(bus: Path) -> None:
     device = discovered(plug(bus, "0000:18:00.0", MAX_1550, current_link_width="1"))[0]
-    _, value, trouble = factsheet.read("health.pcie_width", device)
+    _, value, trouble = inventory.read("health.pcie_width", device)
     assert value is None
     assert trouble
     assert "may show the link within its card" in trouble.reason
@@ -102,8 +102,8 @@ def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: s
     hint = plug(bus, "0000:33:00.0", pci_id)
     driver, device = BareDriver(hint.driver, [hint]), discovered(hint)[0]
     troubles: list[Any] = [
-        factsheet.read("health.remap_pending", device)[2],
-        factsheet.read("inventory.memory", device)[2],
+        inventory.read("health.remap_pending", device)[2],
+        inventory.read("inventory.memory", device)[2],
         counted(driver, device).trouble,
         *(each.trouble for each in soaked(device)),
     ]
