@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Our own tests: scripts/test.sh fast|slow [PYTEST OPTIONS]
 #
-# Tests that measure this machine's own processors (marker `devices`) run one after the other, after all
-# others have run in parallel. Exit status: 5 if neither call selected a test, otherwise that of the first failing call.
+# Tests that measure this machine's own processors (marker `devices`) run one after the other in a call of their own,
+# beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
+# call selected a test, otherwise that of the first failing call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,21 +18,22 @@ esac
 shift
 scripts/env.sh dev
 
+# strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
+# benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error.
+call() { "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
+
+serial=$(mktemp)
+call -m "$speed and devices" "$@" >"$serial" 2>&1 &
+beside=$!
+trap 'kill "$beside" 2>/dev/null || true; rm -f "$serial"' EXIT
+
+parallel_status=0 serial_status=0
+call -n 2 -m "$speed and not devices" "$@" || parallel_status=$?
+wait "$beside" || serial_status=$?
+cat "$serial"
+
 NOTHING_SELECTED=5
-status=$NOTHING_SELECTED
-
-run() {
-    local came=0
-    # strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
-    # benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error.
-    "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@" || came=$?
-    case $came in
-    2) exit 2 ;; # interrupted, or a file that cannot be collected
-    "$NOTHING_SELECTED") ;;
-    *) if [ "$status" = 0 ] || [ "$status" = "$NOTHING_SELECTED" ]; then status=$came; fi ;;
-    esac
-}
-
-run -n 2 -m "$speed and not devices" "$@"
-run -m "$speed and devices" "$@"
-exit "$status"
+for status in "$parallel_status" "$serial_status"; do
+    if [ "$status" != 0 ] && [ "$status" != "$NOTHING_SELECTED" ]; then exit "$status"; fi
+done
+if [ "$parallel_status" = "$serial_status" ]; then exit "$parallel_status"; fi

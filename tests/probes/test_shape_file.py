@@ -74,6 +74,7 @@ def test_all_mistakes_at_once_and_a_file_that_is_not_there(tmp_path: Path) -> No
         shapes.read("no.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 def test_five_lines_test_every_shape_of_a_file_on_every_device(tmp_path: Path) -> None:
     (tmp_path / "ours.csv").write_text("m,n,k,dtype,name\n256,512,256,fp32,up\n256,256,512,fp32,down\n")

@@ -280,6 +280,7 @@ torch.get_device_module = lambda name: hpu if name == "hpu" else told(name)
 """What the vendor's package is to torch: it gives it a device, here one whose memory is the host's."""
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path) -> None:
     site, bus = tmp_path / "site", tmp_path / "bus" / "0000:33:00.0"

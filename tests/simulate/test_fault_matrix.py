@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,18 @@ def check(case: Case, seen: Seen) -> None:
 
 
 NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
-QUICK = ("slow-compute, device: 1", "nvlink-down, device: 1", "thermal-slowdown, device: 1")
-"""Cases of NVIDIA that run every probe and are still among the quick tests; the others of this length are not."""
 
 
-def is_slow(case: Case) -> bool:
-    """True if the case runs every probe, or probes on eight devices: seconds, where others take tenths."""
-    if case.measured is None:
-        return case.vendor == "amd" or case.fault not in QUICK
-    return bool(case.measured) and case.node.startswith("8 ")
+def sample(cases: Sequence[Case]) -> set[Case]:
+    """Of each vendor and each probe that catches something, the first short case: what the fast tests run."""
+    first: dict[tuple[str, str], Case] = {}
+    for case in cases:
+        for metric in case.caught_by if case.measured is not None else ():
+            first.setdefault((case.vendor, metric.partition(".")[0]), case)
+    return set(first.values())
+
+
+FAST = sample(CASES)
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -62,7 +65,7 @@ def listed(by_a_user: bool) -> list[Any]:
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + [pytest.mark.slow] * is_slow(case)
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + [pytest.mark.slow] * (case not in FAST)
 
 
 @pytest.mark.usefixtures("fast")

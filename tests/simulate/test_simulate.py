@@ -414,6 +414,7 @@ def test_a_device_fails_when_its_fault_begins(device: Callable[..., SimulatedDev
         only(sick.run(probes.matmul, ASKED))
 
 
+@pytest.mark.slow
 def test_a_long_soak_sees_what_heat_takes(device: Callable[..., SimulatedDevice]) -> None:
     """A minute: its first seconds have to be among the samples, or there is nothing to compare with."""
     hot = device("fault: thermal-slowdown, device: 1, by: 0.15, at: soak+20")
