@@ -135,7 +135,7 @@ def test_a_gpu_that_fails_in_everything_is_lost(error: str) -> None:
 
 @pytest.mark.parametrize("function", [*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))
 
     class Silent(Faulty):
@@ -147,7 +147,7 @@ def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPa
     install(Silent())
     driver = AmdDriver()
     assert [device.index for device in driver.discover()] == [HEALTHY]
-    assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 0.5 s"]
+    assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 2 s"]
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xfe", b""])

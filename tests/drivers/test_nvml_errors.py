@@ -151,7 +151,7 @@ def test_a_function_that_the_library_lacks(function: str) -> None:
 
 @pytest.mark.parametrize("function", [*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))
 
     class Silent(Faulty):
@@ -163,7 +163,7 @@ def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPa
     install(Silent())
     driver = NvidiaDriver()
     assert [device.index for device in driver.discover()] == [HEALTHY]
-    assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 0.5 s"]
+    assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 2 s"]
 
 
 def test_every_name_in_the_tables_is_one_of_pynvmls() -> None:
