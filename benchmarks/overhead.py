@@ -71,9 +71,9 @@ class Ours:
     """The probes, as an acceptance run runs them: sensor, workers, gates and all."""
 
     def __init__(self, folder: Path) -> None:
-        self.crew = WorkerPool(SensorClient(patience=120.0), progress=lambda what, seconds, budget: None)
-        self.crew.begin(REAL, folder)
-        found = self.crew.sensor.discover("cpu")
+        self.pool = WorkerPool(SensorClient(patience=120.0), progress=lambda what, seconds, budget: None)
+        self.pool.begin(REAL, folder)
+        found = self.pool.sensor.discover("cpu")
         if "devices" not in found:
             raise SystemExit(f"the sensor found no processor: {found.get('reason')}")
         self.devices = [Device(**fields) for fields in found["devices"]]
@@ -97,7 +97,7 @@ class Ours:
             precision=0.0,  # never ended early: the same time as the plain loop
         )
         outcomes: list[Outcome] = []
-        self.crew.measure(request, devices, outcomes.append)
+        self.pool.measure(request, devices, outcomes.append)
         found = []
         for outcome in outcomes:
             if outcome.trouble:
@@ -288,7 +288,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         ours = Ours(folder)
-        stack.callback(ours.crew.stop)
+        stack.callback(ours.pool.stop)
         loops = Loops(folder, ours.devices)
         stack.callback(loops.stop)
         library, remark = compile_c(folder)

@@ -54,7 +54,7 @@ def main() -> None:
                 for name, found in every[work.metric].items():
                     print(_line(work, name, found), flush=True)
         finally:
-            ours.crew.stop()
+            ours.pool.stop()
     if chosen.json:
         chosen.json.write_text(json.dumps(every, indent=2) + "\n", encoding="utf-8")
 

@@ -253,9 +253,9 @@ def opened(node: Path, output: Path) -> Session:
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
     here = Session(Options(sku="", level="quick", output=output, simulate=str(node)))
-    here.crew = Here()
+    here.pool = Here()
     here.open()
-    here.output = None  # what is not looked at need not be written
+    here.folder.path = None  # what is not looked at need not be written
     return here
 
 
@@ -275,8 +275,8 @@ def run(
         for subject in subjects:
             here.check(probe, given, subject, metric=metric)
     if whole:
-        assert isinstance(here.crew, Here)
-        here.crew.part()
+        assert isinstance(here.pool, Here)
+        here.pool.part()
         here.check(probes.all_reduce, {}, NODE)
     _count(here, subjects)
     return here, here.finish()

@@ -74,16 +74,16 @@ def _sku(chosen: argparse.Namespace) -> int:
 def discover() -> int:
     """Print what an acceptance run would find here, the host included; 1 if a device that is there cannot be used."""
     setup = Setup(Options(sku="auto"))
-    crew = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
         setup.prepare()
-        setup.look(crew)
-        host = crew.sensor.host()
+        setup.look(pool)
+        host = pool.sensor.host()
     except Refused as refused:
         print(refused, file=sys.stderr)
         return 4
     finally:
-        crew.stop()
+        pool.stop()
     print(f"SKU: {setup.sku.name if setup.sku else 'none'}, platform: {setup.platform.name}")
     print("\n".join(devices.lines(setup.devices)))
     print("\n".join(host_view.lines(host)))

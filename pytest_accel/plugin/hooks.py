@@ -281,8 +281,8 @@ class Acceptance:
             lines.append((f"again: {shlex.join([*_without_filters(run.options.command), '-k', test])}", ""))
         if "seconds" in run.record.run:
             lines.append(terminal.time_line(run.record.run["seconds"]))
-        if run.output:
-            lines.append((f"record: {run.output / 'record.json'}", ""))
+        if run.folder.path:
+            lines.append((f"record: {run.folder.path / 'record.json'}", ""))
         return lines
 
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:

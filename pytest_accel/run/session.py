@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -28,6 +27,7 @@ from pytest_accel.judging.telemetry import disturbance, misplaced, seen_beside, 
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import Entrance, enter
 from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import Asked, asked_for
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
@@ -39,7 +39,6 @@ from pytest_accel.skus import required as expected
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
 
-SAVE_SECONDS = 1.0
 OF_COUNTERS = ("counters.", "host_counters.")
 """Metrics of what went on since the first probe."""
 
@@ -53,8 +52,8 @@ class Session:
 
     def __init__(self, options: Options, progress: Tell | None = None) -> None:
         self.setup = Setup(options)
-        self.crew = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
-        self.output: Path | None = None
+        self.pool = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
+        self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
         self.not_run: list[str] = []
@@ -68,8 +67,6 @@ class Session:
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
         self._locks: list[IO[str]] = []
-        self._record_problem: str | None = None
-        self._saved = 0.0
 
     # -- what it is about
 
@@ -116,7 +113,7 @@ class Session:
     def host(self) -> dict[str, Any]:
         """What the sensor read of the host, once."""
         if self._host is None:
-            self._host = self.crew.sensor.host()
+            self._host = self.pool.sensor.host()
         return self._host
 
     # -- opening
@@ -126,45 +123,28 @@ class Session:
         try:
             self._open(measuring)
         except (Refused, KeyboardInterrupt):
-            self.crew.stop()
-            if self.output:
-                record.remove(self.output)
-                self.output = None
+            self.pool.stop()
+            self.folder.take_back()
             raise
 
     def _open(self, measuring: bool) -> None:
         self.setup.prepare()
         if not measuring:
-            self.setup.look(self.crew)
+            self.setup.look(self.pool)
             return
-        self._make_output()
-        self.setup.look(self.crew, self.output)
-        try:
-            names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
-            self._locks = device_lock.hold(names, f"record {self.output}")
-        except device_lock.Held as held:
-            raise Refused(f"{held}; wait for it or stop it") from None
-        self._begin_record()
-
-    def _make_output(self) -> None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         name = f"{socket.gethostname()}{'-simulated' * bool(self.node)}-{stamp}"
-        folder = self.options.output or Path("accel-records") / name
-        folder = folder.absolute()
-        if (folder / record.FILE).exists():
-            if self.options.output:
-                raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
-            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
+        folder = self.folder.create(self.options.output, name, self.record)
+        self.setup.look(self.pool, folder)
         try:
-            (folder / record.LOGS).mkdir(parents=True, exist_ok=True)
-            record.write(self.record, folder)
-        except OSError as error:
-            raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
-        self.output = folder
+            names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
+            self._locks = device_lock.hold(names, f"record {folder}")
+        except device_lock.Held as held:
+            raise Refused(f"{held}; wait for it or stop it") from None
+        self._begin_record(folder)
 
-    def _begin_record(self) -> None:
-        assert self.output
-        self.crew.sensor.telemetry = Telemetry(self.output / record.TELEMETRY)
+    def _begin_record(self, folder: Path) -> None:
+        self.pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
         self.record.run = {
             "started": _now(),
             "host": socket.gethostname(),
@@ -172,7 +152,7 @@ class Session:
             "level": self.options.level,
             "platform": self.platform.name,
             "user": os.environ.get("USER", str(os.getuid())),
-            "output": str(self.output),
+            "output": str(folder),
         }
         if self.node:
             self.record.run["simulated"] = simulation.for_record(self.node)
@@ -180,15 +160,15 @@ class Session:
             self.record.sku = {"name": self.sku.name, "asked": self.options.sku, "files": self.sku.files}
         self.record.devices = list(self.setup.found.devices)
         self.record.software = {"kernel": platform.release(), "python": platform.python_version()}
-        self.record.earlier_attempts = record.earlier(self.output, [device.uuid for device in self.devices])
+        self.record.earlier_attempts = record.earlier(folder, [device.uuid for device in self.devices])
         self.save()
-        if self._record_problem:
-            raise Refused(f"--accel-output: cannot write to {self.output}: {self._record_problem}")
+        if self.folder.problem:
+            raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
 
     @property
     def begun(self) -> bool:
         """True once the run is in its record, with its devices."""
-        return self.output is not None and bool(self.record.run)
+        return self.folder.path is not None and bool(self.record.run)
 
     # -- checking
 
@@ -222,7 +202,7 @@ class Session:
         every = [*limits, *self._of_siblings(result, asked, binding)]
         if self._short(result, every):
             self._repeat(result, asked, every)
-        with self.crew.timeline.on("checks"):
+        with self.pool.timeline.on("checks"):
             result.add_broken(asked.metric, subject)
             found = [result.judged(asked.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in found]
@@ -296,7 +276,7 @@ class Session:
     def _result(self, asked: Asked) -> Result:
         key = asked.key
         if asked.spec.runs == "facts":
-            key = (f"{key[0]} after {self.crew.sensor.counters.readings} readings", asked.metric)
+            key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
         if key not in self._results:
             result = Result(explain=explaining(self.devices))
             if asked.spec.runs == "facts":
@@ -311,9 +291,9 @@ class Session:
 
     def _facts(self, metric: str) -> list[Measurement]:
         if metric.startswith("counters."):
-            return withheld([self.crew.sensor.counted(metric, device) for device in self.devices], self.devices)
+            return withheld([self.pool.sensor.counted(metric, device) for device in self.devices], self.devices)
         if metric.startswith("host_counters."):
-            return [self.crew.sensor.host_counted(metric)]
+            return [self.pool.sensor.host_counted(metric)]
         name = metric.removeprefix("host.")
         if name != metric:
             return [host_fact(metric, self.host()[name], clock.now())]
@@ -322,7 +302,7 @@ class Session:
     def _enter(self) -> None:
         """Look around before our own first context, once."""
         if self._entrance is None:
-            self._entrance = enter(self.crew, self.devices)
+            self._entrance = enter(self.pool, self.devices)
             self.record.notes += self._entrance.notes
 
     def _measure(self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[Pair] = ()) -> None:
@@ -343,11 +323,11 @@ class Session:
         outcomes: list[Outcome] = []
         began = clock.now()
         try:
-            self.crew.measure(request, [alone] if alone else right, outcomes.append)
+            self.pool.measure(request, [alone] if alone else right, outcomes.append)
         finally:
-            lost = {device.uuid: device.name for device in self.devices if self.crew.sensor.counters.lost(device.uuid)}
+            lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
             context = results.Context(request, self._peak, began, clock.now(), "alone" if alone else "together", lost)
-            with self.crew.timeline.on("checks"):
+            with self.pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 
     def _forget_counters(self) -> None:
@@ -396,7 +376,7 @@ class Session:
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
-            readings = self.crew.sensor.telemetry.window(device.uuid, each.started, each.ended)
+            readings = self.pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
             summary = summarise(readings)
             disturbed = disturbance(device, summary) or misplaced(each) or self._foreign(device)
             shares: dict[str, Any] = {
@@ -419,12 +399,12 @@ class Session:
 
     def _moved(self, device: Device) -> dict[str, Any]:
         """The counters of errors that moved during the last probe."""
-        window = self.crew.sensor.counters.last(device.uuid)
+        window = self.pool.sensor.counters.last(device.uuid)
         return {"counters": dict(window.moved)} if window and window.moved else {}
 
     def _foreign(self, device: Device) -> str | None:
         reason = self._entrance.disturbed.get(device.uuid) if self._entrance else None
-        return f"before the run, {reason}" if reason else self.crew.sensor.foreign.get(device.uuid)
+        return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 
     # -- the record
 
@@ -438,20 +418,15 @@ class Session:
     def save(self, *, soon: bool = False) -> None:
         """Write the record; a failure is kept for the closing line, the run goes on.
 
-        `soon`: not before SAVE_SECONDS after the last time. Verdicts follow from what was measured, which is written
-        at once; hundreds of them would otherwise take longer than the measuring.
+        `soon`: only if the last write is a while ago. Verdicts follow from what was measured, which is written at once;
+        hundreds of them would otherwise take longer than the measuring.
         """
-        if self.output is None or (soon and time.monotonic() - self._saved < SAVE_SECONDS):
+        if self.folder.path is None or (soon and not self.folder.is_due()):
             return
-        self.record.software.update(self.crew.software)
+        self.record.software.update(self.pool.software)
         self.record.waivers = self.setup.waivers.summary(self.verdicts)
-        self.record.notes += [note for note in self.crew.sensor.notes if note not in self.record.notes]
-        try:
-            record.write(self.record, self.output)
-            self._record_problem = None
-        except OSError as error:
-            self._record_problem = error.strerror or str(error)
-        self._saved = time.monotonic()
+        self.record.notes += [note for note in self.pool.sensor.notes if note not in self.record.notes]
+        self.folder.save(self.record)
 
     def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
         """Stop the children, close the record, and say what the run found.
@@ -459,20 +434,20 @@ class Session:
         `interrupted` says why pytest ended before its time, `ended` is the exit status that it gives itself.
         """
         self.stop()
-        self.crew.sensor.telemetry.close()
-        if self.output:
-            side = self.output / record.TELEMETRY
+        self.pool.sensor.telemetry.close()
+        if self.folder.path:
+            side = self.folder.path / record.TELEMETRY
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
-        self.record.run.update(self.crew.spent())
+        self.record.run.update(self.pool.spent())
         self.record.state = "interrupted" if interrupted else "finished"
         around = self.record.circumstances = self._circumstances(interrupted, ended)
         closing = close(self.verdicts, around)
         self.record.closing = vars(closing)
         self.save()
-        if self._record_problem:  # which nobody knew before it was written
-            return close(self.verdicts, replace(around, record_problem=self._record_problem))
+        if self.folder.problem:  # which nobody knew before it was written
+            return close(self.verdicts, replace(around, record_problem=self.folder.problem))
         return closing
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
@@ -485,7 +460,7 @@ class Session:
             filtered=self.filtered,
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
-            record_problem=self.crew.sensor.telemetry.problem,
+            record_problem=self.pool.sensor.telemetry.problem,
             simulated=self.node is not None,
             interrupted=interrupted,
             ended=ended,
@@ -493,7 +468,7 @@ class Session:
 
     def stop(self) -> None:
         """End every process of the run and free the devices. Safe to call twice."""
-        self.crew.stop()
+        self.pool.stop()
         for lock in self._locks:
             lock.close()
         self._locks = []

@@ -240,9 +240,9 @@ def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..
 def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:
     """The disk was full for a while: the record fits, its side file is cut off."""
     run = here()
-    run.crew.sensor.telemetry.close()
-    run.crew.sensor.telemetry = Telemetry(Path("/dev/full"))
-    run.crew.sensor.telemetry.hear({"uuid": run.devices[0].uuid, "at": 1.0})
+    run.pool.sensor.telemetry.close()
+    run.pool.sensor.telemetry = Telemetry(Path("/dev/full"))
+    run.pool.sensor.telemetry.hear({"uuid": run.devices[0].uuid, "at": 1.0})
     run.finish()
     assert run.record.circumstances
     assert run.record.circumstances.record_problem == "/dev/full: No space left on device"
