@@ -38,7 +38,7 @@ from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_second
 from pytest_accel.probes.device.torch_device import Finding
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
 LEVEL = "quick"
@@ -92,7 +92,7 @@ class Node:
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for every limit on a rate, on every device; what falls short is measured a second time."""
-        limits = required.required_at(LEVEL, self.sku.limits_on(self.platform))
+        limits = requirements.required_at(LEVEL, self.sku.limits_on(self.platform))
         for metric, limit in limits.items():
             if limit.reference and metric.partition(".")[0] in FAMILY:
                 yield from self._judged(metric, limit, limits)
@@ -106,14 +106,14 @@ class Node:
             if not any(result.short(name, each, {}) for name, each in own.items()):
                 break
         for name, each in own.items():
-            for subject in [NODE] if required.of_node(name) else self.devices:
+            for subject in [NODE] if requirements.of_node(name) else self.devices:
                 yield result.judged(name, subject, each, {})
 
     def _go(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
         probe = metric.partition(".")[0]
         if probe == "peer_copy":
             return self._between(metric, limit, result, again=again)
-        if required.of_node(metric):
+        if requirements.of_node(metric):
             return [min((self._one(metric, limit, uuid) for uuid in self.devices), key=_value)]
         found = [self._one(metric, limit, uuid) for uuid in self.devices]
         return found + [_droop(each) for each in found] if probe == "soak" else found
@@ -146,7 +146,7 @@ class Node:
         assert limit.reference
         assert limit.unit
         samples = tuple(limit.reference * block / each for each in timed.seconds)
-        subject = NODE if required.of_node(metric) else uuid
+        subject = NODE if requirements.of_node(metric) else uuid
         return Measurement(
             metric, subject, limit.unit, estimate_of(samples, limit.unit).mean, samples, tuple(timed.seconds),
             conditions={"ranks": limit.conditions.get("ranks")}, details={"ends": timed.ends},

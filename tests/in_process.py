@@ -41,7 +41,7 @@ from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
-from pytest_accel.skus import required as expected
+from pytest_accel.skus import requirements
 
 FAST = 1e5
 """Simulated seconds in a real one."""
@@ -239,7 +239,7 @@ SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_therm
 
 def required(here: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = expected.required_at(here.options.level, here.setup.limits)
+    found = requirements.required_at(here.options.level, here.setup.limits)
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 

@@ -18,8 +18,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
-from pytest_accel.skus import required as expected
-from pytest_accel.skus.required import of_node
+from pytest_accel.skus import requirements
+from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
 
@@ -78,12 +78,12 @@ def judge_figures(
     Never an acceptance: how another tool measured is not known here.
     """
     devices = names(figures)
-    limits = expected.limits(sku, platform, expected.device_count(platform, len(devices)))
+    limits = requirements.limits(sku, platform, requirements.device_count(platform, len(devices)))
     verdicts = [_verdict(each, limits.get(each.measurement.metric), sku, platform) for each in figures]
-    required = expected.required(expected.applying(limits, sku, platform), level, devices)
+    required = requirements.required(requirements.applying(limits, sku, platform), level, devices)
     around = Circumstances(
         required=required,
-        expected_devices=expected.device_count(platform, len(devices)),
+        expected_devices=requirements.device_count(platform, len(devices)),
         filtered=["figures of another tool"],
         own_file=sku.own_file,
         overridden=sum(limit.overridden for limit in limits.values()),

@@ -20,7 +20,7 @@ from pytest_accel.judging.closing import Closing
 from pytest_accel.run import record, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
-from pytest_accel.skus import required
+from pytest_accel.skus import requirements
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
 
@@ -134,7 +134,7 @@ def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_re
     except UnicodeDecodeError:
         raise BadFigures(f"{path}: is not UTF-8 text") from None
     every = {metric: limit for each in sku.platforms.values() for metric, limit in sku.limits_on(each).items()}
-    every = {**required.limits(sku, next(iter(sku.platforms.values())), 1), **every}
+    every = {**requirements.limits(sku, next(iter(sku.platforms.values())), 1), **every}
     found = external_results.parse(text, str(path), every)
     devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(found))]
     return found, selection.platform_of(sku, wanted or "auto", devices)[0]

@@ -20,7 +20,7 @@ from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge, why_not
 from pytest_accel.probes.declare import conditions_of, spec_of
 from pytest_accel.run.record import Record
-from pytest_accel.skus import required as expected
+from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
@@ -46,8 +46,10 @@ def names_of(record: Record) -> dict[str, str]:
 
 def judge_again(record: Record, terms: Terms) -> Record:
     """The record with the verdicts and the closing line that `terms` give it."""
-    limits = expected.limits(terms.sku, terms.platform, expected.device_count(terms.platform, len(record.devices)))
-    judged = _Again(record, terms, expected.required_at(terms.level, limits))
+    limits = requirements.limits(
+        terms.sku, terms.platform, requirements.device_count(terms.platform, len(record.devices))
+    )
+    judged = _Again(record, terms, requirements.required_at(terms.level, limits))
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms, limits)
     closing = close(verdicts, around)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.skus import required
+from pytest_accel.skus import requirements
 
 NOT_JUDGED = 6
 SIMULATED = "SIMULATED"
@@ -53,12 +53,12 @@ def circumstances(
     sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
 ) -> Circumstances:
     """What the limits ask for, and what speaks against accepting by them; `found` are the UUIDs of the devices."""
-    count = required.device_count(platform, len(found))
+    count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
     return Circumstances(
-        required=required.required(required.applying(limits, sku, platform), level, [*found, *missing]),
+        required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
-        unfit=required.unfit(sku, platform, level),
+        unfit=requirements.unfit(sku, platform, level),
         overridden=sum(limit.overridden for limit in limits.values()),
         own_file=sku.own_file if sku else None,
     )

@@ -33,8 +33,7 @@ from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
 from pytest_accel.run.telemetry import Telemetry
 from pytest_accel.run.worker_pool import WorkerPool
-from pytest_accel.skus import budgets
-from pytest_accel.skus import required as expected
+from pytest_accel.skus import budgets, requirements
 
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
@@ -185,7 +184,7 @@ class Session:
         Raises TypeError for conditions that the probe does not have, ProbeError for a bug in the probe.
         """
         asked = asked_for(function, given, metric, self.sku)
-        binding = expected.required_at(self.options.level, self.setup.limits)
+        binding = requirements.required_at(self.options.level, self.setup.limits)
         own = binding.get(asked.metric) if asked.packaged else None
         limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
         fact = asked.spec.runs == "facts"

@@ -14,7 +14,7 @@ from pytest_accel.run.options import Options
 from pytest_accel.run.processes import REAL
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.worker_pool import WorkerPool
-from pytest_accel.skus import required
+from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
-        self.limits = required.limits(self.sku, self.platform, self.expected_devices)
+        self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
 
     def _discover(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor. One that does not answer has devices that nobody can use."""
@@ -111,7 +111,7 @@ class Setup:
     @property
     def expected_devices(self) -> int:
         """How many devices there should be."""
-        return required.device_count(self.platform, len(self.found.devices))
+        return requirements.device_count(self.platform, len(self.found.devices))
 
     @property
     def names(self) -> dict[str, str]:
@@ -123,5 +123,5 @@ class Setup:
         return [
             metric.partition(".")[2]
             for metric in self.limits
-            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not required.of_node(metric)
+            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not requirements.of_node(metric)
         ]

@@ -15,14 +15,14 @@ from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries.amdsmi import By, Library, install, mi300x, pages, pcie, status
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.readiness import lacking
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
 MI300X = loader.load("mi300x")
-LIMITS = required.limits(MI300X, MI300X.platforms["oam8"], 8)
-FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not required.of_node(each)]
+LIMITS = requirements.limits(MI300X, MI300X.platforms["oam8"], 8)
+FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not requirements.of_node(each)]
 
 
 @pytest.fixture(autouse=True)

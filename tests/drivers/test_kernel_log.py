@@ -18,7 +18,7 @@ from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, Reports
 from pytest_accel.judging.judge import judge
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}
@@ -129,7 +129,7 @@ def verdict(
 def limit(metric: str, vendor: str = "nvidia") -> Any:
     name, platform = OF[vendor]
     sku = loader.load(name)
-    return required.limits(sku, sku.platforms[platform], 8)[metric]
+    return requirements.limits(sku, sku.platforms[platform], 8)[metric]
 
 
 RESET = "amdgpu 0000:0c:00.0: amdgpu: GPU reset begin!"

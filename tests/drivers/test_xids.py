@@ -20,10 +20,10 @@ from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, Report, Reports
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import LOST, Library, h100, install, never, status
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 H100 = loader.load("h100-sxm")
-LIMITS = required.limits(H100, H100.platforms["hgx8"], 8)
+LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 

@@ -19,13 +19,13 @@ from pytest_accel.drivers.sensor import _facts
 from pytest_accel.judging.error_counters import COUNTERS, Ledger, reading
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, h100, install, status
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {
     metric: limit
     for sku, platform in ((loader.load(name), where) for name, where in NODES)
-    for metric, limit in required.limits(sku, sku.platforms[platform], 8).items()
+    for metric, limit in requirements.limits(sku, sku.platforms[platform], 8).items()
     if metric.startswith("counters.") and not metric.startswith(("counters.xid", "counters.log"))
 }
 """Of both vendors; of a counter that both limit NVIDIA's."""

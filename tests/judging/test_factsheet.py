@@ -15,13 +15,12 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.inventory import FIGURES, Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
-from pytest_accel.skus import loader
-from pytest_accel.skus import required as expected
+from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.readiness import lacking
 
 H100 = loader.load("h100-sxm")
-LIMITS = expected.limits(H100, H100.platforms["hgx8"], 8)
-FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not expected.of_node(each)]
+LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
+FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not requirements.of_node(each)]
 NO_PERMISSION, NOT_SUPPORTED = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
@@ -110,7 +109,7 @@ def test_every_nvidia_part_has_limits_on_its_health(name: str) -> None:
     sku = loader.load(name)
     for platform in sku.platforms.values():
         assert "health" not in lacking(sku, platform)
-        assert "health.remap_pending" in expected.limits(sku, platform, 1)
+        assert "health.remap_pending" in requirements.limits(sku, platform, 1)
 
 
 def test_a_part_from_before_row_remapping_is_not_asked_for_it() -> None:

@@ -21,7 +21,7 @@ from pytest_accel.judging.host_counters import COUNTERS, Seen, measured
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes import Processes
 from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}
@@ -30,7 +30,7 @@ HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue
 def limits(vendor: str = "nvidia") -> dict[str, Any]:
     name, platform = OF[vendor]
     sku = loader.load(name)
-    found = required.limits(sku, sku.platforms[platform], 8)
+    found = requirements.limits(sku, sku.platforms[platform], 8)
     return {metric: limit for metric, limit in found.items() if metric.startswith("host_counters.")}
 
 

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
 from pytest_accel.run import selection
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 KNOWN = loader.load_shipped()
 with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:
@@ -113,7 +113,7 @@ def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
     platform, doubt = selection.platform_of(sku("l40s"), "auto", cards)
     assert (platform.name, platform.devices) == ("pcie", None)
     assert doubt == "platform pcie was recognised by its device count, not named"
-    assert "does not say how many devices to expect" in str(required.unfit(sku("l40s"), platform, "standard"))
+    assert "does not say how many devices to expect" in str(requirements.unfit(sku("l40s"), platform, "standard"))
 
 
 def test_a_device_that_is_chosen_twice_is_one() -> None:

@@ -34,7 +34,7 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 PAIR = """
 sku: pair
@@ -254,7 +254,7 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     healthy = load(name)
     devices = driver(Model.read(model(healthy, tmp_path))).discover()
     assert [healthy.sku.why_not(device) for device in devices] == [None] * healthy.devices
-    limits = required.limits(healthy.sku, healthy.platform, healthy.devices)
+    limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
     for metric, limit in limits.items():
         if metric in inventory.FIGURES and limit.equals is not None:
             _, value, trouble = inventory.read(metric, devices[0])

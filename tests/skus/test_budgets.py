@@ -8,7 +8,7 @@ import pytest
 from pytest_accel import probes
 from pytest_accel.core import metrics
 from pytest_accel.core.sku import LEVELS
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import BUDGETS, FACTS, OWN_PROBE, budget
 
 MEASUREMENTS = {
@@ -90,6 +90,6 @@ def test_a_level_has_time_for_what_it_requires(name: str, level: str) -> None:
     """Or no node of the SKU could ever be accepted at it."""
     sku = shipped(name)
     for platform in sku.platforms.values():
-        for metric in required.required_at(level, sku.limits_on(platform)):
+        for metric in requirements.required_at(level, sku.limits_on(platform)):
             probe = metrics.probe_of(metric)
             assert probe in FACTS or budget(probe, level, sku, metric.partition(".")[2]) > 0, metric

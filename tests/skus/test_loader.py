@@ -7,7 +7,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DERIVED_FLOOR, Sku
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))
@@ -292,7 +292,7 @@ def test_another_number_of_devices_counts_as_overriding(tmp_path: Path) -> None:
 def test_other_links_count_as_overriding(tmp_path: Path, change: str) -> None:
     """What the platform says of the links is what the devices are held against; a virtual function has none."""
     own = load(tmp_path, f"extends: h100-sxm\nplatforms: {{hgx8: {{{change}}}}}\n")
-    limits = required.limits(own, own.platforms["hgx8"], 8)
+    limits = requirements.limits(own, own.platforms["hgx8"], 8)
     assert limits["inventory.count"].overridden
     assert all(limits[each].overridden for each in ("health.pcie_width", "health.nvlink_up") if each in limits)
 
@@ -300,7 +300,7 @@ def test_other_links_count_as_overriding(tmp_path: Path, change: str) -> None:
 @pytest.mark.parametrize("change", ["match: {names: [NVIDIA H800]}", "datasheet: {memory: {gb: 40}}"])
 def test_recognising_another_product_counts_as_overriding(tmp_path: Path, change: str) -> None:
     own = load(tmp_path, f"extends: h100-sxm\n{change}\n")
-    assert required.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
+    assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
 
 
 def test_a_bound_takes_the_place_of_one_of_another_kind(tmp_path: Path) -> None:

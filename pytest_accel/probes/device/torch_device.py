@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.core import clock as steady
+from pytest_accel.core import clock
 from pytest_accel.core.measurement import COUNTED, Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.core.visible_devices import mistaken, unselectable, verified
@@ -200,7 +200,7 @@ class Compute:
 
     def wall(self) -> float:
         """Now, in seconds since the epoch."""
-        return steady.now()
+        return clock.now()
 
     @property
     def cache_bytes(self) -> int:

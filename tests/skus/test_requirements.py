@@ -8,7 +8,7 @@ import pytest
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
-from pytest_accel.skus import loader, required
+from pytest_accel.skus import loader, requirements
 
 H100 = loader.load("h100-sxm")
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
@@ -29,7 +29,7 @@ def without(probe: str) -> Sku:
 
 
 def test_the_inventory_is_expected_whatever_the_file_says() -> None:
-    limits = required.limits(H100, HGX8, 8)
+    limits = requirements.limits(H100, HGX8, 8)
     assert limits["inventory.driver"].equals == "ok"
     assert limits["inventory.count"].equals == 8
     assert limits["inventory.sku"].equals == "h100-sxm"
@@ -38,24 +38,24 @@ def test_the_inventory_is_expected_whatever_the_file_says() -> None:
 
 
 def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
-    assert set(required.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
+    assert set(requirements.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
 
 
 def test_a_changed_number_of_devices_counts_as_overridden() -> None:
-    assert not required.limits(H100, HGX8, 8)["inventory.count"].overridden
-    assert required.limits(H100, replace(HGX8, overridden=True), 8)["inventory.count"].overridden
+    assert not requirements.limits(H100, HGX8, 8)["inventory.count"].overridden
+    assert requirements.limits(H100, replace(HGX8, overridden=True), 8)["inventory.count"].overridden
 
 
 def test_missing_devices_are_required_too() -> None:
     """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
-    around = circumstances(H100, HGX8, "quick", required.limits(H100, HGX8, 8), uuids(7))
+    around = circumstances(H100, HGX8, "quick", requirements.limits(H100, HGX8, 8), uuids(7))
     subjects = [subject for metric, subject, _ in around.required if metric == "matmul.bf16"]
     assert subjects == [*(f"GPU-{i}" for i in range(7)), "missing device 7"]
     assert around.expected_devices == 8
 
 
 def test_what_concerns_the_node_is_required_once() -> None:
-    keys = required.required(required.limits(H100, HGX8, 8), "quick", uuids(8))
+    keys = requirements.required(requirements.limits(H100, HGX8, 8), "quick", uuids(8))
     of_node = {metric for metric, subject, _ in keys if subject == NODE}
     host = {metric for metric in of_node if metric.startswith(("host.", "host_counters."))}
     assert of_node - host == {"inventory.driver", "inventory.count", "all_reduce.busbw@8GiB"}
@@ -66,19 +66,19 @@ def test_what_concerns_the_node_is_required_once() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_limit_is_required_at_its_levels_only(level: str) -> None:
     limits = {"a.b": Limit("a.b", "s", ceiling=1, levels=("long",), origin="mine.yaml:3")}
-    keys = required.required(limits, level, uuids(1))
+    keys = requirements.required(limits, level, uuids(1))
     assert keys == ([("a.b", "GPU-0", "mine.yaml:3")] if level == "long" else [])
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
-    assert required.unfit(H100, HGX8, level) is None
+    assert requirements.unfit(H100, HGX8, level) is None
 
 
 @pytest.mark.parametrize("probe", ["matmul", "stream", "host_copy", "soak", "peer_copy", "all_reduce"])
 def test_a_file_without_limits_on_a_part_accepts_nobody(probe: str) -> None:
     sku = without(probe)
-    why = required.unfit(sku, sku.platforms["hgx8"], "quick")
+    why = requirements.unfit(sku, sku.platforms["hgx8"], "quick")
     assert why is not None
     assert probe in why
 
@@ -86,36 +86,36 @@ def test_a_file_without_limits_on_a_part_accepts_nobody(probe: str) -> None:
 @pytest.mark.parametrize("probe", ["peer_copy", "all_reduce"])
 def test_one_device_needs_no_peers(probe: str) -> None:
     sku = without(probe)
-    assert required.unfit(sku, sku.platforms["single"], "quick") is None
+    assert requirements.unfit(sku, sku.platforms["single"], "quick") is None
 
 
 def test_limits_of_another_level_accept_nobody() -> None:
     limits = {name: replace(each, levels=("long",)) for name, each in H100.limits.items()}
     sku = replace(H100, limits=limits)
-    assert "matmul" in str(required.unfit(sku, HGX8, "quick"))
-    assert required.unfit(sku, HGX8, "long") is None
+    assert "matmul" in str(requirements.unfit(sku, HGX8, "quick"))
+    assert requirements.unfit(sku, HGX8, "long") is None
 
 
 def test_limits_that_ask_for_nothing_accept_nobody() -> None:
     """`if_supported` lets a device off that turns out not to have the path: no ground to accept it on."""
     limits = {name: replace(each, if_supported=name.startswith("matmul")) for name, each in H100.limits.items()}
-    assert "matmul" in str(required.unfit(replace(H100, limits=limits), HGX8, "quick"))
+    assert "matmul" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
 
 
 def test_a_platform_of_any_size_accepts_nobody() -> None:
     """Or a node of eight with one lost device would be a good node of seven."""
-    assert "how many devices" in str(required.unfit(H100, replace(HGX8, devices=None), "quick"))
+    assert "how many devices" in str(requirements.unfit(H100, replace(HGX8, devices=None), "quick"))
 
 
 def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
-    assert required.unfit(loader.load("cpu"), Platform("host", None), "quick") is None
-    assert required.unfit(None, SINGLE, "quick") is None
+    assert requirements.unfit(loader.load("cpu"), Platform("host", None), "quick") is None
+    assert requirements.unfit(None, SINGLE, "quick") is None
 
 
 def test_advice_is_no_limit_to_accept_against() -> None:
     advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], severity="warn")}
     kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
-    why = required.unfit(replace(H100, limits=kept), HGX8, "standard")
+    why = requirements.unfit(replace(H100, limits=kept), HGX8, "standard")
     assert why is not None
     assert why.endswith("for matmul")
 
@@ -123,6 +123,6 @@ def test_advice_is_no_limit_to_accept_against() -> None:
 def test_what_cannot_exist_on_the_platform_is_not_required() -> None:
     sku = loader.load("h100-sxm")
     single = sku.platforms["single"]
-    limits = {**required.limits(sku, single, 1), "peer_copy.one_way": Limit("peer_copy.one_way", "GB/s", floor=1)}
-    assert "peer_copy.one_way" not in required.applying(limits, sku, single)
-    assert set(limits) - set(required.applying(limits, sku, single)) == {"peer_copy.one_way"}
+    limits = {**requirements.limits(sku, single, 1), "peer_copy.one_way": Limit("peer_copy.one_way", "GB/s", floor=1)}
+    assert "peer_copy.one_way" not in requirements.applying(limits, sku, single)
+    assert set(limits) - set(requirements.applying(limits, sku, single)) == {"peer_copy.one_way"}
