@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,15 @@ def test_the_root_holds_rooms_and_nothing_else() -> None:
     found = {path.name for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "thresholds")}
     assert found == {"__init__.py", "py.typed", *ROOMS}
     assert len(ROOMS) <= 12
+
+
+def test_the_page_of_the_rooms_is_true() -> None:
+    page = (PACKAGE.parent / "docs/rooms.md").read_text(encoding="utf-8")
+    lists = [set(line.split(", ")) for line in page.partition("```\n")[2].partition("```")[0].splitlines()]
+    assert lists == FLOORS
+    assert set(re.findall(r"^\| `(\w+)/` \|", page.partition("## Processes")[0], re.MULTILINE)) == set(ROOMS)
+    missing = [path for path in re.findall(r"\| `([^`]+)` \|$", page, re.MULTILINE) if not (PACKAGE / path).exists()]
+    assert not missing
 
 
 @pytest.mark.parametrize("name", ROOMS)
