@@ -3,9 +3,9 @@
     python benchmarks/healthy_nodes.py --nodes 30000 --processes 2
 
 Every figure of a node goes the way of a real one: blocks by `timing.time_blocks` until its stopping rule is met, the
-soak's droop by `soak.droop`, the matrix of the peers by `peers.judged_fairly` and `peers.judged_again`, the repeat of a
-shortfall by `attempts.Result`, the verdict by `judge.judge`. Nothing is vectorised and no rule is written down a
-second time.
+soak's droop by `soak.droop`, the matrix of the peers by `peer_matrix.judged_fairly` and `peer_matrix.judged_again`,
+the repeat of a shortfall by `judge.Attempts`, the verdict by `judge.judge`. Nothing is vectorised and no rule is
+written down a second time.
 
 Healthy is: the SKU's reference, a spread between devices (that of simulate/model.py, not cut off), and block by block a
 noise whose coefficient of variation is drawn up to --cv for every go, with an autocorrelation up to --lag from one
@@ -32,7 +32,7 @@ from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix
-from pytest_accel.judging.judge import Result
+from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.probes.device.torch_device import Finding
@@ -98,7 +98,7 @@ class Node:
                 yield from self._judged(metric, limit, limits)
 
     def _judged(self, metric: str, limit: Limit, limits: dict[str, Limit]) -> Iterator[Verdict]:
-        result = Result()
+        result = Attempts()
         own = {metric: limit, **({"soak.droop_slow": limits["soak.droop_slow"]} if metric == "soak.rate" else {})}
         for again in (False, True):
             for found in self._go(metric, limit, result, again=again):
@@ -109,7 +109,7 @@ class Node:
             for subject in [NODE] if requirements.of_node(name) else self.devices:
                 yield result.judged(name, subject, each, {})
 
-    def _go(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
+    def _go(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
         probe = metric.partition(".")[0]
         if probe == "peer_copy":
             return self._between(metric, limit, result, again=again)
@@ -118,7 +118,7 @@ class Node:
         found = [self._one(metric, limit, uuid) for uuid in self.devices]
         return found + [_droop(each) for each in found] if probe == "soak" else found
 
-    def _between(self, metric: str, limit: Limit, result: Result, *, again: bool) -> list[Measurement]:
+    def _between(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
         """A go at all pairs, or a second one at those that are short."""
         seconds = budget("peer_copy", LEVEL, self.sku)
         if not again:

@@ -25,7 +25,7 @@ from pytest_accel.probes.device.gemm import Operands, Product
 from pytest_accel.probes.device.shape_search import Shape, spread
 from pytest_accel.probes.device.timing import time_once
 from pytest_accel.probes.device.torch_device import Compute
-from pytest_accel.probes.matmul import CPU_SPACE
+from pytest_accel.probes.matmul_best import CPU_SPACE
 
 SHARE, TIME_SHARE = 0.98, 1 / 20
 """What the search has to reach of the scan's winner, and in which part of its time."""

@@ -1,4 +1,7 @@
-"""Adapters to the management libraries. They run in the sensor process only: any call may block for ever."""
+"""Adapters to the management libraries, called in the sensor process only: any call may block for ever.
+
+The tables beside them (Xids, kernel messages, facts of the host) are imported where they are needed.
+"""
 
 from __future__ import annotations
 

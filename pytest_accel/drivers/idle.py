@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 IDLE_MEMORY_BYTES = 1 << 30
@@ -22,16 +22,6 @@ def in_use(used: int | None, busy: Callable[[], int | None], processes: Sequence
     if lasting is not None and lasting > IDLE_UTILISATION:
         return f"it is {lasting} % busy ({names})"
     return None
-
-
-def beside(facts: Mapping[str, Any], ours: Collection[int]) -> str | None:
-    """Who else has work on a device that we work on, by the processes among its facts.
-
-    Where none of them is ours (another PID namespace, no context left) nobody can tell the others from us.
-    """
-    pids = [each["pid"] for each in facts.get("processes", ())]
-    others = [pid for pid in pids if pid not in ours]
-    return f"pid {', '.join(map(str, others))} was at work on it too" if others and len(others) < len(pids) else None
 
 
 def _lasting(busy: Callable[[], int | None]) -> int | None:

@@ -23,7 +23,7 @@ TILES = {"8086:0bd5": 2, "8086:0bd6": 2}
 """Cards that are several devices to torch: Data Center GPU Max 1550 "(2 Tile)" (pci.ids)."""
 
 
-class BareDriver:
+class PciOnlyDriver:
     """Identity and place from /sys/bus/pci. Nothing is known of health, use, power or clocks, and that is said."""
 
     def __init__(self, vendor: str, shown: Sequence[Hint]) -> None:

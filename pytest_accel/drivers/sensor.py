@@ -1,4 +1,4 @@
-"""The sensor process: `python -m pytest_accel.drivers.sensor PARENT_PID`. The only one that talks to drivers."""
+"""The sensor process, the only one that talks to drivers. Started by run/supervisor.py with PARENT_PID and EPOCH."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver
 from pytest_accel.drivers.cpu import CpuDriver
 from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
-from pytest_accel.drivers.pci_only import BareDriver
+from pytest_accel.drivers.pci_only import PciOnlyDriver
 
 Answer = TypeVar("Answer")
 
@@ -73,7 +73,7 @@ class Sensor:
             try:
                 driver = self._open(vendor, shown)
                 devices += driver.discover()
-                reasons, kind = driver.problems, "need" if isinstance(driver, BareDriver) else "device"
+                reasons, kind = driver.problems, "need" if isinstance(driver, PciOnlyDriver) else "device"
             except DriverProblem as problem:
                 reasons, kind = [str(problem)], "need" if isinstance(problem, NoDriver) else "device"
             problems += [{"driver": vendor, "kind": kind, "reason": each, "shown": places} for each in reasons]
@@ -118,7 +118,7 @@ class Sensor:
 
             self._drivers[vendor] = AmdDriver()
         else:
-            self._drivers[vendor] = BareDriver(vendor, [hint for hint in shown if hint.driver == vendor])
+            self._drivers[vendor] = PciOnlyDriver(vendor, [hint for hint in shown if hint.driver == vendor])
         return self._drivers[vendor]
 
     def idle(self) -> None:

@@ -190,9 +190,9 @@ def _of(measurement: Measurement, limit: Limit) -> str:
 
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
-OF_PEAK = 1.5
+MOST_OF_PEAK = 1.5
 """Boards that boost above their published clock come to 1.28 of the datasheet (RTX 5090), sparse figures to 2."""
-OF_REFERENCE = 2.0
+MOST_OF_REFERENCE = 2.0
 """Where no peak is known; no software doubled what a healthy part does at the same size."""
 
 
@@ -208,7 +208,7 @@ def why_implausible(measurement: Measurement, limit: Limit) -> str | None:
 
 
 def _yardstick(peak: Peak | None, limit: Limit) -> tuple[float, float, str]:
-    """What a rate is held against, how often it may be that, and its name. Beside a measured peak anything may be."""
+    """Return base, largest multiple and label of a rate; the base is 0, so no bound, beside a measured peak."""
     if peak is None:
-        return (0.0 if limit.relative else limit.reference or 0.0), OF_REFERENCE, "healthy reference"
-    return (0.0 if peak.samples else peak.value), OF_PEAK, peak.source
+        return (0.0 if limit.relative else limit.reference or 0.0), MOST_OF_REFERENCE, "healthy reference"
+    return (0.0 if peak.samples else peak.value), MOST_OF_PEAK, peak.source

@@ -1,4 +1,4 @@
-"""Why a device fell short: read off what the sensor saw beside the measurement, and off the clock that it held. Pure.
+"""Why a device fell short: read off what the sensor saw beside the measurement. Pure.
 
 It states what was seen, worst first, and says so when nothing was: a device that is slow at full clock, without any
 reason, is another finding than one that is hot. Power capping at the power limit is normal and named as such.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from pytest_accel.core.measurement import COUNTED, OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
-from pytest_accel.core.sku import Datasheet
+from pytest_accel.core.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
+from pytest_accel.judging.efficiency import OF_CLOCK
 from pytest_accel.judging.inventory import LOCKS
 from pytest_accel.judging.judge import told
 from pytest_accel.judging.telemetry import CAPPED
@@ -54,16 +54,16 @@ def cause(measurement: Measurement, device: Device) -> str | None:
     """One sentence on the cause of a shortfall, or None where nothing was watched that could tell.
 
     It is read off the details of the measurement, which are in the record: the summary of the telemetry, the share of
-    what the clock gives (`clocks.of_clock`) and of what the device does alone, and how much the blocks vary.
+    what the clock gives (`of_clock`) and of what the device does alone, and how much the blocks vary.
     """
     probe, details = measurement.metric.partition(".")[0], measurement.details
     summary = details.get(TELEMETRY, {})
     if probe in COPIES:
-        return _of_link(device, summary, details.get(OF_ALONE))
+        return _by_link(device, summary, details.get(OF_ALONE))
     if probe not in COMPUTES or not summary.get("seconds"):
         return None
     found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if probe == "stream" else ())]
-    found = found or _of_clock(device, summary)
+    found = found or _by_clock(device, summary)
     uneven, of_clock = _uneven(details.get(VARIATION)), details.get(OF_CLOCK, {}).get("share")
     return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
 
@@ -100,7 +100,7 @@ def _memory(device: Device, summary: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
+def _by_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
     """Without a slowdown: held back by power, by a setting, by something unnamed, or not by its clock at all."""
     clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
     if not clock:
@@ -132,7 +132,7 @@ def _climate(summary: Mapping[str, Any], of_clock: float | None) -> str:
     return f" (at {', '.join(shown)})" if shown else ""
 
 
-def _of_link(device: Device, summary: Mapping[str, Any], of_alone: float | None) -> str | None:
+def _by_link(device: Device, summary: Mapping[str, Any], of_alone: float | None) -> str | None:
     """The host link as it was under load, beside the best that both of its ends know, and beside itself alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")
@@ -143,73 +143,3 @@ def _of_link(device: Device, summary: Mapping[str, Any], of_alone: float | None)
     if (gen, width) != (best_gen, best_width):
         return f"the link ran at PCIe {gen:g} x{width:g} under load, its best is {best_gen:g} x{best_width:g}"
     return f"the link ran at PCIe {gen:g} x{width:g}, its best: {together or 'look at NUMA, IOMMU, or replays'}"
-
-
-OF_CLOCK = "of_clock"
-"""The detail of a measurement that `of_clock` returns."""
-
-AGREE = 0.03
-"""So close the two have to be for either to be believed."""
-
-JOULES = "joules_per_tflop"
-"""The detail of a measurement that `joules` returns."""
-
-LONG_ENOUGH_S = 5.0
-"""Of an energy counter: its sensor looks a quarter of every tenth of a second (A100, H100; arXiv 2312.02741)."""
-
-SUSTAINED = ("matmul", "soak")
-"""Probes whose window is work without a rest: the mean clock of any other's says nothing."""
-
-TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
-"""Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
-
-
-def attainable(units: int, flops_per_clock: float, mhz: float) -> float:
-    """TFLOPS of so many units at that clock, every one busy in every cycle."""
-    return units * flops_per_clock * mhz / 1e6
-
-
-def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
-    """Dense FLOPs of one unit in one cycle, or None where the datasheet does not tell.
-
-    Stated for the first dtype of a group (bf16 or fp16, fp32); the others by the ratio of their peaks to its own.
-    """
-    group, stated = (("bf16", "fp16"), "tensor") if dtype in TENSOR else (("fp32",), "fp32")
-    first = next((each for each in group if each in sheet.tflops), "")
-    base = sheet.compute.get(f"{stated}_flops_per_clock")
-    if not base or not first or dtype not in sheet.tflops:
-        return None
-    return float(base) * sheet.tflops[dtype] / sheet.tflops[first]
-
-
-def of_clock(
-    measurement: Measurement, sheet: Datasheet, device: Device, telemetry: Mapping[str, Any]
-) -> dict[str, float] | None:
-    """`share` of the TFLOPS that the mean SM clock of the window (`mhz`) gives, or None where something is not known.
-
-    A device that is held back by power or heat keeps its share, and its clock falls; one whose units are broken or
-    starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up. Where
-    the one that was counted is another, both are there and no share.
-    """
-    probe, dtype = measurement.metric.partition(".")[0], str(measurement.conditions.get("dtype"))
-    clock, units = telemetry.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
-    per_clock, value = flops_per_clock(sheet, dtype), measurement.value
-    if probe not in SUSTAINED or measurement.unit != "TFLOPS" or not isinstance(value, int | float):
-        return None
-    if not (clock and clock["mean"] and units and per_clock):
-        return None
-    mhz, counted = clock["mean"], measurement.details.get(COUNTED)
-    found = {"mhz": mhz, **({COUNTED: counted} if counted else {})}
-    if counted and abs(counted / mhz - 1) > AGREE:
-        return found
-    return {**found, "share": value / attainable(int(units), per_clock, mhz)}
-
-
-def joules(measurement: Measurement, telemetry: Mapping[str, Any]) -> float | None:
-    """What 10^12 operations of a sustained matrix product cost, by the energy counter of its window."""
-    seconds, energy, value = telemetry.get("seconds", 0.0), telemetry.get("energy_j"), measurement.value
-    if measurement.metric.partition(".")[0] not in SUSTAINED or measurement.unit != "TFLOPS":
-        return None
-    if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
-        return None
-    return float(energy / seconds / value)

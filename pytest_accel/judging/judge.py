@@ -200,7 +200,7 @@ class ProbeError(Exception):
 
 
 @dataclass
-class Result:
+class Attempts:
     """What became of one probe under one set of conditions: the attempts, by metric and subject."""
 
     attempts: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ inventory or the health; what is stopped is UNMEASURED and names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,3 +134,13 @@ def cooling(before: Mapping[str, float], now: Mapping[str, float], seconds: floa
     """The devices whose temperature (in C) falls faster than that."""
     fell = {uuid: before[uuid] - now[uuid] for uuid in before if uuid in now}
     return [uuid for uuid, kelvin in fell.items() if kelvin > 1 and kelvin / seconds > COOLS_K_PER_S]
+
+
+def others_at_work(facts: Mapping[str, Any], ours: Collection[int]) -> str | None:
+    """Who else has work on a device that we work on, by the processes among its facts.
+
+    Where none of them is ours (another PID namespace, no context left) nobody can tell the others from us.
+    """
+    pids = [each["pid"] for each in facts.get("processes", ())]
+    others = [pid for pid in pids if pid not in ours]
+    return f"pid {', '.join(map(str, others))} was at work on it too" if others and len(others) < len(pids) else None

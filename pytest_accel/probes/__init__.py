@@ -8,7 +8,8 @@ from pytest_accel.probes.ddp_step import ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul
 from pytest_accel.probes.facts import HOST_COUNTERS, HOST_FACTS, counters, health, host, host_counters, inventory
 from pytest_accel.probes.host_copy import host_copy, host_copy_all, host_latency
-from pytest_accel.probes.matmul import matmul, matmul_best, matmul_burst
+from pytest_accel.probes.matmul import matmul, matmul_burst
+from pytest_accel.probes.matmul_best import matmul_best
 from pytest_accel.probes.memory_pattern import memory_pattern
 from pytest_accel.probes.peer_copy import peer_copy, peer_copy_all
 from pytest_accel.probes.soak import soak

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CHUNK = 2**26

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 
 @probe("ddp.step_ms", runs="ranks")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
+from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import TOLERANCE, Product
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
+from pytest_accel.probes.device.torch_device import Compute, Finding
 from pytest_accel.probes.matmul import refuse_slow_path
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.drivers.host import cpus_of
 from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import Clock
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,8 +104,8 @@ def _both(device: Compute, copies: list[Callable[[], Any]]) -> Callable[[], Any]
     return call
 
 
-COPIES = 1000
-WARM_UP = 100
+LATENCY_COPIES = 1000
+LATENCY_WARM_UP = 100
 
 
 @probe("host_copy.latency", runs="in_turn")
@@ -116,14 +117,14 @@ def host_latency(device: Compute) -> Iterator[Finding]:
     IOMMU. Each copy takes another element, and all of them are compared afterwards.
     """
     torch, clock = device.torch, device.clock
-    host = device.host_memory(COPIES, torch.int32).copy_(torch.arange(1, COPIES + 1, dtype=torch.int32))
-    far = torch.zeros(COPIES, dtype=torch.int32, device=device.torch_device)
+    host = device.host_memory(LATENCY_COPIES, torch.int32).copy_(torch.arange(1, LATENCY_COPIES + 1, dtype=torch.int32))
+    far = torch.zeros(LATENCY_COPIES, dtype=torch.int32, device=device.torch_device)
     device.gate.ready()
-    for at in range(WARM_UP):
+    for at in range(LATENCY_WARM_UP):
         _once(device, clock, host, far, at)
     far.zero_()
     device.synchronize()
-    seconds = [_once(device, clock, host, far, at) for at in range(COPIES)]
+    seconds = [_once(device, clock, host, far, at) for at in range(LATENCY_COPIES)]
     device.gate.block(sum(seconds), False)
     if not torch.equal(far.cpu(), host):
         raise WrongResult("host_copy.latency: what arrived is not what was sent")
@@ -131,7 +132,13 @@ def host_latency(device: Compute) -> Iterator[Finding]:
         "host_copy.latency",
         "us",
         value=1e6 * median(seconds),
-        conditions={"bytes": 4, "copies": COPIES, "direction": "h2d", "pinned": not device.is_cpu, **place(device)},
+        conditions={
+            "bytes": 4,
+            "copies": LATENCY_COPIES,
+            "direction": "h2d",
+            "pinned": not device.is_cpu,
+            **place(device),
+        },
         details={"p50_us": 1e6 * median(seconds), "p99_us": 1e6 * p99(seconds), "most_us": 1e6 * max(seconds)},
     )
     yield found

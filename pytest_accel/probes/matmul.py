@@ -1,30 +1,14 @@
-"""Dense matrix multiplication: 2 m n k operations a call, operands rotated beyond the last-level cache.
-
-`matmul` sustains one shape, `matmul_burst` begins at rest, and `matmul_best` searches the fastest shape and measures it
-anew.
-"""
+"""Dense matrix multiplication: 2 m n k operations a call, operands rotated beyond the last-level cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable
 
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device.gemm import OPERAND_BYTES, Operands, Product
-from pytest_accel.probes.device.shape_search import (
-    ANCHORS,
-    FIRST,
-    KEPT,
-    Search,
-    Shape,
-    full_waves,
-    grid,
-    neighbours,
-    search,
-    spread,
-)
-from pytest_accel.probes.device.timing import time_bursts, time_fastest, time_once
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
+from pytest_accel.probes.device.error_class import NotApplicable
+from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.timing import time_bursts, time_once
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 PILOTS = ((64, 0.05), (256, 1.2))
@@ -113,130 +97,3 @@ def refuse_slow_path(device: Compute, dtype: str) -> None:
         if rate < least * fp32:
             text = f"{dtype} has no fast path on this CPU: {rate / fp32:.2g} of the speed of fp32 at {side}^3"
             raise NotApplicable(text)
-
-
-TILES = {
-    "cuda8": ((128, 256), (256, 128), (128, 128)),
-    "cuda9": ((128, 256), (256, 128), (128, 128), (192, 128), (128, 192), (256, 256)),
-    "cuda10": ((256, 256), (256, 128)),
-    "hip": ((256, 256), (256, 224), (256, 192), (128, 128)),
-}
-"""Tiles of the fast kernels (m x n), by compute capability; those of ROCm's hipBLASLt for any CDNA."""
-PAIRED = "cuda10"
-"""Its kernels run on pairs of SMs, so that half as many tiles run at once."""
-OPERATION_SECONDS = (0.15e-3, 10e-3)
-"""A shape is worth trying if one product takes this long: shorter is launch cost, longer is no better."""
-CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
-
-
-@probe("matmul_best.{dtype}")
-def matmul_best(
-    device: Compute,
-    *,
-    dtype: str = "bf16",
-    shapes: Sequence[Sequence[int]] | None = None,
-    published: Mapping[str, Sequence[Sequence[int]]] | None = None,
-) -> Finding:
-    """The fastest m x n x k in TFLOPS, on samples that were not used to choose it.
-
-    `shapes` are the ones to begin with, instead of those that fill whole waves of the device's units; `published`, by
-    dtype, those that were found best elsewhere, which are tried beside them. The details hold the finalists, how many
-    shapes lie within 2 % of the best, and the anchors as the search saw them: comparable across products and years, and
-    figures of a moment.
-    """
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
-    known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
-    first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
-    found = _search(device, dtype, first)
-    m, n, k = found.winner
-    product = Product(device, dtype, m, n, k)
-    product.check()
-    return Finding(
-        f"matmul_best.{dtype}",
-        "TFLOPS",
-        samples=[rate / 1e12 for rate in found.samples],
-        seconds=[product.operations / rate for rate in found.samples],
-        conditions={**product.conditions, "searched": len(found.tried)},
-        details={
-            "finalists": {_name(shape): rate / 1e12 for shape, rate in found.finalists.items()},
-            "within 2 % of the best": found.plateau,
-            "anchors": {_name(shape): found.tried[shape] / 1e12 for shape in ANCHORS if shape in found.tried},
-        },
-    )
-
-
-def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
-    near = {shape: _near(device, shape) for shape in first}
-    every = [*first, *(each for some in near.values() for each in some)]
-    operands = Operands(device, dtype, max(max(m, n) * k for m, n, k in every))
-    device.gate.ready()
-
-    @lru_cache(maxsize=2 * KEPT)
-    def product(shape: Shape) -> Product:
-        return Product(device, dtype, *shape, operands=operands)
-
-    def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
-        once = time_it(product(shape), device.clock, seconds)
-        device.gate.block(once, True)
-        return product(shape).operations / once
-
-    report = partial(rate, time_once)
-    choose = partial(rate, time_fastest) if device.is_cpu else report  # nobody takes a GPU away for a while
-    return search(first, choose, device.seconds, now=device.clock.now, report=report, near=near.__getitem__)
-
-
-def _near(device: Compute, shape: Shape) -> list[Shape]:
-    """A step from a shape in every direction; on a CPU within the space that is searched."""
-    if not device.is_cpu:
-        return neighbours(shape, (128, 128) if device.other else TILES[_architecture(device)][0])
-    return [each for each in neighbours(shape, (128, 128)) if each in CPU_SPACE]
-
-
-def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
-    """The shapes to begin with: anchors, those that are known, and whole waves of the units that the device reports."""
-    if device.is_cpu:
-        return spread(CPU_SPACE, FIRST)
-    if device.other:
-        return _fitting(device, dtype, [*ANCHORS, *known])  # nothing is known of the tiles of its kernels
-    units = device.backend.get_device_properties(device.torch_device).multi_processor_count
-    architecture = _architecture(device)
-    rate = _pilot(device, dtype)
-    waves = full_waves(
-        units // 2 if architecture == PAIRED else units,
-        TILES[architecture],
-        (OPERATION_SECONDS[0] * rate, OPERATION_SECONDS[1] * rate),
-    )
-    every = dict.fromkeys([*ANCHORS, *known, *waves])
-    return _fitting(device, dtype, list(every))[: FIRST + len(ANCHORS) + len(known)]
-
-
-def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape]:
-    return [shape for shape in shapes if _bytes(shape, dtype) < _memory(device) / 8]
-
-
-def _pilot(device: Compute, dtype: str) -> float:
-    """Operations per second of the smallest anchor."""
-    product = Product(device, dtype, *ANCHORS[0])
-    return product.operations / time_once(product, device.clock, 0.05)
-
-
-def _architecture(device: Compute) -> str:
-    torch = device.torch
-    if torch.version.hip:
-        return "hip"
-    major, _ = device.backend.get_device_capability(device.torch_device)
-    return f"cuda{min(10, max(8, major))}"
-
-
-def _bytes(shape: Shape, dtype: str) -> int:
-    m, n, k = shape
-    return int((m * k + k * n + 2 * m * n) * OPERAND_BYTES[dtype])
-
-
-def _memory(device: Compute) -> int:
-    return int(device.backend.mem_get_info(device.torch_device)[1])
-
-
-def _name(shape: Shape) -> str:
-    return "x".join(map(str, shape))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device.torch_device import Compute, Finding, Unmeasurable
+from pytest_accel.probes.device.error_class import Unmeasurable
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 if TYPE_CHECKING:
     from torch import Tensor

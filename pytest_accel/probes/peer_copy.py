@@ -10,8 +10,9 @@ from typing import Any
 
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import probe
+from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.torch_backend import Backend
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 
 @probe("peer_copy.{direction}", runs="peers")

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, WrongResult
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
+from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 if TYPE_CHECKING:
     from torch import Tensor
-from statistics import median
-from typing import TYPE_CHECKING
-
-from pytest_accel.probes.device.timing import time_once
 
 TRAFFIC = {"copy": 2, "copy_kernel": 2, "triad": 3, "read": 1, "write": 1}
 """Arrays read plus arrays written by one call (J. McCalpin's STREAM counting)."""
@@ -28,6 +27,10 @@ _NUMBERS = 1021
 """The pattern counts up to a prime and begins again, so that no power of two moves it onto itself."""
 _FILLED = float(_NUMBERS)
 """What write fills with: none of the numbers of the pattern."""
+WINDOWS_SHARE = 0.9
+"""Of the free memory."""
+WINDOW_ROUNDS = 5
+MOST_WINDOWS = 256
 
 
 @probe("stream.{op}")
@@ -103,12 +106,6 @@ def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], obj
     )
 
 
-SHARE = 0.9
-"""Of the free memory."""
-ROUNDS = 5
-MOST_WINDOWS = 256
-
-
 @probe("stream.slowest_window")
 def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> Finding:
     """Read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB; by default windows over 90 % of free memory.
@@ -118,7 +115,7 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
     """
     torch = device.torch
     size = mib * 2**20
-    arrays = [torch.ones(size // 4, device=device.torch_device) for _ in range(windows or _fitting(device, size))]
+    arrays = [torch.ones(size // 4, device=device.torch_device) for _ in range(windows or _window_count(device, size))]
 
     def read(array: Tensor) -> float:
         once = time_once(lambda: torch.sum(array), device.clock, 0.0)
@@ -127,12 +124,12 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
 
     device.gate.ready()
     rates: list[list[float]] = [[] for _ in arrays]
-    for _ in range(ROUNDS):
+    for _ in range(WINDOW_ROUNDS):
         for array, found in zip(arrays, rates, strict=True):
             found.append(read(array))
     places = [median(found) for found in rates]
     slowest = min(range(len(places)), key=places.__getitem__)
-    again = [read(arrays[slowest]) for _ in range(ROUNDS)]
+    again = [read(arrays[slowest]) for _ in range(WINDOW_ROUNDS)]
     return Finding(
         "stream.slowest_window",
         "GB/s",
@@ -143,9 +140,9 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
     )
 
 
-def _fitting(device: Compute, size: int) -> int:
+def _window_count(device: Compute, size: int) -> int:
     if device.is_cpu:
         return 8
     device.require_memory(size)
     free, _ = device.backend.mem_get_info(device.torch_device)
-    return max(1, min(MOST_WINDOWS, int(SHARE * free) // size))
+    return max(1, min(MOST_WINDOWS, int(WINDOWS_SHARE * free) // size))

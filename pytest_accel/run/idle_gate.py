@@ -12,16 +12,16 @@ from pytest_accel.run.worker_pool import WorkerPool
 
 
 @dataclass
-class Entrance:
+class IdleCheck:
     """What was found at the door: what disturbs each device from outside, and what else is to be said."""
 
     disturbed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
-def enter(pool: WorkerPool, devices: Sequence[Device]) -> Entrance:
+def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     """Look for others' work on the devices, and wait until these have cooled down from it."""
-    found = Entrance()
+    found = IdleCheck()
     unknown = {device.uuid: "nobody could tell whether it was idle" for device in devices}
     busy = pool.sensor.not_idle()
     found.disturbed = unknown if busy is None else busy
@@ -34,7 +34,7 @@ def enter(pool: WorkerPool, devices: Sequence[Device]) -> Entrance:
     return found
 
 
-def _add_profilers(found: Entrance, pool: WorkerPool, devices: Sequence[Device]) -> None:
+def _add_profilers(found: IdleCheck, pool: WorkerPool, devices: Sequence[Device]) -> None:
     for each in pool.sensor.profilers:
         found.notes.append(f"before the run, {each['says']}")
         for device in devices if each["disturbs"] else ():

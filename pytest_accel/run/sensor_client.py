@@ -12,17 +12,17 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.drivers.host.reading import COUNTED, FACTS
-from pytest_accel.drivers.idle import beside
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
+from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes import REAL, Processes
+from pytest_accel.run.readings import Telemetry
 from pytest_accel.run.supervisor import Child, listen
-from pytest_accel.run.telemetry import Telemetry
 
 
 class SensorClient:
@@ -137,7 +137,7 @@ class SensorClient:
         answers = self.health()
         self.counters.read(clock.now(), during, answers, self.addresses)
         pids = self.pids.union(ours)
-        self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := beside(facts, pids))}
+        self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
         """Ask the sensor and wait for its answer, no longer than the patience of the run."""

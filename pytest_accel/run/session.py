@@ -12,26 +12,24 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, Request
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
-from pytest_accel.judging.compare import of_peak_of
-from pytest_accel.judging.diagnosis import JOULES, OF_CLOCK, explaining, joules, of_clock, variation
+from pytest_accel.judging.diagnosis import explaining
+from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Result, why_not, worst, wrong_product
-from pytest_accel.judging.results import foreseen
-from pytest_accel.judging.telemetry import disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.judging.judge import Attempts, why_not, worst, wrong_product
 from pytest_accel.run import device_lock, record, simulation
-from pytest_accel.run.idle_gate import Entrance, enter
+from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.readings import Telemetry
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import Asked, asked_for
 from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
-from pytest_accel.run.telemetry import Telemetry
 from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.skus import budgets, requirements
 
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Metrics of what went on since the first probe."""
-
 
 Tell = Callable[[str, float, float], None]
 """Is told what is being done, for how long, and how long it may take (seconds)."""
@@ -59,9 +56,9 @@ class Session:
         """Measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
         """Key of a verdict to the name of the test that asked for it."""
-        self._entrance: Entrance | None = None
+        self._idle_check: IdleCheck | None = None
         self._host: dict[str, Any] | None = None
-        self._results: dict[tuple[str, str], Result] = {}
+        self._results: dict[tuple[str, str], Attempts] = {}
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
@@ -248,13 +245,13 @@ class Session:
         """The newest measurement behind a verdict."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Result, asked: Asked, binding: Mapping[str, Limit]) -> list[Limit]:
+    def _of_siblings(self, result: Attempts, asked: Asked, binding: Mapping[str, Limit]) -> list[Limit]:
         """The limits on what the probe found beside: what is measured again for one is judged again for all, so it has
         to be before the first of them gets its verdict."""
         found = {metric for metric, _ in result.attempts} - {asked.metric}
         return [replace(binding[metric], metric=metric) for metric in sorted(found & set(binding)) if asked.packaged]
 
-    def _repeat(self, result: Result, asked: Asked, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, asked: Asked, limits: Sequence[Limit]) -> None:
         """Measure again, still hot and together, before a device is blamed; then those that are short alone."""
         if asked.spec.runs == "facts":
             return
@@ -267,17 +264,17 @@ class Session:
                 if device.uuid in short:
                     self._measure(result, asked, alone=device)
 
-    def _short(self, result: Result, limits: Sequence[Limit]) -> list[Verdict]:
+    def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
         return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
 
     # -- measuring
 
-    def _result(self, asked: Asked) -> Result:
+    def _result(self, asked: Asked) -> Attempts:
         key = asked.key
         if asked.spec.runs == "facts":
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
         if key not in self._results:
-            result = Result(explain=explaining(self.devices))
+            result = Attempts(explain=explaining(self.devices))
             if asked.spec.runs == "facts":
                 for each in self._facts(asked.metric):
                     result.add(each)
@@ -300,11 +297,11 @@ class Session:
 
     def _enter(self) -> None:
         """Look around before our own first context, once."""
-        if self._entrance is None:
-            self._entrance = enter(self.pool, self.devices)
-            self.record.notes += self._entrance.notes
+        if self._idle_check is None:
+            self._idle_check = check_idle(self.pool, self.devices)
+            self.record.notes += self._idle_check.notes
 
-    def _measure(self, result: Result, asked: Asked, alone: Device | None = None, pairs: Sequence[Pair] = ()) -> None:
+    def _measure(self, result: Attempts, asked: Asked, alone: Device | None = None, pairs: Sequence[Pair] = ()) -> None:
         """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
         seconds = self.budget(asked.function.__name__, asked.metric)
         request = Request(
@@ -344,18 +341,18 @@ class Session:
             ]
             self._newest = {key: each for key, each in self._newest.items() if key not in gone}
 
-    def _gather(self, result: Result, outcomes: Sequence[Outcome], context: results.Context) -> None:
+    def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
         """Add what the workers sent to the result, and write it down."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
             for each in results.per_node(outcomes, context):
-                result.add(foreseen(replace(each, disturbance=disturbed), self.sku))
+                result.add(results.foreseen(replace(each, disturbance=disturbed), self.sku))
         else:
             found = results.compared([each for outcome in outcomes for each in results.per_device(outcome, context)])
             self._add(result, self._fairly(result, withheld(found, self.devices), context.request))
         self._note(result)
 
-    def _fairly(self, result: Result, found: list[Measurement], request: Request) -> list[Measurement]:
+    def _fairly(self, result: Attempts, found: list[Measurement], request: Request) -> list[Measurement]:
         """What was found; of copies between peers, by the pairs that each device is to blame for."""
         if request.runs != "peers":
             return found
@@ -367,47 +364,34 @@ class Session:
     def _peak(self, metric: str) -> tuple[float, str] | None:
         return self.sku.peak(metric, self.platform) if self.sku else None
 
-    def _add(self, result: Result, found: list[Measurement]) -> None:
-        """Add each measurement with what its cause is read off, should it fall short, and what only the sensor knows.
-
-        The cause is sought when it is judged.
-        """
+    def _add(self, result: Attempts, found: list[Measurement]) -> None:
+        """Add each measurement with its evidence, and what the sensor alone can know."""
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
             readings = self.pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
-            summary = summarise(readings)
-            disturbed = disturbance(device, summary) or misplaced(each) or self._foreign(device)
-            shares: dict[str, Any] = {
-                OF_PEAK: of_peak_of(each),
-                OF_CLOCK: of_clock(each, self.sku.datasheet, device, summary) if self.sku else None,
-                OF_ALONE: results.of_alone(each, self.record.measurements),
-                DROOP: results.droop(each, self.record.measurements),
-                JOULES: joules(each, summary),
-                UNPROVEN: unproven(each.metric, device, readings),
-                VARIATION: variation(each.samples),
-            }
-            details = {**each.details, TELEMETRY: summary}
-            details.update({name: value for name, value in shares.items() if value is not None})
-            details.update(self._moved(device))
-            measured = foreseen(replace(each, disturbance=disturbed, details=details), self.sku)
+            window = self.pool.sensor.counters.last(device.uuid)
+            measured, *beside = with_evidence(
+                each,
+                device,
+                self.sku,
+                readings=readings,
+                earlier=self.record.measurements,
+                foreign=self._foreign(device),
+                moved=window.moved if window else {},
+            )
             result.add(measured)
-            for more in seen_beside(measured, device, summary):
+            for more in beside:
                 if not (self.sku and self.sku.why_not_applicable(more.metric, self.platform)):
                     result.add(more)
 
-    def _moved(self, device: Device) -> dict[str, Any]:
-        """The counters of errors that moved during the last probe."""
-        window = self.pool.sensor.counters.last(device.uuid)
-        return {"counters": dict(window.moved)} if window and window.moved else {}
-
     def _foreign(self, device: Device) -> str | None:
-        reason = self._entrance.disturbed.get(device.uuid) if self._entrance else None
+        reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 
     # -- the record
 
-    def _note(self, result: Result, *, soon: bool = False) -> None:
+    def _note(self, result: Attempts, *, soon: bool = False) -> None:
         """Write what is new of a result into the record."""
         for each in result.take_unrecorded():
             self.record.measurements.append(each)

@@ -12,8 +12,9 @@ from typing import Any
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Gate, block_seconds
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable
+from pytest_accel.probes.device.torch_device import Compute, Finding
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping

@@ -10,7 +10,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only
 from pytest_accel.drivers.host.place import Place
-from pytest_accel.drivers.pci_only import BareDriver
+from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.inventory import Discovery, facts
@@ -42,7 +42,7 @@ def plug(bus: Path, address: str, pci_id: str, **files: str) -> Hint:
 
 
 def discovered(*hints: Hint) -> list[Device]:
-    return BareDriver(hints[0].driver, hints).discover()
+    return PciOnlyDriver(hints[0].driver, hints).discover()
 
 
 def test_a_device_is_what_the_kernel_shows_of_it(bus: Path) -> None:
@@ -100,7 +100,7 @@ def test_nor_does_a_virtual_machine(bus: Path, monkeypatch: pytest.MonkeyPatch) 
                                                 (ASCEND, "npu-smi")])  # fmt: skip
 def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: str, library: str) -> None:
     hint = plug(bus, "0000:33:00.0", pci_id)
-    driver, device = BareDriver(hint.driver, [hint]), discovered(hint)[0]
+    driver, device = PciOnlyDriver(hint.driver, [hint]), discovered(hint)[0]
     troubles: list[Any] = [
         inventory.read("health.remap_pending", device)[2],
         inventory.read("inventory.memory", device)[2],
@@ -114,7 +114,7 @@ def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: s
     assert driver.read(device) == {}
 
 
-def counted(driver: BareDriver, device: Device) -> Measurement:
+def counted(driver: PciOnlyDriver, device: Device) -> Measurement:
     ledger = Ledger()
     for at in (0.0, 1.0):
         ledger.read(at, "matmul.bf16", {device.uuid: driver.health(device)})
@@ -129,7 +129,7 @@ def soaked(device: Device) -> list[Measurement]:
 def test_the_kernel_alone_is_no_working_driver(bus: Path) -> None:
     """The node is neither fit nor unfit for a library that we do not drive."""
     hint = plug(bus, "0000:33:00.0", GAUDI3)
-    driver = BareDriver("habana", [hint])
+    driver = PciOnlyDriver("habana", [hint])
     problem = {"driver": "habana", "kind": "need", "reason": driver.problems[0], "shown": [hint.where]}
     found = Discovery(tuple(driver.discover()), [problem], [vars(hint)])
     [measured] = facts("inventory.driver", found, loader.load("gaudi3"))
@@ -149,6 +149,6 @@ def test_a_function_without_an_id_is_no_other_product(bus: Path) -> None:
 
 def test_nodes_in_dev_are_no_devices() -> None:
     with pytest.raises(NoDriver, match="no driver for Gaudi devices yet, and the PCI bus shows none"):
-        BareDriver("habana", [Hint("habana", "/dev/accel/accel0")])
+        PciOnlyDriver("habana", [Hint("habana", "/dev/accel/accel0")])
     with pytest.raises(NoDriver, match="no driver for TPU devices yet"):
-        BareDriver("google", [])
+        PciOnlyDriver("google", [])

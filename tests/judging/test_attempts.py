@@ -5,7 +5,7 @@ from dataclasses import replace
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.judge import Result
+from pytest_accel.judging.judge import Attempts
 
 SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -14,7 +14,7 @@ LOST = Trouble("device", "it fell off the bus")
 
 def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
     asked: list[Measurement] = []
-    result = Result(explain=asked.append)  # which is asked whenever a shortfall is judged
+    result = Attempts(explain=asked.append)  # which is asked whenever a shortfall is judged
     result.add(SHORT)
     first = [*result.short(FLOOR.metric, FLOOR, {}), result.judged(FLOOR.metric, "GPU-0", FLOOR, {})]
     assert [each.status for each in first] == [Status.FAIL] * 2
@@ -27,7 +27,7 @@ def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
 
 def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
     """Two marks of one parametrized test have the same origin; and what software it was may be heard late."""
-    result = Result()
+    result = Attempts()
     result.add(SHORT)
     low, old = replace(FLOOR, floor=500.0), replace(FLOOR, software={"torch": "<2.0"})
     said = [result.judged(FLOOR.metric, "GPU-0", limit, {}).status for limit in (FLOOR, low, None)]
@@ -37,7 +37,7 @@ def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
 
 
 def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
-    result = Result()
+    result = Attempts()
     result.add(replace(SHORT, metric="soak.rate", value=None, trouble=LOST))
     assert result.judged("soak.power", "GPU-0", None, {}).status is Status.UNMEASURED
     assert [each.metric for each in result.take_unrecorded()] == ["soak.rate"], "to ask for a verdict adds nothing"
@@ -51,7 +51,7 @@ def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
 
 
 def test_what_broke_on_one_device_is_nothing_of_another() -> None:
-    result = Result()
+    result = Attempts()
     result.add(replace(SHORT, value=None, trouble=LOST))
     result.add_broken("matmul.bf16", "GPU-1")
     assert result.judged("matmul.bf16", "GPU-1", FLOOR, {}).status is Status.UNMEASURED

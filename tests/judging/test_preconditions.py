@@ -11,9 +11,9 @@ import pytest
 from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
-from pytest_accel.drivers.idle import beside
 from pytest_accel.judging import preconditions
-from pytest_accel.run.idle_gate import enter
+from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.run.idle_gate import check_idle
 from pytest_accel.run.processes import Processes
 from pytest_accel.skus import loader
 
@@ -142,7 +142,7 @@ class Pool:
 
 def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:
     pool = Pool(kelvin=9.0, busy={})
-    found = enter(pool, [gpu()])  # type: ignore[arg-type]
+    found = check_idle(pool, [gpu()])  # type: ignore[arg-type]
     assert pool.temperature == 35.0
     assert "letting the devices cool down" in pool.told
     assert (found.notes, found.disturbed) == ([], {})
@@ -150,28 +150,28 @@ def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:
 
 def test_a_device_whose_temperature_flickers_is_settled() -> None:
     pool = Pool(kelvin=1.0, busy={})
-    enter(pool, [gpu()])  # type: ignore[arg-type]
+    check_idle(pool, [gpu()])  # type: ignore[arg-type]
     assert pool.asked == 2
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preconditions, "SETTLE_SECONDS", 0.5)
-    found = enter(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
+    found = check_idle(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
     assert found.notes == ["gpu3 still cooled down after 0.5 s"]
 
 
 def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:
     watches = {"says": "pid 7 (nv-hostengine) reads", "disturbs": False}
     profiles = {"says": "pid 9 (nsys) profiles", "disturbs": True}
-    assert enter(Pool(0.0, {}, watches), [gpu()]).disturbed == {}  # type: ignore[arg-type]
-    found = enter(Pool(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
+    assert check_idle(Pool(0.0, {}, watches), [gpu()]).disturbed == {}  # type: ignore[arg-type]
+    found = check_idle(Pool(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
     assert found.disturbed == {"GPU-3": "pid 9 (nsys) profiles"}
     assert found.notes == ["before the run, pid 7 (nv-hostengine) reads", "before the run, pid 9 (nsys) profiles"]
 
 
 def test_a_busy_device_is_not_waited_for() -> None:
     pool = Pool(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
-    found = enter(pool, [gpu()])  # type: ignore[arg-type]
+    found = check_idle(pool, [gpu()])  # type: ignore[arg-type]
     assert (pool.asked, found.notes) == (0, ["gpu3, before the run: it is 90 % busy (pid 42)"])
 
 
@@ -220,4 +220,4 @@ def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> 
 def test_who_works_on_a_device_beside_us_is_told_by_our_own_process(
     pids: list[int | None], expected: str | None
 ) -> None:
-    assert beside({"processes": [{"pid": pid} for pid in pids]}, {41, 42}) == expected
+    assert others_at_work({"processes": [{"pid": pid} for pid in pids]}, {41, 42}) == expected

@@ -460,7 +460,7 @@ def test_wrong_markers(tmp_path: Path, sku: str | None) -> None:
         for sentence in sentences:
             assert sentence in ran.out
     assert "Traceback" not in ran.out
-    assert "marks.py" not in ran.out
+    assert "markers.py" not in ran.out
 
 
 @pytest.mark.devices

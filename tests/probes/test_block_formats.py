@@ -15,8 +15,9 @@ from probe_device import AtOnce, Instead, gpu
 
 from pytest_accel.probes.device import torch_device
 from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.gemm import Product
-from pytest_accel.probes.device.torch_device import Compute, NotApplicable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute
 
 F: Any = torch.nn.functional
 NUMBERS = [*E2M1, *(-number for number in E2M1)]

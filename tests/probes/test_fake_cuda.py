@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Nobody rests, and there are no other ranks to wait for."""
     monkeypatch.setattr("pytest_accel.probes.device.timing.time.sleep", lambda seconds: None)
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda payload: payload.zero_())
-    monkeypatch.setattr(sys.modules["pytest_accel.probes.host_copy"], "COPIES", 20)
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.host_copy"], "LATENCY_COPIES", 20)
     return monkeypatch
 
 

@@ -22,10 +22,11 @@ from probe_device import AtOnce, Instead, gpu
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.device import blas
+from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.torch_backend import Backend
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute, Finding
 from pytest_accel.probes.host_copy import _both, place
 from pytest_accel.probes.soak import droop
 from pytest_accel.skus import loader
@@ -109,7 +110,7 @@ def test_a_burst_begins_at_rest_and_is_repeated(device: Compute, monkeypatch: py
 
 def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     anchors = ((64, 64, 64), (512, 512, 512))
-    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "ANCHORS", anchors)
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul_best"], "ANCHORS", anchors)
     shapes = [(64, 64, 64), (96, 64, 128), (64, 128, 256)]
     finding = probes.matmul_best(device, dtype="fp32", shapes=shapes)
     assert finding.metric == "matmul_best.fp32"
@@ -515,7 +516,7 @@ class Cycles:
 def test_a_search_begins_with_anchors_published_winners_and_full_waves(
     gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
 ) -> None:
-    best = sys.modules["pytest_accel.probes.matmul"]
+    best = sys.modules["pytest_accel.probes.matmul_best"]
     properties = SimpleNamespace(multi_processor_count=132, L2_cache_size=50 << 20)
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
     cuda.setattr(best, "_pilot", lambda device, dtype: 700e12)

@@ -19,7 +19,8 @@ from torch_module import module
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.device import error_class, worker
-from pytest_accel.probes.device.torch_device import Compute, NotApplicable, Unmeasurable
+from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable
+from pytest_accel.probes.device.torch_device import Compute
 
 
 def _unpinned(*size: Any, pin_memory: bool = False, **how: Any) -> torch.Tensor:

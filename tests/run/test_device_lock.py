@@ -17,7 +17,7 @@ Hold = Callable[[list[tuple[str, str]], str], list[IO[str]]]
 
 @pytest.fixture
 def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
-    """`hostlock.hold` in a folder of its own; what it locked is freed afterwards."""
+    """`device_lock.hold` in a folder of its own; what it locked is freed afterwards."""
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
     files: list[IO[str]] = []
 

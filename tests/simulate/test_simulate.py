@@ -23,7 +23,8 @@ from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
-from pytest_accel.probes.device.torch_device import Finding, Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
+from pytest_accel.probes.device.torch_device import Finding
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import earlier, last_accelerators
 from pytest_accel.run.simulation import for_record, model, node

@@ -1,6 +1,6 @@
 """AMD GPUs through `amdsmi`, which comes with ROCm.
 
-What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.asking`.
+What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.query`.
 """
 
 from __future__ import annotations

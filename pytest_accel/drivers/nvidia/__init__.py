@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVML (`pynvml`, from the package nvidia-ml-py).
 
-What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.asking`.
+What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.query`.
 """
 
 from __future__ import annotations

@@ -24,11 +24,6 @@ def _process(each: Any) -> dict[str, int | None]:
     return {"pid": each.pid, "memory_bytes": each.usedGpuMemory}
 
 
-def _margin(found: Any) -> int:
-    """A number, or what older versions of pynvml give: the struct that has it."""
-    return int(getattr(found, "marginTemperature", found))
-
-
 def _clock(kind: str, target: str) -> tuple[Source, ...]:
     """pynvml will drop the older of the two names."""
     old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}

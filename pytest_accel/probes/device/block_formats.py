@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.probes.device.torch_device import Compute, NotApplicable
+from pytest_accel.probes.device.error_class import NotApplicable
+from pytest_accel.probes.device.torch_device import Compute
 
 if TYPE_CHECKING:
     from torch import Tensor

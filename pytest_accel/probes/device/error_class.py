@@ -53,10 +53,11 @@ is ill says more than this: it fails what asks for little."""
 REFUSED = "STATUS_NOT_SUPPORTED"
 """What cuBLAS and hipBLAS say of a product that they have no kernel for (pytorch issue 106840: int8 on H100)."""
 COLLECTIVE = ("NCCL error", "RCCL error")
-OF_CUDA = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
+"""How errors of collectives begin."""
+DEVICE_FAILED_COLLECTIVE = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
 """What NCCL says when a device failed it. Its other errors (ncclGetErrorString: system, internal, usage, remote) are
 mostly /dev/shm without room (NCCL issues 328, 1683) or the end of another rank."""
-STAYING = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS", "ERROR_DEVICE_LOST")
+LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS", "ERROR_DEVICE_LOST")
 
 
 def kind(error: Exception, *, other: bool = False) -> str:
@@ -87,7 +88,7 @@ def context_is_lost(error: Exception) -> bool:
 def _of_library(error: Exception) -> bool:
     """True for an error of the libraries that drive devices."""
     names = ("AcceleratorError", "OutOfMemoryError", "DistBackendError")
-    return type(error).__name__ in names or any(words in str(error) for words in STAYING)
+    return type(error).__name__ in names or any(words in str(error) for words in LIBRARY_ERRORS)
 
 
 def _collective(error: Exception) -> bool:
@@ -98,4 +99,4 @@ def _blames_nobody(error: Exception) -> bool:
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError" or any(words in text for words in (*SOFTWARE, *LACKING)):
         return True
-    return _collective(error) and not any(words in text for words in OF_CUDA)
+    return _collective(error) and not any(words in text for words in DEVICE_FAILED_COLLECTIVE)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.sku import PRODUCTS
 from pytest_accel.probes.device import blas, block_formats
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_backend import first_line
-from pytest_accel.probes.device.torch_device import Compute, NotApplicable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Sample = Callable[[int, int], Any]
 
-DTYPES = PRODUCTS
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 8e-3, "bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, "int8": 0.0}
 TOLERANCE |= dict.fromkeys(block_formats.DTYPES, 2e-2)
 """Largest error of a checked element, as a share of sqrt(k): rounding of inputs and result, with room."""
@@ -102,8 +102,8 @@ class Product:
     def __init__(
         self, device: Compute, dtype: str, m: int, n: int, k: int, *, operands: Operands | None = None
     ) -> None:
-        if dtype not in DTYPES:
-            raise NotApplicable(f"torch has no {dtype} matmul that is known here (known: {', '.join(DTYPES)})")
+        if dtype not in PRODUCTS:
+            raise NotApplicable(f"torch has no {dtype} matmul that is known here (known: {', '.join(PRODUCTS)})")
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
         if not device.is_cpu:
             self._refuse_unsupported()

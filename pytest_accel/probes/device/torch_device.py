@@ -15,11 +15,11 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import COUNTED, Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.core.visible_devices import mistaken, unselectable, verified
-from pytest_accel.probes.device.error_class import SOFTWARE, NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
-__all__ = ["Compute", "DeviceClock", "Finding", "NotApplicable", "Unmeasurable", "WrongResult"]
+__all__ = ["Compute", "DeviceClock", "Finding"]
 
 _FABRIC = "the fabric is not ready, which is no fault of the GPU: look at `systemctl status nvidia-fabricmanager`"
 """What CUDA error 802 means (cudaErrorSystemNotReady)."""

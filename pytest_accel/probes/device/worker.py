@@ -1,6 +1,6 @@
 """The worker process: holds one device (or all, for copies between peers) and runs probes on it.
 
-Started as `pytest_accel.probes.device.worker PARENT_PID EPOCH`.
+Started by run/supervisor.py with PARENT_PID and EPOCH.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.probes.device import blas, error_class
-from pytest_accel.probes.device.torch_device import Compute, Finding, NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
+from pytest_accel.probes.device.torch_device import Compute, Finding
 
 
 class PipeGate:

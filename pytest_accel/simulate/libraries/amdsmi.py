@@ -20,7 +20,7 @@ BLOCKS = {"UMC": 1, "SDMA": 2, "GFX": 4, "MMHUB": 8, "PCIE_BIF": 32, "XGMI_WAFL"
 FIRMWARE = {"pm": (77, 0x00556900), "ta_xgmi": (74, 0x20000012), "pldm_bundle": (79, 0x01190400)}
 AUTO, DETERMINISM = 0, 8
 BARE_METAL, GUEST = 1, 3
-HOTSPOT, VRAM, EDGE = 1, 2, 0
+HOTSPOT, VRAM = 1, 2
 CURRENT, CRITICAL, EMERGENCY = 0, 5, 7
 GFX, MEM = 0, 4
 """States of a link, blocks, firmware with its version, performance levels, virtualization modes, sensors with their
