@@ -26,9 +26,14 @@ class _Shapes(ModuleType):
     """`pytest_accel.shapes`, a public name for a module that lies in a room. It is imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return [each for each in dir(self) if not each.startswith("_")]
         if name.startswith("__"):  # inspect asks every loaded module for __file__
             raise AttributeError(name)
         return getattr(importlib.import_module("pytest_accel.probes.device.shape_search"), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module("pytest_accel.probes.device.shape_search"))
 
 
 __all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes", "shapes"]

@@ -28,7 +28,7 @@ class Request:
     metric: str
     suffix: str
     runs: str
-    probe: Mapping[str, str]
+    probe: Mapping[str, Any]
     conditions: Mapping[str, Any]
     seconds: float
     precision: float

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.judging.closing import Closing, Errors
+from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import reports
 from pytest_accel.plugin.stash import LIMITS, REPLAY, RUN, SUBJECT
 from pytest_accel.run.options import Options, Refused, plans_only, written
@@ -75,18 +75,29 @@ class Acceptance:
                 self.run.filtered.append(f"filtered by {shown}")
         if own_paths:
             self.run.filtered.append("tests were named on the command line")
-        elif not any(re.match(r"-\w*r", word) for word in words):
+        elif not any(re.match(r"-[vqxsl]*r", word) for word in words):
             option.reportchars = ""  # every test is ours, and the table says it, worst first
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Open the run, before pytest prints the header. Raises pytest.UsageError: one sentence and exit status 4."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self) -> Generator[None, None, None]:
+        """Open the run, before pytest prints the header. Raises pytest.UsageError: one sentence and exit status 4.
+
+        Another plugin that ends the session here cannot choose an exit status that stands for a verdict.
+        """
         if not self._plans:
             self._handle_signals()
         try:
             self.run.open(measuring=not self._plans)
         except Refused as refused:
             raise pytest.UsageError(str(refused)) from None
+        try:
+            return (yield)
+        except pytest.exit.Exception as stop:
+            if stop.returncode in JUDGED:
+                stop.returncode = int(pytest.ExitCode.INTERRUPTED)
+            raise
+        except pytest.Session.Failed as failed:
+            raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
 
     def _handle_signals(self) -> None:
         """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second signal finds it ending already."""
@@ -107,12 +118,16 @@ class Acceptance:
 
     def pytest_unconfigure(self) -> None:
         """Leave nothing behind, whatever happened: no process, no lock, no record of a run that seems to go on."""
-        if self.run.begun and self.run.record.state == "running":  # another plugin's pytest_sessionstart failed
-            self.run.finish(self._stopped_by or "an error of pytest itself", ended=2 if self._stopped_by else 3)
-        self.run.stop()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
+        try:
+            if (
+                self.run.begun and not self.run.finished
+            ):  # another plugin's pytest_sessionstart failed, or a signal came
+                self.run.finish(self._stopped_by or "an error of pytest itself", ended=2 if self._stopped_by else 3)
+        finally:
+            self.run.stop()
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+            self._handlers = {}
 
     def pytest_report_header(self) -> list[str]:
         """One line, and one more if these devices were measured before."""
@@ -219,14 +234,28 @@ class Acceptance:
         """Judge the run before any summary is written, and say so after all of them."""
         if self._plans:
             yield
-            if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
-                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            session.exitstatus = self._planned(exitstatus)
             return
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
-        yield
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
+            closing = self.run.broken_after(f"a plugin at the end of the session ({type(error).__name__}: {error})")
         session.exitstatus = closing.exit  # whatever another plugin made of it
         self._write(self._closing_lines(closing), bold=True)
+
+    def _planned(self, exitstatus: int) -> int:
+        """Return the exit status of a run that measured nothing.
+
+        0 is for --collect-only alone: --setup-plan and --setup-only are no acceptance, wherever the option was set.
+        """
+        if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
+            return pytest.ExitCode.INTERNAL_ERROR
+        if self._config.option.collectonly or exitstatus != pytest.ExitCode.OK:
+            return exitstatus
+        self._write([("nothing was measured: --setup-plan and --setup-only call no test", "yellow")])
+        return NOT_JUDGED
 
     def _close(self, exitstatus: int) -> Closing:
         """Close the run. A failure that no verdict explains is that of a test beside ours, or of the collection."""

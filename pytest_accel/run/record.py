@@ -64,7 +64,8 @@ def write(record: Record, folder: Path) -> None:
 
 def remove(folder: Path) -> None:
     """Take back the empty record of a run that never began, so that its output can be used again."""
-    (folder / FILE).unlink(missing_ok=True)
+    for name in (FILE, TELEMETRY):
+        (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.rmdir()

@@ -1,7 +1,8 @@
-"""What one test asks for: a probe under conditions, and the metric that it is called by. Pure."""
+"""What one test asks for: a probe under conditions, and the metric that it is called by."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,13 +28,14 @@ class Asked:
         return f"{self.function.__module__}.{self.function.__qualname__}", repr(sorted(self.conditions.items()))
 
     @property
-    def probe(self) -> dict[str, str]:
-        """Where a worker finds the function."""
+    def probe(self) -> dict[str, Any]:
+        """Where a worker finds the function, and `path`: where what its file imports was found here."""
         function = self.function
         return {
             "module": function.__module__,
             "file": function.__code__.co_filename,
             "name": function.__qualname__,
+            "path": list(filter(None, sys.path)),
         }
 
 

@@ -63,6 +63,8 @@ class Session:
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
         self._locks: list[IO[str]] = []
+        self.finished = False
+        """True once the closing line is in the record, or could not be written."""
 
     # -- what it is about
 
@@ -118,9 +120,10 @@ class Session:
         """Find SKU, devices and platform; with `measuring` also the output and the locks. Raises Refused."""
         try:
             self._open(measuring)
-        except (Refused, KeyboardInterrupt):
-            self.pool.stop()
-            self.folder.take_back()
+        except BaseException as error:
+            self.stop()
+            if not self.begun or isinstance(error, Refused | KeyboardInterrupt):
+                self.folder.take_back()
             raise
 
     def _open(self, measuring: bool) -> None:
@@ -140,7 +143,10 @@ class Session:
         self._begin_record(folder)
 
     def _begin_record(self, folder: Path) -> None:
-        self.pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
+        try:
+            self.pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
+        except OSError as error:
+            raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
         self.record.run = {
             "started": _now(),
             "host": socket.gethostname(),
@@ -425,10 +431,18 @@ class Session:
         self.record.run["ended"] = _now()
         self.record.run.update(self.pool.spent())
         self.record.state = "interrupted" if interrupted else "finished"
-        around = self.record.circumstances = self._circumstances(interrupted, ended)
+        return self._close(self._circumstances(interrupted, ended))
+
+    def broken_after(self, error: str) -> Closing:
+        """Close a finished run again, for an error of something else that came later. A rejection stands."""
+        around = self.record.circumstances or Circumstances()
+        return self._close(replace(around, broken_tests=[*around.broken_tests, error]))
+
+    def _close(self, around: Circumstances) -> Closing:
         closing = close(self.verdicts, around)
-        self.record.closing = vars(closing)
+        self.record.circumstances, self.record.closing = around, vars(closing)
         self.save()
+        self.finished = True
         if self.folder.problem:  # which nobody knew before it was written
             return close(self.verdicts, replace(around, record_problem=self.folder.problem))
         return closing

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+import torch_has
 from probe_device import AtOnce, Instead, gpu
 
 from pytest_accel.probes.device import torch_device
@@ -18,6 +19,9 @@ from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, enco
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.torch_device import Compute
+
+if not torch_has.blocks():
+    pytest.skip("this torch has no formats of blocks", allow_module_level=True)
 
 F: Any = torch.nn.functional
 NUMBERS = [*E2M1, *(-number for number in E2M1)]

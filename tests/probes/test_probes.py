@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+import torch_has
 from probe_device import AtOnce, Instead, gpu
 
 from pytest_accel import probes
@@ -243,6 +244,8 @@ def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, 
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "bf16", "fp16", "fp8", "int8"])
 def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> None:
+    if dtype == "fp8":
+        torch_has.skip_without_fp8()
     Product(device, dtype, 96, 144, 128).check()
 
 
@@ -448,6 +451,8 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 def test_what_a_gpu_cannot_multiply_is_not_applicable(
     cuda: pytest.MonkeyPatch, capability: tuple[int, int], dtype: str, shape: tuple[int, int, int], why: str
 ) -> None:
+    if dtype == "fp4" and not torch_has.blocks():
+        pytest.skip("this torch has no formats of blocks")
     cuda.setattr(torch.cuda, "get_device_capability", lambda place: capability)
     device = Compute([gpu()], AtOnce())
     with pytest.raises(NotApplicable, match=why):
@@ -552,6 +557,7 @@ def test_cycles_are_counted_where_it_is_known_which(
 
 
 def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
+    torch_has.skip_without_fp8()
     calls: list[dict[str, Any]] = []
 
     def scaled_mm(*operands: torch.Tensor, **how: Any) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import fault_page
 import in_process
 import pytest
+import torch_has
 from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
@@ -71,6 +72,8 @@ def marks(case: Case) -> list[pytest.MarkDecorator]:
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("case", listed(by_a_user=False))
 def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
+    if case.measured is None or "matmul" in case.measured:
+        torch_has.skip_without_fp8()  # or the limit on its products is unmeasured, whatever the fault
     check(case, in_process.seen(case, tmp_path))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pynvml
 import pytest
+import torch_has
 from as_user import Ran
 from as_user import pytest as run_pytest
 
@@ -387,6 +388,8 @@ def test_a_slow_device(device: Callable[..., SimulatedDevice]) -> None:
 def test_a_flipped_bit_is_found_by_the_probe_itself(
     device: Callable[..., SimulatedDevice], what: str, probe: Callable[..., Any], conditions: dict[str, Any]
 ) -> None:
+    if conditions.get("dtype") == "fp8":
+        torch_has.skip_without_fp8()
     only(device().run(probe, conditions))
     with pytest.raises(WrongResult):
         only(device(f"fault: wrong-result, device: 1, what: {what}").run(probe, conditions))

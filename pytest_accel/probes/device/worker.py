@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,22 +163,39 @@ def _findings(found: Any, metric: str, said: dict[str, Any]) -> Iterator[Finding
         yield Finding(metric, "1", samples=samples, conditions=dict(said))
 
 
-def _import(module: str, file: str, name: str) -> Callable[..., Any]:
-    """A probe by its module, or by the file that it stands in (a test file of the user's)."""
+def _import(module: str, file: str, name: str, path: Sequence[str] = ()) -> Callable[..., Any]:
+    """Return a probe by its module, or by the file that it stands in (a test file of the user's).
+
+    What a user's file imports is looked for in the folders of `path`, in the one that holds its packages, and beside
+    it, after the folders of this process: a random.py beside a test file replaces no library.
+    """
+    if not module.startswith("pytest_accel."):
+        sys.path += [each for each in (*path, _home(file), str(Path(file).parent)) if each not in sys.path]
     try:
         found = importlib.import_module(module)
         if os.path.realpath(str(found.__file__)) == os.path.realpath(file):
             return getattr(found, name)  # type: ignore[no-any-return]
     except ImportError:
         pass
-    sys.path.append(str(Path(file).parent))  # last: a random.py beside the test file replaces no library
     spec = importlib.util.spec_from_file_location(module, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported")
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[module] = loaded
-    spec.loader.exec_module(loaded)
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[module]  # or the next measurement would take the function of a module that is not whole
+        raise
     return getattr(loaded, name)  # type: ignore[no-any-return]
+
+
+def _home(file: str) -> str:
+    """Return the folder from which the packages around a file are imported; its own where there are none."""
+    folder = Path(file).parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return str(folder)
 
 
 def _software(compute: Compute) -> dict[str, Any]:
