@@ -61,7 +61,8 @@ def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: 
     write(tmp_path, conftest=LIST_PROCESSES)
     ran = run(tmp_path, option)
 
-    assert ran.exit == 0, ran.out
+    assert ran.exit == (0 if option == "--collect-only" else 6), ran.out
+    assert ("nothing was measured" in ran.out) == (option != "--collect-only")
     assert "test_matmul[cpu1-bf16]" in ran.out
     assert re.search(r"^matmul +bf16 +up to 2 s$", ran.out, re.MULTILINE)
     assert re.search(r"^at most about \d+ s on 2 devices; ", ran.out, re.MULTILINE)
@@ -79,7 +80,7 @@ def test_a_plan_takes_no_device(tmp_path: Path, option: str) -> None:
         ran = run(tmp_path, option)
         assert other.process.poll() is None
 
-    assert ran.exit == 0, ran.out
+    assert ran.exit in (0, 6), ran.out
 
 
 def test_a_fixture_that_measures_does_not_under_setup_only(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_fixture_that_measures_does_not_under_setup_only(tmp_path: Path) -> No
     )
     ran = as_user.pytest(tmp_path, "--setup-only")
 
-    assert ran.exit == 0, ran.out
+    assert ran.exit == 6, ran.out
     assert (tmp_path / "reached").exists()
     assert not (tmp_path / "measured").exists()
     assert not ran.folder.exists()
@@ -167,6 +168,40 @@ def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, 
 
     assert ran.exit == status, ran.out
     assert ran.record["state"] == "interrupted"
+    assert ran.record["closing"]["exit"] == status
+
+
+STARTS = [
+    ("pytest.exit('no', returncode=0)", 2),
+    ("pytest.exit('no', returncode=1)", 2),
+    ("raise session.Failed('no')", 3),
+]
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize(("does", "status"), STARTS)
+def test_no_plugin_ends_a_session_at_its_start_as_a_verdict(tmp_path: Path, does: str, status: int) -> None:
+    write(tmp_path, conftest=f"import pytest\ndef pytest_sessionstart(session):\n    {does}\n", test_facts=FACTS_ONLY)
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == status, ran.out
+    assert ran.record["state"] == "interrupted"
+
+
+ENDS = ["pytest.exit('no', returncode=0)", "pytest.exit('no', returncode=1)", "raise RuntimeError('no')"]
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize("does", ENDS)
+@pytest.mark.parametrize(("sku", "status", "word"), [("other", 1, "REJECTED"), ("cpu", 3, "BROKEN")])
+def test_no_plugin_changes_a_verdict_at_the_end(tmp_path: Path, does: str, sku: str, status: int, word: str) -> None:
+    """A rejection stays one; what held is not said to, and is no rejection."""
+    write(tmp_path, conftest=f"import pytest\ndef pytest_sessionfinish():\n    {does}\n")
+    name = str(other_product(tmp_path)) if sku == "other" else sku
+    ran = as_user.pytest(tmp_path, f"--accel-sku={name}", "-k", "inventory", paths=())
+
+    assert ran.exit == status, ran.out
+    assert ran.closing.startswith(word)
     assert ran.record["closing"]["exit"] == status
 
 
@@ -304,3 +339,53 @@ def test_the_users_pythonpath_is_kept_without_the_current_folder(
     assert heard[0]["event"] == "path", (tmp_path / "log").read_text()
     assert str(library) in heard[0]["path"]
     assert not {"", ".", str(here)} & set(heard[0]["path"])
+
+
+@pytest.mark.devices
+def test_a_probe_in_a_package_finds_what_it_imports(tmp_path: Path) -> None:
+    """In a worker as in pytest: by a relative name, and from the folder that holds the package."""
+    checks = tmp_path / "checks"
+    checks.mkdir()
+    (tmp_path / "ours.py").write_text("SECONDS = 0.1\n")
+    (tmp_path / "conftest.py").write_text("")
+    (checks / "__init__.py").write_text("")
+    (checks / "helpers.py").write_text("SIDE = 64\n")
+    probe = """
+from ours import SECONDS
+from .helpers import SIDE
+
+def own(device):
+    a = device.torch.randn(SIDE, SIDE)
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=SECONDS)
+
+@accel_min_gbps(gbps=1e-9)
+def test_own(accel_check):
+    accel_check(own)
+"""
+    write(checks, test_own=probe)
+    ran = as_user.pytest(tmp_path, paths=("checks",), env=as_user.STUB_TORCH)
+
+    assert ran.exit == 0, ran.out
+    assert set(ran.statuses("own").values()) == {"PASS"}
+
+
+@pytest.mark.devices
+def test_no_probe_is_taken_from_a_file_that_fails_in_a_worker(tmp_path: Path) -> None:
+    """Neither the first time nor the second, when its module could be there half-loaded."""
+    probe = """
+def own(device, *, n=1):
+    a = device.torch.randn(64, 64)
+    return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.1)
+
+assert b"device.worker" not in pathlib.Path("/proc/self/cmdline").read_bytes()
+
+@accel_min_gbps(gbps=1e-9)
+@pytest.mark.parametrize("n", [1, 2])
+def test_own(accel_check, n):
+    accel_check(own, n=n)
+"""
+    write(tmp_path, test_own=probe)
+    ran = as_user.pytest(tmp_path, env=as_user.STUB_TORCH)
+
+    assert ran.exit == 3, ran.out
+    assert not [each for each in ran.record["measurements"] if each["value"] is not None]
