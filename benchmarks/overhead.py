@@ -28,9 +28,9 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome, Request
 from pytest_accel.probes.declare import spec_of
-from pytest_accel.run.processes import REAL
-from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.worker_pool import WorkerPool
+from pytest_accel.run.processes.programs import REAL
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
 
 HERE = Path(__file__).parent
 SUSPICIOUS = 1.01

@@ -31,11 +31,11 @@ from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.closing import Closing
 from pytest_accel.probes.device.worker import Worker
 from pytest_accel.run.options import Options
-from pytest_accel.run.processes import Environment, Processes
-from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.processes.programs import Environment, Processes
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.supervisor import Child
+from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.session import Session
-from pytest_accel.run.supervisor import Child
-from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml

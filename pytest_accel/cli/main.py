@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pytest_accel.cli import judge
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Setup
-from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader
 from pytest_accel.views import devices, lint_report, sheet

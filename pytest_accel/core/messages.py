@@ -1,4 +1,4 @@
-"""What pytest and its worker processes say to each other: a request, and what became of it."""
+"""Messages between pytest and its worker processes: a request, and its outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = tuple[Device, ...]
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the workers. `runs` is that of the probe's declaration, `suffix` ends every metric.
+    """A measurement that the workers are to make. `runs` is the probe's declaration, `suffix` ends every metric.
 
     `pairs` are those that a copy between peers is to measure again; none: all.
     """
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What the workers of one group made of a request, or why they could not even try."""
+    """The blocks, findings and trouble of one group of devices for a request."""
 
     group: Group
     blocks: list[Message] = field(default_factory=list)

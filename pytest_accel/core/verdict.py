@@ -102,7 +102,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one verdict; `old` or `new` is None where there is none."""
+    """One verdict before and after a record is judged again; None where there is none."""
 
     metric: str
     subject: str

@@ -1,4 +1,7 @@
-"""The sensor process, the only one that talks to drivers. Started by run/supervisor.py with PARENT_PID and EPOCH."""
+"""The sensor process: the only one that talks to drivers.
+
+Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a sensor looks at beside the management libraries. The default is this machine."""
+    """The sources of a sensor beside the management libraries. The default is this machine."""
 
     shown: Callable[[], list[Hint]] = hints
     """The accelerators that it shows without any library."""
@@ -41,7 +44,7 @@ class Machine:
     host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
     """These facts of the host."""
     profiling: Callable[[], list[dict[str, Any]]] = profilers.running
-    """Who profiles or diagnoses devices on the host."""
+    """Return the programs that profile or diagnose devices on the host."""
     kernel_reports: Callable[[], Iterator[dict[str, Any]]] | None = kernel_log.follow
     """The messages of the kernel as they come, None where there are none."""
 
@@ -50,7 +53,7 @@ THIS_MACHINE = Machine()
 
 
 class Sensor:
-    """What this process does about each message."""
+    """Answers each message of pytest."""
 
     def __init__(self, pipe: Pipe, machine: Machine = THIS_MACHINE) -> None:
         self._pipe, self._machine = pipe, machine

@@ -1,1 +1,1 @@
-"""What was measured -> verdict -> closing line. Pure: no clock, no file, no device."""
+"""Judging: measurements to verdicts to the closing line. Pure: no clock, no file, no device."""

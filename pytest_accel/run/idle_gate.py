@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.judging import preconditions
-from pytest_accel.run.worker_pool import WorkerPool
+from pytest_accel.run.processes.worker_pool import WorkerPool
 
 
 @dataclass

@@ -25,12 +25,12 @@ from pytest_accel.judging.judge import Attempts, why_not, worst, wrong_product
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.readings import Telemetry
+from pytest_accel.run.processes.readings import Telemetry
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import Asked, asked_for
-from pytest_accel.run.sensor_client import SensorClient
 from pytest_accel.run.setup import Setup
-from pytest_accel.run.worker_pool import WorkerPool
 from pytest_accel.skus import budgets, requirements
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.run import record, selection, simulation
 from pytest_accel.run.options import Options
-from pytest_accel.run.processes import REAL
-from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.worker_pool import WorkerPool
+from pytest_accel.run.processes.programs import REAL
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers.hints import hints
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.processes import Processes, without_gpus
+from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.model import model_of, rates

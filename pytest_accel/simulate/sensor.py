@@ -1,4 +1,4 @@
-"""The sensor process of a simulated node. Started by run/supervisor.py with PARENT_PID and EPOCH.
+"""The sensor process of a simulated node. Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
 
 The first message holds the model of the node; afterwards it is the sensor of any run, whose drivers talk to a
 simulated management library.

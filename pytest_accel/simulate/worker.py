@@ -1,4 +1,4 @@
-"""The worker process of a simulated node. Started by run/supervisor.py with PARENT_PID and EPOCH.
+"""The worker process of a simulated node. Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
 
 The first message holds the model of the node; afterwards it is the worker of any run, whose device is simulated.
 """

@@ -19,8 +19,8 @@ from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
 from pytest_accel.judging.host_counters import COUNTERS, Seen, measured
 from pytest_accel.judging.judge import judge
-from pytest_accel.run.processes import Processes
-from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.processes.programs import Processes
+from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.skus import loader, requirements
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}

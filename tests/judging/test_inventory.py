@@ -11,7 +11,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.host.reading import FACTS
 from pytest_accel.judging.inventory import Discovery, facts, host_fact
 from pytest_accel.judging.judge import judge
-from pytest_accel.run.sensor_client import SensorClient
+from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.skus import loader
 
 H100 = "NVIDIA H100 80GB HBM3"

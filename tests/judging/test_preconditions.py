@@ -14,7 +14,7 @@ from pytest_accel.drivers.host import profilers
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.idle_gate import check_idle
-from pytest_accel.run.processes import Processes
+from pytest_accel.run.processes.programs import Processes
 from pytest_accel.skus import loader
 
 H100 = loader.load("h100-sxm")

@@ -12,7 +12,7 @@ import pytest
 from as_user import write
 
 from pytest_accel.core.messages import Message
-from pytest_accel.run.supervisor import Child, listen
+from pytest_accel.run.processes.supervisor import Child, listen
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """

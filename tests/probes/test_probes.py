@@ -246,7 +246,9 @@ def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, 
 def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> None:
     if dtype == "fp8":
         torch_has.skip_without_fp8()
-    Product(device, dtype, 96, 144, 128).check()
+    product = Product(device, dtype, 96, 144, 128)
+    product.check()  # raises WrongResult
+    assert product.conditions["dtype"] == dtype
 
 
 @pytest.mark.parametrize("place", [(0, 0), (7, 14), (441, 441)])

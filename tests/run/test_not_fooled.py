@@ -18,7 +18,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome, Request
 from pytest_accel.judging import results
 from pytest_accel.probes.device.torch_device import Compute
-from pytest_accel.run.readings import Telemetry
+from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.session import Session
 from pytest_accel.simulate import management
 from pytest_accel.simulate.libraries import nvml

@@ -15,11 +15,11 @@ from as_user import STUB_TORCH, left
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message, Outcome, Request
-from pytest_accel.run import supervisor
-from pytest_accel.run.processes import REAL
-from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.supervisor import Call, Child, conduct, listen
-from pytest_accel.run.worker_pool import WorkerPool
+from pytest_accel.run.processes import supervisor
+from pytest_accel.run.processes.programs import REAL
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.supervisor import Call, Child, conduct, listen
+from pytest_accel.run.processes.worker_pool import WorkerPool
 
 HEAD = """
 import json, os, signal, subprocess, sys, time

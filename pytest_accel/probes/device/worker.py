@@ -1,6 +1,6 @@
 """The worker process: holds one device (or all, for copies between peers) and runs probes on it.
 
-Started by run/supervisor.py with PARENT_PID and EPOCH.
+Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Open = Callable[[list[Device], PipeGate], Compute]
 
 
 class Worker:
-    """What this process does about each message."""
+    """Answers each message of pytest."""
 
     def __init__(self, pipe: Pipe, gate: PipeGate, devices: Open = Compute) -> None:
         self._pipe, self._gate, self._devices = pipe, gate, devices

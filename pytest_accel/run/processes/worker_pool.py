@@ -15,9 +15,9 @@ from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.core.messages import Group, Message, Outcome, Request
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import around
-from pytest_accel.run.processes import REAL, Processes
-from pytest_accel.run.sensor_client import SensorClient
-from pytest_accel.run.supervisor import Call, Child, conduct
+from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.supervisor import Call, Child, conduct
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""

@@ -187,7 +187,7 @@ def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
     What is None there is not inherited. The user's PYTHONPATH is, without its empty entries: they mean the current
     folder.
     """
-    home = str(Path(__file__).parents[2])
+    home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
     kept = {name: value for name, value in os.environ.items() if name not in (*DISTURBING, *extra)}

@@ -10,7 +10,7 @@ from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message
 from pytest_accel.judging.preconditions import SETTLE_STEP
-from pytest_accel.run.supervisor import Child
+from pytest_accel.run.processes.supervisor import Child
 
 Environment = Mapping[str, str | None]
 """Variables of a child process; what is None is not inherited."""

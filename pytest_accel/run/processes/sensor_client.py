@@ -20,9 +20,9 @@ from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.phases import Timeline
-from pytest_accel.run.processes import REAL, Processes
-from pytest_accel.run.readings import Telemetry
-from pytest_accel.run.supervisor import Child, listen
+from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.processes.readings import Telemetry
+from pytest_accel.run.processes.supervisor import Child, listen
 
 
 class SensorClient:
