@@ -44,7 +44,7 @@ class Machine:
     host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
     """These facts of the host."""
     profiling: Callable[[], list[dict[str, Any]]] = profilers.running
-    """Return the programs that profile or diagnose devices on the host."""
+    """The programs that profile or diagnose devices on the host."""
     kernel_reports: Callable[[], Iterator[dict[str, Any]]] | None = kernel_log.follow
     """The messages of the kernel as they come, None where there are none."""
 
