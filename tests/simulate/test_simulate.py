@@ -494,6 +494,7 @@ def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Cal
 
 @pytest.mark.slow
 def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Callable[..., str]) -> None:
+    torch_has.skip_without_fp8()  # which a limit requires
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
     assert (done.exit, done.closing) == (0, "SIMULATED ACCEPTED 1/1 devices")
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
