@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -49,8 +50,13 @@ MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 INSIDE = [name for name in MODULES if name.count(".")]
 
 
-def imports(path: Path) -> Iterator[str]:
+@lru_cache(None)
+def imports(path: Path) -> frozenset[str]:
     """The modules that a file imports when it runs, imports within functions included; not for types alone."""
+    return frozenset(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(node)
@@ -125,7 +131,7 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_what_judges_touches_no_process_and_no_device(module: str) -> None:
     """Nor does it read the clock: its callers say what time it is."""
     banned = {"subprocess", "socket", "torch", "pynvml", "psutil", "amdsmi", "time", "pytest"}
-    found = set(imports(MODULES[module]))
+    found = imports(MODULES[module])
     assert not banned & {name.partition(".")[0] for name in found}
     assert not found & IMPURE
 
@@ -133,7 +139,7 @@ def test_what_judges_touches_no_process_and_no_device(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in INSIDE if room(name) == "judging"])
 def test_judging_opens_no_file(module: str) -> None:
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    assert "pathlib" not in set(imports(MODULES[module]))
+    assert "pathlib" not in imports(MODULES[module])
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
 
 
@@ -154,7 +160,7 @@ def test_the_simulation_is_beneath_and_nothing_knows_of_it(module: str) -> None:
 def test_the_suite_uses_public_names_only(path: Path) -> None:
     """It is written like a user's own tests."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert set(imports(path)) <= {"pytest", "pytest_accel", *(f"pytest_accel.{name}" for name in pytest_accel.__all__)}
+    assert imports(path) <= {"pytest", "pytest_accel", *(f"pytest_accel.{name}" for name in pytest_accel.__all__)}
     arguments = {
         argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for argument in node.args.args
     }

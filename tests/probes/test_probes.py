@@ -742,7 +742,12 @@ def test_right_products_are_right_to_the_last_bit(device: Compute, dtype: str, a
     assert finding.details["excluded_fault_rate_95"] == pytest.approx(3 / finding.details["compared_products"])
 
 
-@pytest.mark.parametrize("bit", range(32))
+def every_eighth(bit: int) -> list[pytest.MarkDecorator]:
+    """Bits 0, 8, 16, 24 and the sign are for the quick tests; the others are slow."""
+    return [] if bit % 8 == 0 or bit == 31 else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize("bit", [pytest.param(bit, marks=every_eighth(bit)) for bit in range(32)])
 @pytest.mark.parametrize("at", [3, 7])
 def test_every_flipped_bit_of_a_product_is_found(device: Compute, bit: int, at: int) -> None:
     """At place 3 and 7 of the products: one of normal data, one of integers. None is measured again."""
