@@ -52,7 +52,7 @@ class Circumstances:
 def circumstances(
     sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
 ) -> Circumstances:
-    """What the limits ask for, and what speaks against accepting by them; `found` are the UUIDs of the devices."""
+    """Return the required verdicts and what forbids an acceptance by these limits; `found` are the devices' UUIDs."""
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
     return Circumstances(

@@ -211,7 +211,7 @@ def disturbance(metric: str, device: Device) -> str | None:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What the sensor answered: devices, drivers that failed, accelerators that the machine shows by itself."""
+    """The answer of the sensor: devices, drivers that failed, accelerators that the machine shows by itself."""
 
     devices: tuple[Device, ...] = ()
     problems: Sequence[dict[str, Any]] = field(default=())

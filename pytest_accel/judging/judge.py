@@ -201,17 +201,17 @@ class ProbeError(Exception):
 
 @dataclass
 class Attempts:
-    """What became of one probe under one set of conditions: the attempts, by metric and subject."""
+    """The attempts at the metrics of one probe under one set of conditions, by metric and subject."""
 
     attempts: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
     repeated: bool = False
     rows: list[Measurement] = field(default_factory=list)
-    """Of copies between peers, what the first go found, before anybody was blamed."""
+    """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = told
     """Says why a measurement fell short."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
-    """What was judged since the last attempt: by which limit, with which software, and the verdict."""
+    """The verdicts since the last attempt, each with its limit and the software that it was given for."""
 
     def add(self, measurement: Measurement) -> None:
         """Keep an attempt. What was judged without it is judged again."""

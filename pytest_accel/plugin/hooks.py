@@ -248,13 +248,15 @@ class Acceptance:
     def _planned(self, exitstatus: int) -> int:
         """Return the exit status of a run that measured nothing.
 
-        0 is for --collect-only alone: --setup-plan and --setup-only are no acceptance, wherever the option was set.
+        0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
+        nightly run pass, and --setup-plan and --setup-only look like a run.
         """
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
             return pytest.ExitCode.INTERNAL_ERROR
-        if self._config.option.collectonly or exitstatus != pytest.ExitCode.OK:
+        asked = {"--collect-only", "--collectonly", "--co"} & {str(arg) for arg in self._config.invocation_params.args}
+        if asked or exitstatus != pytest.ExitCode.OK:
             return exitstatus
-        self._write([("nothing was measured: --setup-plan and --setup-only call no test", "yellow")])
+        self._write([("nothing was measured: --collect-only, --setup-plan and --setup-only call no test", "yellow")])
         return NOT_JUDGED
 
     def _close(self, exitstatus: int) -> Closing:

@@ -1,4 +1,4 @@
-"""The gate at the door of a run: who else uses the devices, and are they settled? Before our own first context."""
+"""The idle gate: before our own first context, who else uses the devices, and have they cooled down?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 
 @dataclass
 class IdleCheck:
-    """What was found at the door: what disturbs each device from outside, and what else is to be said."""
+    """The result of the idle gate: what disturbs each device (by UUID) from outside, and notes for the record."""
 
     disturbed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

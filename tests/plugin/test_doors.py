@@ -144,6 +144,20 @@ def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
     assert re.search(rf"^at most about \d+ s on 2 devices, and {unknown}$", beside.out, re.MULTILINE)
 
 
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
+@pytest.mark.parametrize("where", ["ini", "environment"])
+def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, option: str, where: str) -> None:
+    """A nightly run would pass for ever."""
+    if where == "ini":
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {option}\n")
+    line = (*QUICK, "--accel-simulate=h100-sxm")  # which locks no device
+    env = {"PYTEST_ADDOPTS": option} if where == "environment" else {}
+    ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env=env)
+
+    assert ran.exit == 6, ran.out
+    assert "nothing was measured: " in ran.out
+
+
 # -- opening
 
 
