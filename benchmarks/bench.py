@@ -16,7 +16,7 @@ from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import Driver, DriverProblem
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.probes.device.gemm import Product
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 class NotRun(Exception):
@@ -80,7 +80,7 @@ class Bench:
     def product(self, m: int = 0, n: int = 0, k: int = 0, **more: Any) -> Product:
         return Product(self.device, self.dtype, m or self.side, n or self.side, k or self.side, **more)
 
-    def sample(self, work: Callable[[], object], amount: float, unit: str, seconds: float) -> Finding:
+    def sample(self, work: Callable[[], object], amount: float, unit: str, seconds: float) -> ProbeResult:
         """`work` back to back for so many (scaled) seconds; a call does `amount`, in units of `unit` times seconds."""
         return self.device.sample(work, amount=amount, unit=unit, seconds=self.scaled(seconds), precision=0.0)
 
@@ -88,7 +88,7 @@ class Bench:
         """TFLOPS, sustained for so many (scaled) seconds."""
         return estimate_rate(self.sample(work, operations / 1e12, "TFLOPS", seconds).samples).mean
 
-    def probe(self, probe: Callable[..., Any], seconds: float, **conditions: Any) -> Finding:
+    def probe(self, probe: Callable[..., Any], seconds: float, **conditions: Any) -> ProbeResult:
         """What a probe of the package finds in so many (scaled) seconds; of several findings the first."""
         self.device.seconds = self.scaled(seconds)
         found = self.device.run(probe, conditions)

@@ -35,7 +35,7 @@ from pytest_accel.judging import peer_matrix
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
-from pytest_accel.probes.device.torch_device import Finding
+from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import FAMILY, SPREAD
 from pytest_accel.skus import loader, requirements
@@ -205,7 +205,7 @@ def _row(sender: str, cells: Mapping[str, Measurement]) -> Measurement:
 
 
 def _droop(soak: Measurement) -> Measurement:
-    found = droop(Finding("soak.rate", soak.unit, samples=list(soak.samples), details=dict(soak.details)))
+    found = droop(ProbeResult("soak.rate", soak.unit, samples=list(soak.samples), details=dict(soak.details)))
     return Measurement(found.metric, soak.subject, found.unit, found.value)
 
 

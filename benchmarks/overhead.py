@@ -26,7 +26,7 @@ from typing import Any
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Outcome, Request
+from pytest_accel.core.messages import Outcome, WorkerRequest
 from pytest_accel.probes.declare import spec_of
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -87,7 +87,7 @@ class Ours:
         """What we report of each of `devices`, which work at the same time: work over time."""
         spec = spec_of(workload.probe)
         code = workload.probe.__code__
-        request = Request(
+        request = WorkerRequest(
             metric=workload.metric,
             suffix="",
             runs=spec.runs,

@@ -40,7 +40,7 @@ class BadFigures(Exception):
 
 
 @dataclass(frozen=True)
-class Figure:
+class ExternalFigure:
     """One figure and the versions of the software that it was measured with, where the file says so."""
 
     measurement: Measurement
@@ -48,7 +48,7 @@ class Figure:
     line: int
 
 
-def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[Figure]:
+def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFigure]:
     """The figures of a CSV file that messages call `shown`. Raises BadFigures with all findings.
 
     Lines that begin with # are comments. Columns beyond COLUMNS are taken as conditions.
@@ -71,7 +71,7 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[Figure]:
 
 
 def judge_figures(
-    figures: Sequence[Figure], sku: Sku, platform: Platform, level: str
+    figures: Sequence[ExternalFigure], sku: Sku, platform: Platform, level: str
 ) -> tuple[list[Verdict], Closing, list[str]]:
     """The verdicts, the closing line, and the required limits that the file has no figure for.
 
@@ -93,12 +93,12 @@ def judge_figures(
     return verdicts, close(verdicts, around), lacking
 
 
-def names(figures: Iterable[Figure]) -> list[str]:
+def names(figures: Iterable[ExternalFigure]) -> list[str]:
     """The devices that the figures are of, in the order of the file; not the node."""
     return [each for each in dict.fromkeys(figure.measurement.subject for figure in figures) if each != NODE]
 
 
-def _verdict(figure: Figure, limit: Limit | None, sku: Sku, platform: Platform) -> Verdict:
+def _verdict(figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform) -> Verdict:
     found = figure.measurement
     other = other_conditions(found, sku) if limit else None
     if other:
@@ -132,7 +132,7 @@ def _row(line: str, header: list[str]) -> dict[str, str]:
     return dict(zip(header, cells, strict=False))
 
 
-def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Figure:
+def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> ExternalFigure:
     device, metric = row.get("device", ""), row.get("metric", "")
     unit = units.get(metric) or metrics.unit_of(metric)
     if unit is None:
@@ -146,7 +146,7 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Figu
         raise BadFigures(f"{metric} is {unit}, no figure")
     value = _converted(_number(row.get("value", "")), row.get("unit", ""), unit, metric)
     conditions = {name: _plain(cell) for name, cell in row.items() if name not in COLUMNS and cell}
-    return Figure(Measurement(metric, device, unit, value, conditions=conditions), _software(row), line)
+    return ExternalFigure(Measurement(metric, device, unit, value, conditions=conditions), _software(row), line)
 
 
 def _number(text: str) -> Decimal:
@@ -181,7 +181,7 @@ def _software(row: Mapping[str, str]) -> dict[str, str]:
     return {each[1].lower(): each[2] for each in found if each}
 
 
-def _twice(figures: Iterable[Figure], shown: str) -> list[str]:
+def _twice(figures: Iterable[ExternalFigure], shown: str) -> list[str]:
     seen: dict[tuple[str, str], int] = {}
     wrong = []
     for figure in figures:

@@ -125,7 +125,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     return closing.exit
 
 
-def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.Figure], Platform]:
+def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
     """The figures and the platform, which by default their number of devices points to. Raises BadFigures, Refused."""
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -19,7 +19,7 @@ Group = tuple[Device, ...]
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkerRequest:
     """A measurement that the workers are to make. `runs` is the probe's declaration, `suffix` ends every metric.
 
     `pairs` are those that a copy between peers is to measure again; none: all.

@@ -10,7 +10,7 @@ from pytest_accel.drivers import Hint, NoDriver, Reading, pci
 from pytest_accel.drivers.cpu import machine
 from pytest_accel.drivers.host.place import place
 
-LIBRARIES = {
+WANTED_LIBRARIES = {
     "intel": ("Intel", "Level Zero sysman (xpu-smi)"),
     "habana": ("Gaudi", "hlml (hl-smi)"),
     "ascend": ("Ascend", "DCMI (npu-smi)"),
@@ -30,7 +30,7 @@ class PciOnlyDriver:
         """Raises NoDriver where only nodes in /dev show the devices: they have no identity that would last."""
         self._vendor = vendor
         self._addresses = sorted(each.where[4:] for each in shown if each.where.startswith("PCI "))
-        name, library = LIBRARIES.get(vendor, (vendor, "its management library"))
+        name, library = WANTED_LIBRARIES.get(vendor, (vendor, "its management library"))
         if not self._addresses:
             raise NoDriver(f"pytest_accel has no driver for {name} devices yet, and the PCI bus shows none here")
         self.need = f"pytest_accel does not drive {library}, which alone states it"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Source(Protocol):
+class Answerer(Protocol):
     """What knows a fact, and how to read its answer."""
 
     @property
@@ -28,7 +28,7 @@ def as_it_is(answer: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Call:
+class LibraryCall:
     """One function of the library. An argument that is a text is the name of a constant in it.
 
     `fills` names the struct that the function fills by reference; without, it returns its answer. `about` is
@@ -42,7 +42,7 @@ class Call:
     about: str = "device"
 
 
-Table = Mapping[str, Source | tuple[Source, ...]]
+Table = Mapping[str, Answerer | tuple[Answerer, ...]]
 """Fact to what knows it; of several the first that answers is believed."""
 
 
@@ -83,7 +83,7 @@ class Asker:
         lacking = {"unread": self.unread, "unsupported": self.unsupported}
         return {**kept, **{key: dict(sorted(each.items())) for key, each in lacking.items() if each}}
 
-    def _first(self, sources: tuple[Source, ...]) -> Any:
+    def _first(self, sources: tuple[Answerer, ...]) -> Any:
         """The first answer. Of several refusals the one that tells most: not that an older name is gone."""
         refusals = []
         for source in sources:
@@ -93,22 +93,22 @@ class Asker:
                 refusals.append(refusal)
         raise min(refusals, key=lambda refusal: refusal.unsupported)
 
-    def _read(self, source: Source) -> Any:
+    def _read(self, source: Answerer) -> Any:
         answer = self._answer(source)
         try:
             return source.read(answer)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise Refusal(f"an answer that is not understood: {error}") from None
 
-    def _answer(self, source: Source) -> Any:
+    def _answer(self, source: Answerer) -> Any:
         """What the library answers, asked once. Raises Refusal."""
-        assert isinstance(source, Call)
+        assert isinstance(source, LibraryCall)
         key = (source.name, source.arguments, source.fills)
         if key not in self._known:
             self._known[key] = self._attempt(lambda: self._invoke(source))
         return or_raise(self._known[key])
 
-    def _invoke(self, call: Call) -> Any:
+    def _invoke(self, call: LibraryCall) -> Any:
         function = self._constant(call.name)
         arguments = [self._constant(each) for each in call.arguments]
         device = [self._handle] if call.about == "device" else []
@@ -132,7 +132,7 @@ class Asker:
         raise NotImplementedError
 
 
-def several(sources: Source | tuple[Source, ...]) -> tuple[Source, ...]:
+def several(sources: Answerer | tuple[Answerer, ...]) -> tuple[Answerer, ...]:
     return sources if isinstance(sources, tuple) else (sources,)
 
 
@@ -142,7 +142,7 @@ def or_raise(answer: Any) -> Any:
     return answer
 
 
-def sources_of(table: Table) -> Iterator[Source]:
+def sources_of(table: Table) -> Iterator[Answerer]:
     """Every source of a table."""
     for sources in table.values():
         yield from several(sources)

@@ -50,7 +50,7 @@ def _links(*names: str) -> Callable[[Any], int]:
 XGMI = ("none", "error", "multiple errors")
 """What an AMD part says of its links to its peers since it was asked last."""
 
-COUNTERS = {
+ERROR_COUNTERS = {
     "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile"),
     "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
     "ecc_deferred": Counter("ecc_deferred_volatile"),
@@ -92,7 +92,7 @@ def reading(at: float, facts: Mapping[str, Any]) -> Reading:
     if "silent" in facts:
         return Reading(at, failed=Trouble("need", str(facts["silent"])))
     numbers, lacking = {}, {}
-    for name, counter in COUNTERS.items():
+    for name, counter in ERROR_COUNTERS.items():
         try:
             numbers[name] = inventory.sane(counter.read(facts[counter.fact]), counter.unit)
         except KeyError as missing:
@@ -171,7 +171,7 @@ class Ledger:
     def measured(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device, over the whole run."""
         name = metric.partition(".")[2]
-        counter, windows = COUNTERS.get(name), self.windows.get(device.uuid, [])
+        counter, windows = ERROR_COUNTERS.get(name), self.windows.get(device.uuid, [])
         last = self._last.get(device.uuid)
         if counter is None:
             return _troubled(metric, device, Trouble("need", f"no counter {name} is known to this version"))

@@ -22,7 +22,7 @@ MOST_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Report:
+class ErrorReport:
     """One Xid of one device, or another `message` of a device or the node. `source` is who told; the kernel log alone
     has pid and text."""
 
@@ -58,7 +58,7 @@ class Reports:
     """What was heard. `deaf`: source to why it says nothing, None for one that is heard; `deaf_to`: of which devices
     it says nothing all the same; `missed`: why nobody listened for a while."""
 
-    heard: list[Report] = field(default_factory=list)
+    heard: list[ErrorReport] = field(default_factory=list)
     deaf: dict[str, str | None] = field(default_factory=dict)
     ended: list[Ended] = field(default_factory=list)
     deaf_to: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Reports:
             found = [NODE]
         for subject in found:
             number, pid = event.get("number", 0), event.get("pid")
-            self.heard.append(Report(subject, number, event["at"], event["source"], pid, text, name))
+            self.heard.append(ErrorReport(subject, number, event["at"], event["source"], pid, text, name))
         what = f"{name or 'Xid ' + str(event.get('number'))} of {address or 'an unknown device'}"
         return None if found else f"{what}, which is none of the devices: {text}"
 
@@ -92,19 +92,19 @@ class Reports:
             return self.missed
         return "; ".join(filter(None, reasons)) or "nobody listens for them here"
 
-    def of(self, uuid: str) -> list[Report]:
+    def of(self, uuid: str) -> list[ErrorReport]:
         """Each report of a device once: of two sources, the one that told of an Xid more often, with its text."""
-        found: list[Report] = []
+        found: list[ErrorReport] = []
         own = [each for each in self.heard if each.uuid == uuid]
         for title in dict.fromkeys(each.title for each in own):
             same = [each for each in own if each.title == title]
             sources = dict.fromkeys(each.source for each in same)
-            told: list[list[Report]] = [[each for each in same if each.source == source] for source in sources]
+            told: list[list[ErrorReport]] = [[each for each in same if each.source == source] for source in sources]
             best = max(told, key=lambda each: (len(each), any(report.text for report in each)))
             found += best
         return sorted(found, key=lambda report: report.at)
 
-    def ours(self, report: Report) -> bool:
+    def ours(self, report: ErrorReport) -> bool:
         """True for what the driver says of a worker of ours that has ended; NVML does not tell the pid."""
         ended = [each for each in self.ended if each.uuid == report.uuid]
         if report.message:
@@ -131,13 +131,13 @@ class Reports:
             trouble = Trouble("not_applicable", "no probe ran that could have caused one")
         return _measured(metric, subject, found, windows, None if found else trouble)
 
-    def _counted(self, subject: str, kind: str, *, messages: bool) -> list[Report]:
+    def _counted(self, subject: str, kind: str, *, messages: bool) -> list[ErrorReport]:
         own = [each for each in self.of(subject) if bool(each.message) == messages]
         return [each for each in own if each.known.kind == kind and not self.ours(each)]
 
 
 def _measured(
-    metric: str, subject: str, found: Sequence[Report], windows: Sequence[Window], trouble: Trouble | None
+    metric: str, subject: str, found: Sequence[ErrorReport], windows: Sequence[Window], trouble: Trouble | None
 ) -> Measurement:
     if trouble is None and not windows:
         trouble = Trouble("need", "no probe ran that could have caused one")
@@ -155,15 +155,15 @@ def _measured(
     )
 
 
-def _during(report: Report, windows: Sequence[Window]) -> str:
+def _during(report: ErrorReport, windows: Sequence[Window]) -> str:
     """The probe that ran. An Xid that is told late is that of the last."""
     return next((each.during for each in windows if report.at <= each.ended), windows[-1].during)
 
 
-def _said(report: Report, windows: Sequence[Window]) -> str:
+def _said(report: ErrorReport, windows: Sequence[Window]) -> str:
     text = f" ({report.text})" if report.message else ""
     return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
 
 
-def _shown(report: Report, windows: Sequence[Window]) -> Mapping[str, Any]:
+def _shown(report: ErrorReport, windows: Sequence[Window]) -> Mapping[str, Any]:
     return {**vars(report), "during": _during(report, windows)}

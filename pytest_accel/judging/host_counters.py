@@ -11,15 +11,15 @@ from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.drivers.host import some
-from pytest_accel.drivers.host.reading import COUNTED, FACTS
+from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
 """What ticks on healthy machines too."""
 
-COUNTERS = {
-    name: Counter(name, unit="per h", per=HOUR) if name in PER_HOUR else Counter(name, unit=FACTS[name].unit)
-    for name in COUNTED
+HOST_RATES = {
+    name: Counter(name, unit="per h", per=HOUR) if name in PER_HOUR else Counter(name, unit=HOST_FACTS[name].unit)
+    for name in COUNTED_HOST_FACTS
 }
 """By the variant of the metric `host_counters.*`; the facts are those of the host."""
 
@@ -38,7 +38,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     What cannot be seen here had no value before either: it cannot be judged here. What could be seen and cannot any
     more is unmeasured.
     """
-    counter = COUNTERS.get(metric.partition(".")[2])
+    counter = HOST_RATES.get(metric.partition(".")[2])
     if counter is None:
         return _troubled(metric, Trouble("need", "no such counter of the host is known to this version"))
     if before is None:

@@ -13,13 +13,13 @@ from typing import Any
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
-from pytest_accel.drivers.host.reading import FACTS
+from pytest_accel.drivers.host.reading import HOST_FACTS
 
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Figure:
+class FactMetric:
     """One metric: its unit, the facts that it needs, and how it follows from their values."""
 
     unit: str
@@ -27,21 +27,21 @@ class Figure:
     of: Callable[..., Value]
 
 
-def _fact(name: str, unit: str) -> Figure:
-    return Figure(unit, (name,), lambda value: value)
+def _fact(name: str, unit: str) -> FactMetric:
+    return FactMetric(unit, (name,), lambda value: value)
 
 
-def _mode(name: str) -> Figure:
-    return Figure("text", (name,), lambda on: "enabled" if on else "disabled")
+def _mode(name: str) -> FactMetric:
+    return FactMetric("text", (name,), lambda on: "enabled" if on else "disabled")
 
 
-def _flag(name: str) -> Figure:
-    return Figure("count", (name,), int)
+def _flag(name: str) -> FactMetric:
+    return FactMetric("count", (name,), int)
 
 
-def _changes(name: str) -> Figure:
+def _changes(name: str) -> FactMetric:
     """1 if a mode will be another one after the next reset or reboot."""
-    return Figure("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
+    return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
 
 
 SLOWDOWNS = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
@@ -86,13 +86,13 @@ FIGURES = {
     "inventory.cuda_version": _fact("cuda_version", "version"),
     "inventory.rocm_version": _fact("rocm_version", "version"),
     "inventory.firmware_bundle": _fact("firmware_bundle", "version"),
-    "inventory.firmware": Figure("text", ("firmware",), _versions),
+    "inventory.firmware": FactMetric("text", ("firmware",), _versions),
     "inventory.vbios": _fact("vbios", "version"),
     "inventory.inforom": _fact("inforom", "version"),
     "inventory.gsp_firmware": _fact("gsp_firmware", "version"),
     "inventory.board_part": _fact("board_part", "text"),
     "inventory.pci_subsystem": _fact("pci_subsystem", "text"),
-    "inventory.memory": Figure("GB", ("memory_bytes",), lambda size: size / 1e9),
+    "inventory.memory": FactMetric("GB", ("memory_bytes",), lambda size: size / 1e9),
     "inventory.compute_units": _fact("compute_units", "count"),
     "inventory.power_limit": _fact("power_limit_w", "W"),
     "inventory.power_limit_max": _fact("power_limit_max_w", "W"),
@@ -120,7 +120,7 @@ FIGURES = {
     "health.bad_pages": _fact("bad_pages", "count"),
     "health.bad_pages_pending": _fact("bad_pages_pending", "count"),
     "health.bad_pages_unreservable": _fact("bad_pages_unreservable", "count"),
-    "health.bad_pages_of_threshold": Figure(
+    "health.bad_pages_of_threshold": FactMetric(
         "1", ("bad_pages", "bad_pages_threshold"), lambda pages, threshold: pages / threshold
     ),
     "health.ecc_uncorrectable_aggregate": _fact("ecc_uncorrectable_aggregate", "count"),
@@ -132,32 +132,32 @@ FIGURES = {
     "health.remapped_uncorrectable": _fact("remapped_uncorrectable", "count"),
     "health.remap_pending": _flag("remap_pending"),
     "health.remap_failure": _flag("remap_failure"),
-    "health.remap_banks_exhausted": Figure("count", ("remap_banks",), lambda banks: int(banks["none"])),
+    "health.remap_banks_exhausted": FactMetric("count", ("remap_banks",), lambda banks: int(banks["none"])),
     "health.retired_pages_pending": _flag("retired_pages_pending"),
     "health.channel_repair_pending": _flag("channel_repair_pending"),
     "health.tpc_repair_pending": _flag("tpc_repair_pending"),
     "health.memory_unrepairable": _flag("memory_unrepairable"),
     "health.recovery_action": _fact("recovery_action", "text"),
-    "health.fabric": Figure("text", ("fabric_state", "fabric_status"), _fabric),
-    "health.fabric_faults": Figure("text", ("fabric_faults",), lambda faults: ", ".join(faults) or "none"),
+    "health.fabric": FactMetric("text", ("fabric_state", "fabric_status"), _fabric),
+    "health.fabric_faults": FactMetric("text", ("fabric_faults",), lambda faults: ", ".join(faults) or "none"),
     "health.nvlink_up": _fact("nvlink_up", "count"),
     "health.xgmi_up": _fact("xgmi_up", "count"),
     "health.xgmi_down": _fact("xgmi_down", "count"),
     "health.xgmi_errors": _fact("xgmi_errors", "text"),
-    "health.nvlink_errors": Figure("count", ("nvlinks",), _link_errors),
+    "health.nvlink_errors": FactMetric("count", ("nvlinks",), _link_errors),
     "health.pcie_width": _fact("pcie_width", "count"),
-    "health.pcie_path_width": Figure("count", ("pcie_path",), _narrowest),
+    "health.pcie_path_width": FactMetric("count", ("pcie_path",), _narrowest),
     "health.pcie_replays": _fact("pcie_replays", "count"),
     "health.pcie_fatal": _fact("pcie_fatal", "count"),
-    "health.clock_lock": Figure(
+    "health.clock_lock": FactMetric(
         "text", ("reasons", "clock_application_mhz", "clock_application_default_mhz"), _clock_lock
     ),
     "health.perf_level": _fact("perf_level", "text"),
-    "health.power_limit_lowered": Figure(
+    "health.power_limit_lowered": FactMetric(
         "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
     ),
-    "health.slowdown": Figure("text", ("reasons",), _slowdown),
-    "health.foreign_processes": Figure("count", ("processes",), len),
+    "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
+    "health.foreign_processes": FactMetric("count", ("processes",), len),
 }
 
 
@@ -337,7 +337,7 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
     return Measurement(
         metric=metric,
         subject=NODE,
-        unit=FACTS[name].unit,
+        unit=HOST_FACTS[name].unit,
         value=answer.get("value"),
         trouble=Trouble("not_applicable", why) if why else None,
         started=now,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.measurement import NEXT_RUN, NODE, Measurement, Peak, Trouble, estimate_of, is_rate
-from pytest_accel.core.messages import Message, Outcome, Request
+from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run
 
@@ -20,7 +20,7 @@ PeakOf = Callable[[str], "tuple[float, str] | None"]
 class Context:
     """What every measurement of one go at a probe shares. Times are seconds since the epoch."""
 
-    request: Request
+    request: WorkerRequest
     peak_of: PeakOf
     started: float
     ended: float
@@ -176,7 +176,7 @@ def _odd(one: Measurement, checksums: list[int]) -> Measurement:
     return replace(one, trouble=Trouble("device", f"{text}, to the bit it should be the same"))
 
 
-def _named(finding: Message, request: Request) -> str:
+def _named(finding: Message, request: WorkerRequest) -> str:
     """The metric of a finding; under conditions of one's own it is another metric than the packaged one."""
     name = str(finding["metric"])
     return name if name.endswith(request.suffix) else name + request.suffix

@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, 
 Reading = Mapping[str, Any]
 
 GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c")
-COUNTERS = (
+TELEMETRY_COUNTERS = (
     "energy_j",
     "busy_s",
     "steal_s",
@@ -59,7 +59,7 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
         values = [each[name] for each in readings if name in each]
         if values:
             found[name] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-    for name in COUNTERS:
+    for name in TELEMETRY_COUNTERS:
         values = [each[name] for each in readings if name in each]
         if len(values) > 1 and values == sorted(values) and _throughout(readings, name):
             found[name] = values[-1] - values[0]  # one that went back was reset, and says nothing

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CHUNK = 2**26
@@ -15,7 +15,7 @@ _CHUNK = 2**26
 
 
 @probe("all_reduce.busbw@{size}", runs="ranks")
-def all_reduce(device: Compute, *, size: str = "8GiB") -> Finding:
+def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
     """Bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
 
     The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is the slowest rank's. The payload

@@ -6,11 +6,11 @@ from typing import Any
 
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 @probe("ddp.step_ms", runs="ranks")
-def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[Finding]:
+def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[ProbeResult]:
     """Milliseconds of one step (forward, backward, SGD) of `layers` linear layers of `width` x `width`, fp32.
 
     Also `ddp.exposed` = (step - step without synchronisation) / bare all-reduce of the same gradients: 0 when
@@ -60,11 +60,11 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
     local = device.sample(step_unsynchronised, **timed)
     exposed = (_mean(synchronised) - _mean(local)) / _mean(bare)
     synchronised.details["without_sync_ms"], synchronised.details["all_reduce_ms"] = _mean(local), _mean(bare)
-    share = Finding("ddp.exposed", "1", value=exposed, conditions=conditions)
+    share = ProbeResult("ddp.exposed", "1", value=exposed, conditions=conditions)
     return [synchronised, share]
 
 
-def _mean(finding: Finding) -> float:
+def _mean(finding: ProbeResult) -> float:
     return sum(finding.samples) / len(finding.samples)
 
 

@@ -12,7 +12,7 @@ from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import TOLERANCE, Product
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import refuse_slow_path
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ ROUNDED = 1e-3
 
 
 @probe("exact_matmul.{dtype}")
-def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> Finding:
+def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Number of elements of matrix products that are not what they have to be, to the last bit.
 
     The operands are integers so small (at most sqrt(2^24 / k)) that every partial sum is exact in fp32, in any order
@@ -54,7 +54,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
         device.gate.ready()
         for place in range(DATA_SETS):
             watch.examine(place, device.seconds / DATA_SETS)
-    return Finding(
+    return ProbeResult(
         f"exact_matmul.{dtype}",
         "count",
         value=watch.wrong,

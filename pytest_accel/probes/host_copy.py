@@ -13,7 +13,7 @@ from pytest_accel.drivers.host import cpus_of
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import Clock
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,18 +22,18 @@ DIRECTIONS = ("h2d", "d2h", "both")
 
 
 @probe("host_copy.{direction}", runs="in_turn")
-def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Finding:
+def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
     """Host link in GB/s, this device alone: H2D, D2H, or the sum of both at once. `mib` MiB a transfer."""
     return _host_copy(device, f"host_copy.{direction}", direction, mib)
 
 
 @probe("host_copy_all.{direction}")
-def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Finding:
+def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
     """The same with every device at once: what switches, host memory and the processor leave of it."""
     return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
 
 
-def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> Finding:
+def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeResult:
     if direction not in DIRECTIONS:
         raise NotApplicable(f"no direction {direction!r} (known: {', '.join(DIRECTIONS)})")
     torch, pinned = device.torch, not device.is_cpu
@@ -109,7 +109,7 @@ LATENCY_WARM_UP = 100
 
 
 @probe("host_copy.latency", runs="in_turn")
-def host_latency(device: Compute) -> Iterator[Finding]:
+def host_latency(device: Compute) -> Iterator[ProbeResult]:
     """Microseconds of a copy of 4 bytes from pinned memory and the wait for it: median and 99th percentile of 1000.
 
     The host's clock is read before the copy is queued and after the device has synchronised, so launch and wake-up
@@ -128,7 +128,7 @@ def host_latency(device: Compute) -> Iterator[Finding]:
     device.gate.block(sum(seconds), False)
     if not torch.equal(far.cpu(), host):
         raise WrongResult("host_copy.latency: what arrived is not what was sent")
-    found = Finding(
+    found = ProbeResult(
         "host_copy.latency",
         "us",
         value=1e6 * median(seconds),

@@ -8,7 +8,7 @@ from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.timing import time_bursts, time_once
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 PILOTS = ((64, 0.05), (256, 1.2))
@@ -17,7 +17,7 @@ dtype may be thousands of times slower than fp32."""
 
 
 @probe("matmul.{dtype}")
-def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> Finding:
+def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Sustained dense matrix multiplication in TFLOPS (fp8 and int8 too: operations are counted alike).
 
     C (m x n) = A (m x k) B (k x n) with normal data, mean 0, deviation 1 (int8: uniform -128 ... 127). A sample of
@@ -49,7 +49,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
 
 
 @probe("matmul_burst.{dtype}")
-def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> Finding:
+def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """The first 20 ms of a matrix product after a second of rest, in TFLOPS: faster than what is sustained.
 
     Published tables of best shapes and means of ten runs are bursts: to be compared with this, never with `matmul`.
@@ -59,7 +59,7 @@ def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     product = Product(device, dtype, m, n, k)
     seconds = time_bursts(product, device.clock, device.gate, rest=1.0, burst=0.02, repeats=5)
     product.check()
-    return Finding(
+    return ProbeResult(
         f"matmul_burst.{dtype}",
         "TFLOPS",
         samples=[product.operations / 1e12 / once for once in seconds],

@@ -20,7 +20,7 @@ from pytest_accel.probes.device.shape_search import (
     spread,
 )
 from pytest_accel.probes.device.timing import time_fastest, time_once
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import refuse_slow_path
 
 TILES = {
@@ -44,7 +44,7 @@ def matmul_best(
     dtype: str = "bf16",
     shapes: Sequence[Sequence[int]] | None = None,
     published: Mapping[str, Sequence[Sequence[int]]] | None = None,
-) -> Finding:
+) -> ProbeResult:
     """The fastest m x n x k in TFLOPS, on samples that were not used to choose it.
 
     `shapes` are the ones to begin with, instead of those that fill whole waves of the device's units; `published`, by
@@ -60,7 +60,7 @@ def matmul_best(
     m, n, k = found.winner
     product = Product(device, dtype, m, n, k)
     product.check()
-    return Finding(
+    return ProbeResult(
         f"matmul_best.{dtype}",
         "TFLOPS",
         samples=[rate / 1e12 for rate in found.samples],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import Unmeasurable
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ LISTED, LISTED_AT_ONCE = 1000, 100
 
 
 @probe("memory_pattern.{state}")
-def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = None) -> Finding:
+def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = None) -> ProbeResult:
     """Number of 64-bit words of device memory that did not keep what was written.
 
     Every word is written with a hash of its address (an alias then shows as wrong words, which a constant pattern
@@ -51,7 +51,7 @@ def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = No
         memory.hash_and_complement(rounds)
         memory.moving_inversions()
     covered, total = memory.covered, memory.total
-    return Finding(
+    return ProbeResult(
         f"memory_pattern.{state}",
         "count",
         value=memory.wrong,

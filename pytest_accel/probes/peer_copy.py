@@ -12,11 +12,11 @@ from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.torch_backend import Backend
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 @probe("peer_copy.{direction}", runs="peers")
-def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[Finding]:
+def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[ProbeResult]:
     """Peer link in GB/s for every directed pair, `mib` MiB a transfer, payload compared.
 
     A finding a sender, with all cells of its row in the details: who is to blame for a short one is read off the
@@ -35,7 +35,7 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) ->
 
 
 @probe("peer_copy_all.{how}", runs="peers")
-def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> Iterator[Finding]:
+def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> Iterator[ProbeResult]:
     """Peer links under load from all devices, in GB/s; a switch or its manager that is short shows here alone.
 
     "rounds": disjoint pairs at once, both ways, round by round until everybody met everybody: the rate of one pair,
@@ -59,7 +59,7 @@ def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> It
 
 def _at_once(
     device: Compute, ways: list[tuple[int, int]], wrong: dict[int, str], *, how: str, mib: int, budget: float
-) -> Finding:
+) -> ProbeResult:
     """All the copies of one round, begun together and timed until the last is done.
 
     What arrived wrong is added to `wrong`, under both ends: whichever of them it was.
@@ -90,7 +90,7 @@ def _at_once(
     return finding
 
 
-def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> Finding:
+def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
     """Some or all of what one device sends."""
     cells: dict[str, Any] = {}
     found = []
@@ -107,7 +107,7 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
     )
 
 
-def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> Finding:
+def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> ProbeResult:
     torch = device.torch
     here, there = device.torch_devices[sender], device.torch_devices[receiver]
     ways = [(sender, receiver), (receiver, sender)][: 2 if direction == "both" else 1]

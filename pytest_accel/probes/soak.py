@@ -5,11 +5,11 @@ from __future__ import annotations
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.gemm import Product
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 @probe("soak.rate")
-def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[Finding]:
+def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[ProbeResult]:
     """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share that is lost once it is warm.
 
     droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter
@@ -29,7 +29,7 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     return [finding, droop(finding)]
 
 
-def droop(finding: Finding) -> Finding:
+def droop(finding: ProbeResult) -> ProbeResult:
     """`soak.droop_slow` of a soak."""
     timed = list(zip(finding.details["ends"], finding.samples, strict=True))
     begin, end = timed[0][0], timed[-1][0]
@@ -39,4 +39,4 @@ def droop(finding: Finding) -> Finding:
     late = [each for at, each in timed if at >= end - third]
     value = 1 - estimate_rate(late).mean / estimate_rate(early).mean
     conditions = dict(finding.conditions, early_seconds=list(window))
-    return Finding("soak.droop_slow", "1", value=value, conditions=conditions)
+    return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import time_once
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,7 @@ MOST_WINDOWS = 256
 
 
 @probe("stream.{op}")
-def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> Finding:
+def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult:
     """Bandwidth in GB/s (10^9) over arrays of `mib` MiB, bytes counted as read plus written.
 
     copy (b = a) is the driver's on a GPU (cudaMemcpyAsync), which may use another path than a kernel; copy_kernel
@@ -107,7 +107,7 @@ def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], obj
 
 
 @probe("stream.slowest_window")
-def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> Finding:
+def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> ProbeResult:
     """Read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB; by default windows over 90 % of free memory.
 
     Every window is read by turns, several times; its figure is the median. The details hold that of each, by place.
@@ -130,7 +130,7 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
     places = [median(found) for found in rates]
     slowest = min(range(len(places)), key=places.__getitem__)
     again = [read(arrays[slowest]) for _ in range(WINDOW_ROUNDS)]
-    return Finding(
+    return ProbeResult(
         "stream.slowest_window",
         "GB/s",
         samples=again,

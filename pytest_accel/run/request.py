@@ -12,7 +12,7 @@ from pytest_accel.probes.declare import Spec, conditions_of, spec_of
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRequest:
     """What one test asks for. `packaged` if the SKU's limits apply; `suffix` sets other conditions apart."""
 
     function: Callable[..., Any]
@@ -39,7 +39,9 @@ class Asked:
         }
 
 
-def asked_for(function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None) -> Asked:
+def request_of(
+    function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None
+) -> ProbeRequest:
     """Settle conditions and metric. The SKU's limits are for our probes under the packaged conditions only.
 
     Raises TypeError for a condition that the probe does not have.
@@ -51,4 +53,4 @@ def asked_for(function: Callable[..., Any], given: dict[str, Any], metric: str |
     extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
     suffix = "" if standard else "@" + ",".join(extra)
     name = (metric or spec.metric.format(**conditions)) + suffix
-    return Asked(function, spec, conditions, name, suffix, packaged=ours and standard)
+    return ProbeRequest(function, spec, conditions, name, suffix, packaged=ours and standard)

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.messages import Outcome, Pair, Request
+from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
@@ -29,7 +29,7 @@ from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.request import Asked, asked_for
+from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets, requirements
 
@@ -186,7 +186,7 @@ class Session:
 
         Raises TypeError for conditions that the probe does not have, ProbeError for a bug in the probe.
         """
-        asked = asked_for(function, given, metric, self.sku)
+        asked = request_of(function, given, metric, self.sku)
         binding = requirements.required_at(self.options.level, self.setup.limits)
         own = binding.get(asked.metric) if asked.packaged else None
         limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
@@ -211,17 +211,17 @@ class Session:
             self._note(result, soon=True)
         return verdicts
 
-    def _barred(self, asked: Asked, subject: str) -> str | None:
+    def _barred(self, asked: ProbeRequest, subject: str) -> str | None:
         """Why a device is left out of a probe: it is another product, or its state makes the result meaningless."""
         wrong = wrong_product(subject, self.sku, self.devices)
         return wrong or preconditions.stopped(asked.function.__name__, subject, self.devices, self.platform)
 
-    def _stopped(self, asked: Asked, subject: str) -> Verdict | None:
+    def _stopped(self, asked: ProbeRequest, subject: str) -> Verdict | None:
         if asked.spec.runs == "facts" or not (why := self._barred(asked, subject)):
             return None
         return Verdict(asked.metric, subject, Status.UNMEASURED, why)
 
-    def _no_time(self, asked: Asked, subject: str, binding: bool) -> Verdict | None:
+    def _no_time(self, asked: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
         """What the level leaves no time for is not measured, and lacking where a limit requires it."""
         if asked.spec.runs == "facts" or self.budget(asked.function.__name__, asked.metric):
             return None
@@ -251,13 +251,13 @@ class Session:
         """The newest measurement behind a verdict."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Attempts, asked: Asked, binding: Mapping[str, Limit]) -> list[Limit]:
+    def _of_siblings(self, result: Attempts, asked: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
         """The limits on what the probe found beside: what is measured again for one is judged again for all, so it has
         to be before the first of them gets its verdict."""
         found = {metric for metric, _ in result.attempts} - {asked.metric}
         return [replace(binding[metric], metric=metric) for metric in sorted(found & set(binding)) if asked.packaged]
 
-    def _repeat(self, result: Attempts, asked: Asked, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, asked: ProbeRequest, limits: Sequence[Limit]) -> None:
         """Measure again, still hot and together, before a device is blamed; then those that are short alone."""
         if asked.spec.runs == "facts":
             return
@@ -275,7 +275,7 @@ class Session:
 
     # -- measuring
 
-    def _result(self, asked: Asked) -> Attempts:
+    def _result(self, asked: ProbeRequest) -> Attempts:
         key = asked.key
         if asked.spec.runs == "facts":
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
@@ -307,10 +307,12 @@ class Session:
             self._idle_check = check_idle(self.pool, self.devices)
             self.record.notes += self._idle_check.notes
 
-    def _measure(self, result: Attempts, asked: Asked, alone: Device | None = None, pairs: Sequence[Pair] = ()) -> None:
+    def _measure(
+        self, result: Attempts, asked: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
+    ) -> None:
         """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
         seconds = self.budget(asked.function.__name__, asked.metric)
-        request = Request(
+        request = WorkerRequest(
             metric=asked.metric,
             suffix=asked.suffix,
             runs=asked.spec.runs,
@@ -358,7 +360,7 @@ class Session:
             self._add(result, self._fairly(result, withheld(found, self.devices), context.request))
         self._note(result)
 
-    def _fairly(self, result: Attempts, found: list[Measurement], request: Request) -> list[Measurement]:
+    def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
         """What was found; of copies between peers, by the pairs that each device is to blame for."""
         if request.runs != "peers":
             return found

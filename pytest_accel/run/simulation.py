@@ -17,7 +17,7 @@ from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
 
-LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
+SIMULATED_LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
 """The Python package that a simulated management library stands below, and what installs it."""
 
 HZ = 20.0
@@ -47,7 +47,7 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
 
 def _check_library(vendor: str) -> None:
     """Raise Refused without the package that the driver talks through: the node would be rejected for its lack."""
-    library, advice = LIBRARIES[vendor]
+    library, advice = SIMULATED_LIBRARIES[vendor]
     if not importlib.util.find_spec(library):
         raise Refused(f"--accel-simulate: a simulated {vendor.upper()} node needs {library}: pip install {advice}")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_accel.simulate.node import PROBES
 
 GAUGES = ("now", "loaded", "power_w", "temperature_c", "clock_mhz", "energy_j", "reasons")
-COUNTERS = (
+BOARD_COUNTERS = (
     "sw_power_cap_s",
     "sw_thermal_s",
     "hw_thermal_s",
@@ -21,7 +21,7 @@ COUNTERS = (
     "memory_thermal_s",
     "regulators_thermal_s",
 )
-COLUMNS = (*GAUGES, *COUNTERS, *(f"began {probe}" for probe in PROBES))
+COLUMNS = (*GAUGES, *BOARD_COUNTERS, *(f"began {probe}" for probe in PROBES))
 """`now` is in simulated seconds; `began PROBE` is when the device was first loaded by it, -1 before."""
 
 

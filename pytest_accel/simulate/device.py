@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import spec_of
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Gate, block_seconds
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping
@@ -34,7 +34,7 @@ collectives, where every rank has to do the same."""
 SMALL = {"m": 32, "n": 32, "k": 32, "mib": 1, "layers": 2, "width": 64, "batch": 16}
 SMALL_SIZE = ("64KiB", 2**16)
 """Conditions that say how much is allocated, cut down to what many devices can share a processor with."""
-UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 UNNAMED_SHARE = 0.9
 """Assumed: what a probe times beside its metric (a step without its communication) takes this much of it."""
@@ -152,7 +152,7 @@ class SimulatedDevice(Compute):
             with flipping(self.torch, probe.__name__, self._ever_flips(), self._flips):
                 found = probe(self, **small)
                 for each in found if isinstance(found, (list, tuple, Iterator)) else [found]:
-                    if isinstance(each, Finding):
+                    if isinstance(each, ProbeResult):
                         each.metric = self._asked(each.metric)
                         whole = {**{key: conditions[key] for key in reduced}, "seconds": budget}
                         asked = {key: value for key, value in whole.items() if key in each.conditions}
@@ -224,7 +224,7 @@ class SimulatedDevice(Compute):
         as_duration: bool = False,
         seconds: float | None = None,
         **more: Any,
-    ) -> Finding:
+    ) -> ProbeResult:
         amount *= self._scale
         simulated = PACE * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
@@ -274,8 +274,8 @@ def _smaller(key: str, value: Any) -> Any:
 
 def _amount(value: Any) -> float:
     """A number, or a size such as 8GiB in bytes."""
-    if isinstance(value, str) and value[:-3].isdigit() and value[-3:] in UNITS:
-        return float(value[:-3]) * UNITS[value[-3:]]
+    if isinstance(value, str) and value[:-3].isdigit() and value[-3:] in SIZE_UNITS:
+        return float(value[:-3]) * SIZE_UNITS[value[-3:]]
     return float(value) if isinstance(value, int | float) else 1.0
 
 

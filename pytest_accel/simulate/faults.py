@@ -53,7 +53,7 @@ class Symptoms:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FaultKind:
     """A row of the table: what a fault does, what should catch it, its parameters with their defaults."""
 
     name: str
@@ -87,7 +87,7 @@ HOT = {
 RAS_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "xgmi_wafl")
 """Blocks of an AMD part that count errors (amdsmi.h, AMDSMI_GPU_BLOCK_*)."""
 FLIPPED = ("matmul", "always", "copy", "memory", "collective")
-DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+FAULT_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 
 PARAMETERS: dict[str, tuple[Check, str]] = {
     "by": (_share, "share that is lost, between 0 and 1"),
@@ -95,7 +95,7 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
     "kind": (yaml_lines.one_of(*HOT), f"one of {', '.join(HOT)}"),
     "block": (yaml_lines.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
     "what": (yaml_lines.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
-    "dtype": (yaml_lines.one_of(*DTYPES), f"one of {', '.join(DTYPES)}"),
+    "dtype": (yaml_lines.one_of(*FAULT_DTYPES), f"one of {', '.join(FAULT_DTYPES)}"),
     "degrees": (yaml_lines.positive, "kelvin"),
     "gigabytes": (yaml_lines.positive, "GB in use"),
     "percent": (yaml_lines.positive, "utilisation in percent"),
@@ -110,7 +110,7 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
 }
 """What a parameter means is the same for every fault that has it."""
 
-FAULTS: dict[str, Kind] = {}
+FAULTS: dict[str, FaultKind] = {}
 Apply = TypeVar("Apply", bound=Callable[..., None])
 
 
@@ -121,7 +121,7 @@ def fault(name: str, caught_by: str, *, of_node: bool = False, begins: bool = Tr
         keywords = list(inspect.signature(function).parameters.values())[1:]
         defaults = {each.name: each.default for each in keywords}
         does = inspect.getdoc(function) or ""
-        FAULTS[name] = Kind(name, does, caught_by, function, defaults, of_node, begins and not of_node)
+        FAULTS[name] = FaultKind(name, does, caught_by, function, defaults, of_node, begins and not of_node)
         return function
 
     return enter

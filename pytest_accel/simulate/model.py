@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import DERIVED_FLOOR, Limit
-from pytest_accel.simulate.faults import DTYPES, FAULTS, Symptoms
+from pytest_accel.simulate.faults import FAULT_DTYPES, FAULTS, Symptoms
 from pytest_accel.simulate.node import Fault, Node
 
 FAMILY = {
@@ -51,7 +51,7 @@ CAPPED_SHARE, CAPPED_CLOCK = 0.9, 0.8
 SW_POWER_CAP = 0x04
 
 PACKAGED = (
-    *(f"matmul.{dtype}" for dtype in DTYPES),
+    *(f"matmul.{dtype}" for dtype in FAULT_DTYPES),
     *(f"stream.{op}" for op in ("copy", "copy_kernel", "triad", "read", "write")),
     *(f"{probe}.{way}" for probe in ("host_copy", "host_copy_all") for way in ("h2d", "d2h", "both")),
     "peer_copy.one_way",

@@ -16,7 +16,7 @@ from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.skus import loader
 
-VENDORS = ("nvidia", "amd")
+SIMULATED_VENDORS = ("nvidia", "amd")
 """Whose management library can be simulated."""
 
 NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
@@ -108,8 +108,8 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
 
 
 def _check_vendor(sku: Sku, where: str) -> None:
-    if sku.vendor not in VENDORS:
-        known = ", ".join(VENDORS)
+    if sku.vendor not in SIMULATED_VENDORS:
+        known = ", ".join(SIMULATED_VENDORS)
         raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated so far")
 
 

@@ -147,7 +147,14 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
       "sys/class/net/eth0/carrier_down_count": ("1", "2")}),
 )  # fmt: skip
 
-COUNTED = ("rows-remapped", "rows-remapped-corrected", "pcie-fatal", "recovery-needed", "deferred-errors", "bad-pages")
+BEGINNING_FAULTS = (
+    "rows-remapped",
+    "rows-remapped-corrected",
+    "pcie-fatal",
+    "recovery-needed",
+    "deferred-errors",
+    "bad-pages",
+)
 """What may begin during the run: the driver reads it again after every probe."""
 OF_NVIDIA = (
     "wrong-inforom", "other-fabric-cluster", "other-fabric-clique", "ecc-change-pending", "mig-change-pending",
@@ -177,7 +184,7 @@ def _of_host(files: Mapping[str, str | bytes | tuple[str, str]]) -> Callable[[Sy
 
 
 for _name, _caught_by, _does, _said in OF_DEVICE:
-    _enter(_name, _caught_by, _does, _of_device(_said), begins=_name in COUNTED)
+    _enter(_name, _caught_by, _does, _of_device(_said), begins=_name in BEGINNING_FAULTS)
 for _name, _caught_by, _does, _files in OF_HOST:
     _enter(_name, _caught_by, _does, _of_host(_files), of_node=True)
 

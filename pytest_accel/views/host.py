@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.core.verdict import show
-from pytest_accel.drivers.host.reading import FACTS
+from pytest_accel.drivers.host.reading import HOST_FACTS
 
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -25,7 +25,7 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _value(name: str, answer: Mapping[str, Any]) -> str:
     worst = f" ({answer['worst']})" if answer.get("worst") else ""
-    return f"{show(answer['value'], FACTS[name].unit)}{worst}"
+    return f"{show(answer['value'], HOST_FACTS[name].unit)}{worst}"
 
 
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:

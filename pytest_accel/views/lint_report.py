@@ -6,25 +6,25 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from pytest_accel.skus.lint import Finding, Report
+from pytest_accel.skus.lint import Finding, LintReport
 
 COLOURS = {"error": "31", "warning": "33", "note": "36"}
 
 
-def text(report: Report, *, everything: bool = False, colour: bool = False) -> str:
+def text(report: LintReport, *, everything: bool = False, colour: bool = False) -> str:
     """The findings and a summary; with `everything` also what is explained, and what lies in files below."""
     shown: Iterable[Finding] = [*report.findings, *report.below] if everything else report.open
     return "\n".join([*(_line(each, colour) for each in shown), summary(report)])
 
 
-def summary(report: Report) -> str:
+def summary(report: LintReport) -> str:
     """Such as "53 files, 412 limits: 0 errors, 0 warnings, 3 notes, 7 explained"."""
     counts = [_plural(report.count(severity), severity) for severity in ("error", "warning", "note")]
     counts += [f"{len(report.findings) - len(report.open)} explained"]
     return f"{_plural(report.files, 'file')}, {_plural(report.limits, 'limit')}: {', '.join(counts)}"
 
 
-def as_json(report: Report) -> str:
+def as_json(report: LintReport) -> str:
     """The findings of the files asked for, explained ones included, with the counts."""
     counts = {f"{severity}s": report.count(severity) for severity in ("error", "warning", "note")}
     found = [asdict(each) for each in report.findings]

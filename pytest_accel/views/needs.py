@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_accel.drivers.host.reading import FACTS
+from pytest_accel.drivers.host.reading import HOST_FACTS
 
 DEVICES = (
     ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),
@@ -35,7 +35,7 @@ def page() -> str:
     """The whole page in Markdown."""
     facts = [
         (f"`{fact.metric}`", fact.what, fact.user, fact.container, fact.machine)
-        for fact in sorted(FACTS.values(), key=lambda fact: fact.name)
+        for fact in sorted(HOST_FACTS.values(), key=lambda fact: fact.name)
     ]
     return "\n".join(
         [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
-from pytest_accel.run.request import Asked, asked_for
+from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _asked_by(item: Any, run: Session) -> list[Asked]:
+def _asked_by(item: Any, run: Session) -> list[ProbeRequest]:
     """Return what a packaged test would measure: it is called with an `accel_check` that only notes the request."""
-    noted: list[Asked] = []
+    noted: list[ProbeRequest] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(asked_for(probe, conditions, metric, run.sku))
+        noted.append(request_of(probe, conditions, metric, run.sku))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -52,14 +52,14 @@ def _asked_by(item: Any, run: Session) -> list[Asked]:
     return noted
 
 
-def _seconds(asked: Asked, run: Session) -> float:
+def _seconds(asked: ProbeRequest, run: Session) -> float:
     """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
     if asked.spec.runs == "facts" or (run.sku and run.sku.why_not_applicable(asked.metric, run.platform)):
         return 0.0
     return run.budget(asked.function.__name__, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
 
 
-def _title(asked: Asked) -> str:
+def _title(asked: ProbeRequest) -> str:
     """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
     named = [str(value) for key, value in asked.conditions.items() if f"{{{key}}}" in asked.spec.metric]
     return f"{asked.function.__name__:16} {', '.join(named)}"

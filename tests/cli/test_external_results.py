@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_accel.cli.external_results import BadFigures, Figure, judge_figures, parse
+from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, parse
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.skus import loader
@@ -17,11 +17,11 @@ LIMITS = SKU.limits_on(HGX8)
 HEADER = "device,metric,value,unit"
 
 
-def read(*rows: str, header: str = HEADER) -> list[Figure]:
+def read(*rows: str, header: str = HEADER) -> list[ExternalFigure]:
     return parse("\n".join([header, *rows]), "f.csv", LIMITS)
 
 
-def one(row: str, header: str = HEADER) -> Figure:
+def one(row: str, header: str = HEADER) -> ExternalFigure:
     (found,) = read(row, header=header)
     return found
 

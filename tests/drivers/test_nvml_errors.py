@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
 from pytest_accel.drivers.nvidia.query import Field
-from pytest_accel.drivers.query import Call, Source, sources_of
+from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
 from pytest_accel.simulate.libraries.nvml import Library, h100, install, never
 
 ERRORS = {
@@ -176,6 +176,6 @@ def test_every_name_in_the_tables_is_one_of_pynvmls() -> None:
                 assert isinstance(name, int) or hasattr(pynvml, name), name
 
 
-def _names(call: Source) -> list[str | int]:
-    assert isinstance(call, Call)
+def _names(call: Answerer) -> list[str | int]:
+    assert isinstance(call, LibraryCall)
     return [call.name, *([call.fills] if call.fills else []), *call.arguments]

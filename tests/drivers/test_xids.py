@@ -17,7 +17,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import Ended, Report, Reports
+from pytest_accel.judging.error_reports import Ended, ErrorReport, Reports
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import LOST, Library, h100, install, never, status
 from pytest_accel.skus import loader, requirements
@@ -28,14 +28,16 @@ GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
 
 
-def verdict(kind: str, *heard: Report, ended: tuple[Ended, ...] = (), deaf: dict[str, Any] | None = None) -> Verdict:
+def verdict(
+    kind: str, *heard: ErrorReport, ended: tuple[Ended, ...] = (), deaf: dict[str, Any] | None = None
+) -> Verdict:
     reports = Reports(list(heard), {"nvidia": None} if deaf is None else deaf, list(ended))
     metric = f"counters.xid_{kind}"
     return judge([reports.measured(metric, GPU, WINDOWS)], LIMITS[metric])
 
 
-def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> Report:
-    return Report("GPU-0", number, at, source, **more)
+def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> ErrorReport:
+    return ErrorReport("GPU-0", number, at, source, **more)
 
 
 # -- what they mean

@@ -16,7 +16,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.drivers.sensor import _facts
-from pytest_accel.judging.error_counters import COUNTERS, Ledger, reading
+from pytest_accel.judging.error_counters import ERROR_COUNTERS, Ledger, reading
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, h100, install, status
 from pytest_accel.skus import loader, requirements
@@ -107,7 +107,7 @@ def test_what_moves_a_little_is_marginal(name: str, moved: dict[str, Any]) -> No
     assert "during probe1" in found.sentence
 
 
-@pytest.mark.parametrize("name", COUNTERS)
+@pytest.mark.parametrize("name", ERROR_COUNTERS)
 def test_what_stands_still_holds_whatever_it_stands_at(name: str) -> None:
     stands = {**links(**dict.fromkeys(LINK, 5)), "pcie_replays": 900, "ecc_correctable_volatile": 7}
     found = verdict(name, stands, stands, stands)
@@ -269,7 +269,7 @@ def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Gpu], d
 def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[Gpu], dict[str, Any]]) -> None:
     found = reading(0.0, stated(h100()))
     new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_down", "xgmi_errors"}
-    assert set(found.numbers) == set(COUNTERS) - new - amd
+    assert set(found.numbers) == set(ERROR_COUNTERS) - new - amd
     assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
 
 

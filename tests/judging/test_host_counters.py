@@ -14,10 +14,10 @@ from in_process import Called
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers.host.reading import COUNTED, FACTS, answer
+from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
-from pytest_accel.judging.host_counters import COUNTERS, Seen, measured
+from pytest_accel.judging.host_counters import HOST_RATES, Seen, measured
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -36,7 +36,7 @@ def limits(vendor: str = "nvidia") -> dict[str, Any]:
 
 def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> Seen:
     make(folder, tree)
-    return Seen(at, {name: answer(FACTS[name], folder, METAL) for name in COUNTED})
+    return Seen(at, {name: answer(HOST_FACTS[name], folder, METAL) for name in COUNTED_HOST_FACTS})
 
 
 def between(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Measurement:
@@ -154,8 +154,8 @@ def test_every_counter_but_what_links_correct_has_a_limit_of_its_class(vendor: s
     found = limits(vendor)
     logged = [found.pop(f"host_counters.{name}") for name in LOGGED]
     assert [limit.severity for limit in logged] == ["fail", "warn"]
-    assert set(found) == {f"host_counters.{name}" for name in COUNTERS if name != "pcie_corrected"}
+    assert set(found) == {f"host_counters.{name}" for name in HOST_RATES if name != "pcie_corrected"}
     advice = {metric.partition(".")[2] for metric, limit in found.items() if limit.severity == "warn"}
     assert advice == {"ecc_corrected", "pcie_nonfatal", "nic_errors", "ethernet_carrier_lost"}
-    assert all(limit.unit == COUNTERS[metric.partition(".")[2]].unit for metric, limit in found.items())
+    assert all(limit.unit == HOST_RATES[metric.partition(".")[2]].unit for metric, limit in found.items())
     assert all(set(limit.levels) == set(LEVELS) for limit in found.values())

@@ -8,7 +8,7 @@ import pytest
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.drivers.host.reading import FACTS
+from pytest_accel.drivers.host.reading import HOST_FACTS
 from pytest_accel.judging.inventory import Discovery, facts, host_fact
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -134,14 +134,14 @@ def test_no_shipped_limit_of_the_host_rejects() -> None:
         for limit in [each for platform in sku.platforms.values() for each in sku.limits_on(platform).values()]:
             if limit.metric.startswith("host."):
                 assert limit.severity == "warn", limit.origin
-                assert limit.metric.removeprefix("host.") in FACTS, limit.origin
-                assert limit.unit == FACTS[limit.metric.removeprefix("host.")].unit, limit.origin
+                assert limit.metric.removeprefix("host.") in HOST_FACTS, limit.origin
+                assert limit.unit == HOST_FACTS[limit.metric.removeprefix("host.")].unit, limit.origin
 
 
 def test_a_sensor_that_does_not_answer_hides_the_host() -> None:
     """Its end is no end of the run."""
     found = SensorClient(1.0).host()
-    assert set(found) == set(FACTS)
+    assert set(found) == set(HOST_FACTS)
     assert found["acs"] == {"unreadable": "the host could not be read: the sensor process has ended"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
-from pytest_accel.core.messages import Outcome, Request
+from pytest_accel.core.messages import Outcome, WorkerRequest
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import judge
@@ -17,7 +17,7 @@ GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in
 
 
 def context(metric: str = "matmul.bf16", suffix: str = "", runs: str = "together") -> Context:
-    request = Request(metric, suffix, runs, {}, {"dtype": "bf16"}, 1.0, 0.01)
+    request = WorkerRequest(metric, suffix, runs, {}, {"dtype": "bf16"}, 1.0, 0.01)
     return Context(request, lambda name: (989.4, "datasheet") if name == "matmul.bf16" else None, 10.0, 20.0)
 
 

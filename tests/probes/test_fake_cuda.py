@@ -17,7 +17,7 @@ from fake_cuda import HOST_LINK, LINK, gpus
 
 from pytest_accel import probes
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.probes.device.torch_device import Finding
+from pytest_accel.probes.device.torch_device import ProbeResult
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
@@ -39,11 +39,11 @@ SMALL = 2**21
 """Bytes that nobody asks for: scales, sums, the small change of an allocator."""
 
 
-def findings(found: Any) -> list[Finding]:
+def findings(found: Any) -> list[ProbeResult]:
     return list(found) if isinstance(found, (list, Iterator)) else [found]
 
 
-def rate(finding: Finding) -> float:
+def rate(finding: ProbeResult) -> float:
     return estimate_rate(finding.samples).mean
 
 
@@ -58,7 +58,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def measure(
     monkeypatch: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any], **part: Any
-) -> list[Finding]:
+) -> list[ProbeResult]:
     """What the probe found on one device, which takes no more memory than it asked for."""
     with gpus(monkeypatch, **part) as (device, node):
         asked: list[int] = []

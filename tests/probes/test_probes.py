@@ -27,7 +27,7 @@ from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, 
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.torch_backend import Backend
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import _both, place
 from pytest_accel.probes.soak import droop
 from pytest_accel.skus import loader
@@ -78,7 +78,7 @@ def compute(count: int = 1) -> Compute:
     return found
 
 
-def per_call(finding: Finding) -> float:
+def per_call(finding: ProbeResult) -> float:
     """What one call did, by its samples and its seconds."""
     assert finding.samples
     assert all(rate > 0 for rate in finding.samples)
@@ -134,7 +134,7 @@ def test_stream_counts_bytes_read_and_written(device: Compute, op: str, arrays: 
 @pytest.mark.parametrize(("direction", "ways"), [("h2d", 1), ("d2h", 1), ("both", 2)])
 @pytest.mark.parametrize("probe", [probes.host_copy, probes.host_copy_all])
 def test_host_copy_counts_every_direction(
-    device: Compute, probe: Callable[..., Finding], direction: str, ways: int
+    device: Compute, probe: Callable[..., ProbeResult], direction: str, ways: int
 ) -> None:
     finding = probe(device, direction=direction, mib=1)
     assert finding.unit == "GB/s"
@@ -235,7 +235,7 @@ def test_soak_finds_rate_and_droop(device: Compute) -> None:
 def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, expected: float) -> None:
     ends = [float(at) for at in range(1, end + 1)]
     samples = [early if at <= end / 2 else late for at in ends]
-    found = droop(Finding("soak.rate", "TFLOPS", samples=samples, details={"ends": ends}))
+    found = droop(ProbeResult("soak.rate", "TFLOPS", samples=samples, details={"ends": ends}))
     assert found.value == pytest.approx(expected)
 
 
@@ -543,7 +543,7 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
     cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
     cuda.setattr(torch.cuda, "Event", gpu.event)
     assert gpu_on_cpu.counted_clock() == {"counted_mhz": pytest.approx(1500)}
-    gpu_on_cpu.sample = lambda *work, **how: Finding("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
+    gpu_on_cpu.sample = lambda *work, **how: ProbeResult("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
     assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
 
 
@@ -730,7 +730,7 @@ def flip(bit: int, row: int = 3, column: int = 5) -> Callable[[torch.Tensor], No
     return wrong
 
 
-def exact(device: Compute, dtype: str = "fp32") -> Finding:
+def exact(device: Compute, dtype: str = "fp32") -> ProbeResult:
     return probes.exact_matmul(device, dtype=dtype, m=96, n=64, k=128)
 
 

@@ -14,11 +14,11 @@ from as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Message, Outcome, Request
+from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.run.processes import supervisor
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.run.processes.supervisor import Call, Child, conduct, listen
+from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
 HEAD = """
@@ -153,7 +153,7 @@ input()
 
 def test_in_step(start: Start) -> None:
     """All begin when the last is ready, and none ends before the last has seen enough."""
-    calls = [Call(start(STEPS.format(pause=pause)), {"event": "call"}) for pause in (0, 1)]
+    calls = [WorkerCall(start(STEPS.format(pause=pause)), {"event": "call"}) for pause in (0, 1)]
     conduct(calls, patience=PATIENCE)
     begun = [call.blocks[0]["at"] for call in calls]
     ended = [call.findings[0]["at"] for call in calls]
@@ -167,7 +167,7 @@ def test_in_turn(start: Start) -> None:
     """All are made ready at once; then one is measured after the other, and nobody is left out for one that dies."""
     began = time.time()
     steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
-    calls = [Call(start(each), {"event": "call"}) for each in steps]
+    calls = [WorkerCall(start(each), {"event": "call"}) for each in steps]
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
     begun = [call.blocks[0]["at"] for call in alive]
@@ -181,7 +181,10 @@ def test_in_turn(start: Start) -> None:
 
 def test_one_death_does_not_stop_the_others(start: Start) -> None:
     """Who is left goes on without it."""
-    dead, alive = Call(start("sys.exit(1)"), {"event": "call"}), Call(start(STEPS.format(pause=0)), {"event": "call"})
+    dead, alive = (
+        WorkerCall(start("sys.exit(1)"), {"event": "call"}),
+        WorkerCall(start(STEPS.format(pause=0)), {"event": "call"}),
+    )
     conduct([dead, alive], patience=PATIENCE)
 
     assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1"}
@@ -201,8 +204,8 @@ input()
 def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
     calls = [
-        Call(start(ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"])), {"event": "call"}),
-        Call(start("time.sleep(1000)"), {"event": "call"}),
+        WorkerCall(start(ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"])), {"event": "call"}),
+        WorkerCall(start("time.sleep(1000)"), {"event": "call"}),
     ]
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble["reason"] for call in calls]
@@ -230,7 +233,7 @@ WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 )
 def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]) -> None:
     """Blamed is who does not wait for the others. If that tells nothing, it is said so, and counted for nobody."""
-    calls = [Call(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(ranks)]
+    calls = [WorkerCall(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(ranks)]
     conduct(calls, patience=1.0, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
@@ -248,9 +251,11 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     """Though it is heard first."""
     notices = 'receive()\nsend("error", kind="bug", reason="connection closed by peer")\ninput()'
     calls = [
-        Call(start(notices, "gpu0"), {"event": "call"}),
-        Call(start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)", "gpu1"), {"event": "call"}),
-        Call(start("receive()\ninput()", "gpu2"), {"event": "call"}),
+        WorkerCall(start(notices, "gpu0"), {"event": "call"}),
+        WorkerCall(
+            start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)", "gpu1"), {"event": "call"}
+        ),
+        WorkerCall(start("receive()\ninput()", "gpu2"), {"event": "call"}),
     ]
     conduct(calls, patience=PATIENCE, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
@@ -263,7 +268,7 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no time")], ids=lambda each: type(each).__name__)
 def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException) -> None:
     """What they had sent is kept, and they are not left in the middle of a call."""
-    call = Call(start('receive()\nsend("block", seconds=1, at=1)\ninput()'), {"event": "call"})
+    call = WorkerCall(start('receive()\nsend("block", seconds=1, at=1)\ninput()'), {"event": "call"})
 
     def tick() -> None:
         if call.blocks:
@@ -313,7 +318,7 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
     assert pool.logs
     file = pool.logs / "probes_of_test.py"
     probe = {"module": "probes_of_test", "file": str(file), "name": name}
-    request = Request(
+    request = WorkerRequest(
         metric=f"{name}.{runs}", suffix="", runs=runs, probe=probe, conditions={}, seconds=0.2, precision=0.0
     )
     outcomes: list[Outcome] = []

@@ -25,7 +25,7 @@ from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
-from pytest_accel.probes.device.torch_device import Finding
+from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import earlier, last_accelerators
 from pytest_accel.run.simulation import for_record, model, node
@@ -331,7 +331,7 @@ class AtOnce:
         return value
 
 
-def only(found: Iterator[Finding]) -> Finding:
+def only(found: Iterator[ProbeResult]) -> ProbeResult:
     (one,) = found
     return one
 
@@ -435,7 +435,7 @@ def test_the_modes_of_a_simulated_device_count_as_those_of_a_real_one(device: Ca
 
 
 def test_a_probe_of_ones_own(device: Callable[..., SimulatedDevice]) -> None:
-    def relu(device: SimulatedDevice, *, mib: int = 256) -> Finding:
+    def relu(device: SimulatedDevice, *, mib: int = 256) -> ProbeResult:
         x = device.torch.randn(mib * 2**18)
         return device.sample(x.relu_, amount=2 * x.nbytes / 1e9, unit="GB/s")
 

@@ -16,15 +16,15 @@ from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
 from pytest_accel.drivers.amd import identity, library, links, memory, power, throttle
 from pytest_accel.drivers.amd.query import SmiAsker, said, value
 from pytest_accel.drivers.idle import in_use
-from pytest_accel.drivers.query import Call, Table
+from pytest_accel.drivers.query import LibraryCall, Table
 
 _USED: Table = {
     "used": (
-        Call("amdsmi_get_gpu_memory_usage", ("AmdSmiMemoryType.VRAM",), value()),
-        Call("amdsmi_get_gpu_vram_usage", read=value("vram_used", scale=2**20)),
+        LibraryCall("amdsmi_get_gpu_memory_usage", ("AmdSmiMemoryType.VRAM",), value()),
+        LibraryCall("amdsmi_get_gpu_vram_usage", read=value("vram_used", scale=2**20)),
     )
 }
-_BUSY: Table = {"busy": Call("amdsmi_get_gpu_activity", read=value("gfx_activity", bits=16))}
+_BUSY: Table = {"busy": LibraryCall("amdsmi_get_gpu_activity", read=value("gfx_activity", bits=16))}
 
 
 class AmdDriver:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.drivers.amd.query import absent, number, value
-from pytest_accel.drivers.query import Call, Refusal, Source, Table, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Refusal, Table, named
 
 ASIC, BOARD, ENUMERATION = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_enumeration_info"
 
@@ -22,8 +22,8 @@ def _ids(vendor: str, part: str) -> Any:
     return lambda answer: f"{number(vendor)(answer):04x}:{number(part)(answer):04x}"
 
 
-def _board(key: str) -> Source:
-    return Call(BOARD, read=value(key))
+def _board(key: str) -> Answerer:
+    return LibraryCall(BOARD, read=value(key))
 
 
 def _hip_uuid(answer: Any) -> str:
@@ -63,42 +63,42 @@ def _rocm(answer: tuple[bool, str]) -> str:
 
 
 PRODUCT: Table = {
-    "model": (Call(ASIC, read=value("market_name")), _board("product_name")),
-    "serial": (_board("product_serial"), Call(ASIC, read=value("asic_serial"))),
+    "model": (LibraryCall(ASIC, read=value("market_name")), _board("product_name")),
+    "serial": (_board("product_serial"), LibraryCall(ASIC, read=value("asic_serial"))),
     "memory_bytes": (
-        Call("amdsmi_get_gpu_memory_total", ("AmdSmiMemoryType.VRAM",)),
-        Call("amdsmi_get_gpu_vram_info", read=value("vram_size", scale=2**20)),
+        LibraryCall("amdsmi_get_gpu_memory_total", ("AmdSmiMemoryType.VRAM",)),
+        LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_size", scale=2**20)),
     ),
-    "pci_id": Call(ASIC, read=_ids("vendor_id", "device_id")),
-    "pci_subsystem": Call(ASIC, read=_ids("subvendor_id", "subsystem_id")),
-    "asic_serial": Call(ASIC, read=value("asic_serial")),
+    "pci_id": LibraryCall(ASIC, read=_ids("vendor_id", "device_id")),
+    "pci_subsystem": LibraryCall(ASIC, read=_ids("subvendor_id", "subsystem_id")),
+    "asic_serial": LibraryCall(ASIC, read=value("asic_serial")),
     "board_part": _board("model_number"),
     "fru_id": _board("fru_id"),
-    "compute_units": Call(ASIC, read=value("num_compute_units")),
-    "gfx_target": Call(ASIC, read=value("target_graphics_version")),
+    "compute_units": LibraryCall(ASIC, read=value("num_compute_units")),
+    "gfx_target": LibraryCall(ASIC, read=value("target_graphics_version")),
 }
 PLACE: Table = {
-    "module_id": Call(ASIC, read=value("oam_id")),
-    "hip_id": Call(ENUMERATION, read=value("hip_id")),
-    "hip_uuid": Call(ENUMERATION, read=_hip_uuid),
-    "numa_node": Call("amdsmi_get_gpu_topo_numa_affinity"),
+    "module_id": LibraryCall(ASIC, read=value("oam_id")),
+    "hip_id": LibraryCall(ENUMERATION, read=value("hip_id")),
+    "hip_uuid": LibraryCall(ENUMERATION, read=_hip_uuid),
+    "numa_node": LibraryCall("amdsmi_get_gpu_topo_numa_affinity"),
 }
 FIRMWARE: Table = {
-    "driver_version": Call("amdsmi_get_gpu_driver_info", read=value("driver_version")),
-    "rocm_version": Call("amdsmi_get_rocm_version", about="system", read=_rocm),
-    "vbios": Call("amdsmi_get_gpu_vbios_info", read=value("version")),
-    "vbios_part": Call("amdsmi_get_gpu_vbios_info", read=value("part_number")),
-    "firmware_bundle": Call("amdsmi_get_fw_info", read=_bundle),
-    "firmware": Call("amdsmi_get_fw_info", read=_firmware),
+    "driver_version": LibraryCall("amdsmi_get_gpu_driver_info", read=value("driver_version")),
+    "rocm_version": LibraryCall("amdsmi_get_rocm_version", about="system", read=_rocm),
+    "vbios": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("version")),
+    "vbios_part": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("part_number")),
+    "firmware_bundle": LibraryCall("amdsmi_get_fw_info", read=_bundle),
+    "firmware": LibraryCall("amdsmi_get_fw_info", read=_firmware),
 }
 SETTINGS: Table = {
-    "virtualization": Call(
+    "virtualization": LibraryCall(
         "amdsmi_get_gpu_virtualization_mode", read=lambda answer: named(VIRTUALIZATION)(int(answer["mode"]))
     ),
-    "compute_partition": Call("amdsmi_get_gpu_compute_partition", read=value()),
-    "memory_partition": Call("amdsmi_get_gpu_memory_partition", read=value()),
-    "partition_id": Call("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
-    "perf_level": Call("amdsmi_get_gpu_perf_level", read=_level),
+    "compute_partition": LibraryCall("amdsmi_get_gpu_compute_partition", read=value()),
+    "memory_partition": LibraryCall("amdsmi_get_gpu_memory_partition", read=value()),
+    "partition_id": LibraryCall("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
+    "perf_level": LibraryCall("amdsmi_get_gpu_perf_level", read=_level),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.amd.query import absent, value
-from pytest_accel.drivers.query import Call, Source, Table, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
 
 INFO = "amdsmi_get_pcie_info"
 STATUS, METRICS = "amdsmi_get_gpu_xgmi_link_status", "amdsmi_get_link_metrics"
@@ -16,21 +16,21 @@ ERRORS = {0: "none", 1: "error", 2: "multiple errors"}
 """AMDSMI_XGMI_STATUS_*"""
 
 
-def _generation(*path: str) -> Source:
+def _generation(*path: str) -> Answerer:
     """From the speed in MT/s."""
-    return Call(INFO, read=lambda answer: pci.GENERATIONS[value(*path)(answer) / 1000])
+    return LibraryCall(INFO, read=lambda answer: pci.GENERATIONS[value(*path)(answer) / 1000])
 
 
-def _counter(name: str) -> Source:
-    return Call(INFO, read=value("pcie_metric", name))
+def _counter(name: str) -> Answerer:
+    return LibraryCall(INFO, read=value("pcie_metric", name))
 
 
 PCIE: Table = {
     "pcie_gen": _generation("pcie_metric", "pcie_speed"),
-    "pcie_width": Call(INFO, read=value("pcie_metric", "pcie_width", bits=16)),
+    "pcie_width": LibraryCall(INFO, read=value("pcie_metric", "pcie_width", bits=16)),
     "pcie_gen_max": _generation("pcie_static", "max_pcie_speed"),
-    "pcie_width_max": Call(INFO, read=value("pcie_static", "max_pcie_width", bits=16)),
-    "pcie_replays": (_counter("pcie_replay_count"), Call("amdsmi_get_gpu_pci_replay_counter", read=value())),
+    "pcie_width_max": LibraryCall(INFO, read=value("pcie_static", "max_pcie_width", bits=16)),
+    "pcie_replays": (_counter("pcie_replay_count"), LibraryCall("amdsmi_get_gpu_pci_replay_counter", read=value())),
     "pcie_recoveries": _counter("pcie_l0_to_recovery_count"),
     "pcie_naks_sent": _counter("pcie_nak_sent_count"),
     "pcie_naks_received": _counter("pcie_nak_received_count"),
@@ -48,8 +48,8 @@ def _states(answer: Any) -> list[str]:
     return found
 
 
-def _counted(state: str) -> Source:
-    return Call(STATUS, read=lambda answer: _states(answer).count(state))
+def _counted(state: str) -> Answerer:
+    return LibraryCall(STATUS, read=lambda answer: _states(answer).count(state))
 
 
 def _links(answer: Any) -> list[dict[str, Any]]:
@@ -77,9 +77,9 @@ def _slowest(answer: Any) -> float:
 XGMI: Table = {
     "xgmi_up": _counted("up"),
     "xgmi_down": _counted("down"),
-    "xgmi_states": Call(STATUS, read=_states),
-    "xgmi_links": Call(METRICS, read=_links),
-    "xgmi_gb_per_s": Call(METRICS, read=_slowest),
-    "xgmi_errors": Call("amdsmi_gpu_xgmi_error_status", read=lambda status: named(ERRORS)(int(status))),
-    "xgmi_hive": Call("amdsmi_get_xgmi_info", read=lambda answer: f"{value('xgmi_hive_id')(answer):016x}"),
+    "xgmi_states": LibraryCall(STATUS, read=_states),
+    "xgmi_links": LibraryCall(METRICS, read=_links),
+    "xgmi_gb_per_s": LibraryCall(METRICS, read=_slowest),
+    "xgmi_errors": LibraryCall("amdsmi_gpu_xgmi_error_status", read=lambda status: named(ERRORS)(int(status))),
+    "xgmi_hive": LibraryCall("amdsmi_get_xgmi_info", read=lambda answer: f"{value('xgmi_hive_id')(answer):016x}"),
 }

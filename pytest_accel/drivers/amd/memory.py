@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_accel.drivers.amd.query import value
-from pytest_accel.drivers.query import Asker, Call, Table
+from pytest_accel.drivers.query import Asker, LibraryCall, Table
 
 TOTAL, PAGES, FEATURES = (
     "amdsmi_get_gpu_total_ecc_count",
@@ -22,10 +22,10 @@ RESERVED, PENDING, UNRESERVABLE = 0, 1, 2
 """AMDSMI_MEM_PAGE_STATUS_*: out of use, marked and soon out of use, and cannot be taken out of use."""
 
 ERRORS: Table = {
-    "ecc": Call("amdsmi_get_gpu_ecc_enabled", read=lambda blocks: bool(blocks & UMC)),
-    **{f"ecc_{kind}_volatile": Call(TOTAL, read=value(key)) for kind, key in KINDS.items()},
-    "poison": Call(FEATURES, read=value("poison_schema")),
-    "ras_eeprom": Call(FEATURES, read=value("eeprom_version")),
+    "ecc": LibraryCall("amdsmi_get_gpu_ecc_enabled", read=lambda blocks: bool(blocks & UMC)),
+    **{f"ecc_{kind}_volatile": LibraryCall(TOTAL, read=value(key)) for kind, key in KINDS.items()},
+    "poison": LibraryCall(FEATURES, read=value("poison_schema")),
+    "ras_eeprom": LibraryCall(FEATURES, read=value("eeprom_version")),
 }
 """Counted since the driver was loaded, over all blocks."""
 
@@ -40,11 +40,11 @@ def _pages(status: int | None) -> Callable[[Any], int]:
 
 
 REPAIRS: Table = {
-    "bad_pages": Call(PAGES, read=_pages(None)),
-    "bad_pages_reserved": Call(PAGES, read=_pages(RESERVED)),
-    "bad_pages_pending": Call(PAGES, read=_pages(PENDING)),
-    "bad_pages_unreservable": Call(PAGES, read=_pages(UNRESERVABLE)),
-    "bad_pages_threshold": Call("amdsmi_get_gpu_bad_page_threshold", read=value()),
+    "bad_pages": LibraryCall(PAGES, read=_pages(None)),
+    "bad_pages_reserved": LibraryCall(PAGES, read=_pages(RESERVED)),
+    "bad_pages_pending": LibraryCall(PAGES, read=_pages(PENDING)),
+    "bad_pages_unreservable": LibraryCall(PAGES, read=_pages(UNRESERVABLE)),
+    "bad_pages_threshold": LibraryCall("amdsmi_get_gpu_bad_page_threshold", read=value()),
 }
 
 
@@ -58,8 +58,8 @@ def blocks(asker: Asker) -> None:
         asker.facts["ecc_blocks"] = {key.removeprefix("ecc_in_").lower(): counts for key, counts in found.items()}
 
 
-def _block(name: str) -> Call:
+def _block(name: str) -> LibraryCall:
     def read(answer: Any) -> dict[str, int]:
         return {kind: value(key)(answer) for kind, key in KINDS.items()}
 
-    return Call("amdsmi_get_gpu_ecc_count", (f"AmdSmiGpuBlock.{name}",), read)
+    return LibraryCall("amdsmi_get_gpu_ecc_count", (f"AmdSmiGpuBlock.{name}",), read)

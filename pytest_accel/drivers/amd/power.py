@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers.amd.query import absent, is_absent, value
-from pytest_accel.drivers.query import Call, Source, Table
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table
 
 CAP, CLOCK, HEAT = "amdsmi_get_power_cap_info", "amdsmi_get_clock_info", "amdsmi_get_temp_metric"
 METRICS, VIOLATIONS = "amdsmi_get_gpu_metrics_info", "amdsmi_get_violation_status"
 MICRO = 1e-6
 
 
-def _clock(kind: str, key: str) -> Source:
-    return Call(CLOCK, (f"AmdSmiClkType.{kind}",), value(key))
+def _clock(kind: str, key: str) -> Answerer:
+    return LibraryCall(CLOCK, (f"AmdSmiClkType.{kind}",), value(key))
 
 
-def _heat(sensor: str, metric: str = "CURRENT") -> Source:
+def _heat(sensor: str, metric: str = "CURRENT") -> Answerer:
     names = (f"AmdSmiTemperatureType.{sensor}", f"AmdSmiTemperatureMetric.{metric}")
-    return Call(HEAT, names, value(bits=16))
+    return LibraryCall(HEAT, names, value(bits=16))
 
 
-def _metric(name: str) -> Source:
-    return Call(METRICS, read=value(name, bits=16))
+def _metric(name: str) -> Answerer:
+    return LibraryCall(METRICS, read=value(name, bits=16))
 
 
 def _slowest(answer: Any) -> float:
@@ -34,10 +34,10 @@ def _slowest(answer: Any) -> float:
 
 
 LIMITS: Table = {
-    "power_limit_w": Call(CAP, read=value("power_cap", scale=MICRO)),
-    "power_limit_default_w": Call(CAP, read=value("default_power_cap", scale=MICRO)),
-    "power_limit_min_w": Call(CAP, read=value("min_power_cap", scale=MICRO)),
-    "power_limit_max_w": Call(CAP, read=value("max_power_cap", scale=MICRO)),
+    "power_limit_w": LibraryCall(CAP, read=value("power_cap", scale=MICRO)),
+    "power_limit_default_w": LibraryCall(CAP, read=value("default_power_cap", scale=MICRO)),
+    "power_limit_min_w": LibraryCall(CAP, read=value("min_power_cap", scale=MICRO)),
+    "power_limit_max_w": LibraryCall(CAP, read=value("max_power_cap", scale=MICRO)),
     "clock_max_mhz": _clock("GFX", "max_clk"),
     "memory_clock_max_mhz": _clock("MEM", "max_clk"),
     "slowdown_c": _heat("HOTSPOT", "CRITICAL"),
@@ -53,19 +53,19 @@ def _process(each: Any) -> dict[str, Any]:
 
 
 PROCESSES: Table = {
-    "processes": Call("amdsmi_get_gpu_process_list", read=lambda all_: [_process(each) for each in all_]),
+    "processes": LibraryCall("amdsmi_get_gpu_process_list", read=lambda all_: [_process(each) for each in all_]),
 }
 
 READING: Table = {
-    "clock_mhz": (Call(METRICS, read=_slowest), _metric("current_gfxclk"), _clock("GFX", "clk")),
+    "clock_mhz": (LibraryCall(METRICS, read=_slowest), _metric("current_gfxclk"), _clock("GFX", "clk")),
     "memory_clock_mhz": (_metric("current_uclk"), _clock("MEM", "clk")),
     "power_w": (
         _metric("current_socket_power"),
         _metric("average_socket_power"),
-        Call("amdsmi_get_power_info", read=value("current_socket_power", bits=16)),
-        Call("amdsmi_get_power_info", read=value("average_socket_power", bits=16)),
+        LibraryCall("amdsmi_get_power_info", read=value("current_socket_power", bits=16)),
+        LibraryCall("amdsmi_get_power_info", read=value("average_socket_power", bits=16)),
     ),
-    "energy_j": Call(
+    "energy_j": LibraryCall(
         "amdsmi_get_energy_count",
         read=lambda found: value("energy_accumulator")(found) * found["counter_resolution"] * MICRO,
     ),

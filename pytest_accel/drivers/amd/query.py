@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.query import Asker, Refusal, Source
+from pytest_accel.drivers.query import Answerer, Asker, Refusal
 
 UNSUPPORTED = (2, 3)
 """AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED (amdsmi.h)."""
@@ -27,7 +27,7 @@ class SmiAsker(Asker):
         """Why every question so far has failed; None if one was answered, or if none could have been."""
         return None if self._answered else self._failed or None
 
-    def _answer(self, source: Source) -> Any:
+    def _answer(self, source: Answerer) -> Any:
         answer = super()._answer(source)
         self._answered = self._answered or getattr(source, "about", "") == "device"
         return answer

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_accel.drivers.amd.power import METRICS, VIOLATIONS
 from pytest_accel.drivers.amd.query import absent, is_absent, value
-from pytest_accel.drivers.query import Call, Source, Table
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table
 
 CAUSES = {
     "sw_power_cap_s": ("ppt",),
@@ -39,13 +39,13 @@ _KEYS = {
 """What gpu_metrics and what the violation status call each; the latter takes 0.1 s, so it comes second."""
 
 
-def _counts(metric: str, violation: str) -> tuple[Source, ...]:
-    return Call(METRICS, read=value(metric)), Call(VIOLATIONS, read=value(f"acc_{violation}"))
+def _counts(metric: str, violation: str) -> tuple[Answerer, ...]:
+    return LibraryCall(METRICS, read=value(metric)), LibraryCall(VIOLATIONS, read=value(f"acc_{violation}"))
 
 
 COUNTS: Table = {
     **{name: _counts(*keys) for name, keys in _KEYS.items()},
-    "clock_ns": Call(METRICS, read=value("system_clock_counter")),
+    "clock_ns": LibraryCall(METRICS, read=value("system_clock_counter")),
 }
 """With the time that the driver has put beside them, where it did."""
 
@@ -74,11 +74,11 @@ def _from_flags(answer: Any) -> int:
     return sum(BITS[cause] for cause, names in CAUSES.items() if any(flags[each] is True for each in names))
 
 
-_RAW = Call(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi_wrapper.amdsmi_gpu_metrics_t")
+_RAW = LibraryCall(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi_wrapper.amdsmi_gpu_metrics_t")
 """amdsmi itself makes "something holds" of it, which is either normal or a defect."""
 
 SAMPLED: Table = {"reasons": _RAW}
-NOW: Table = {"reasons": (Call(VIOLATIONS, read=_from_flags), _RAW)}
+NOW: Table = {"reasons": (LibraryCall(VIOLATIONS, read=_from_flags), _RAW)}
 
 
 class Throttle:

@@ -23,7 +23,7 @@ class Absent(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class HostAnswer:
     """A value, the one of several things that is the worst, and what else explains it."""
 
     value: Value
@@ -31,7 +31,7 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Reader = Callable[[Path], "Value | Found"]
+Reader = Callable[[Path], "Value | HostAnswer"]
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,19 @@ def some(found: list[str], limit: int = 4) -> str:
     return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
 
 
-def counted(counts: Mapping[str, int]) -> Found:
+def counted(counts: Mapping[str, int]) -> HostAnswer:
     """The sum of several counters, with the part that has the most."""
     return _counts(counts, sum(counts.values()))
 
 
-def most(counts: Mapping[str, int]) -> Found:
+def most(counts: Mapping[str, int]) -> HostAnswer:
     """The highest of several counters, with the part that has it."""
     return _counts(counts, max(counts.values()))
 
 
-def _counts(counts: Mapping[str, int], value: int) -> Found:
+def _counts(counts: Mapping[str, int], value: int) -> HostAnswer:
     worst = max(counts, key=lambda part: counts[part])
-    return Found(value, worst if counts[worst] else "", {"counts": dict(counts)})
+    return HostAnswer(value, worst if counts[worst] else "", {"counts": dict(counts)})
 
 
 def cpus_of(listed: str) -> set[int]:

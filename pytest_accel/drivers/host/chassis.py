@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from pathlib import Path
 
-from pytest_accel.drivers.host import Found, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
+from pytest_accel.drivers.host import HostAnswer, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
 
 _HOST = "the host sees them"
 _BMC = "the host has them"
@@ -16,16 +16,16 @@ _FAILED = re.compile(r"fail|lost|out-of-range|error|inactive", re.IGNORECASE)
 
 
 @fact("count", "memory errors that were corrected", machine=_HOST, counts=True)
-def ecc_corrected(root: Path) -> Found:
+def ecc_corrected(root: Path) -> HostAnswer:
     return _edac(root, "ce_count")
 
 
 @fact("count", "memory errors that could not be corrected", machine=_HOST, counts=True)
-def ecc_uncorrected(root: Path) -> Found:
+def ecc_uncorrected(root: Path) -> HostAnswer:
     return _edac(root, "ue_count")
 
 
-def _edac(root: Path, counter: str) -> Found:
+def _edac(root: Path, counter: str) -> HostAnswer:
     """The sum over all memory controllers since the driver was loaded, and the one with the most."""
     folder = root / "sys/devices/system/edac/mc"
     controllers = sorted(folder.glob("mc[0-9]*"))
@@ -75,7 +75,7 @@ def _module(slot: Path) -> str:
 
 
 @fact("C", "temperature of the air that comes in", container=_BMC, machine=_BMC)
-def inlet(root: Path) -> Found:
+def inlet(root: Path) -> HostAnswer:
     """The warmest sensor whose label speaks of inlet or ambient air."""
     found = {}
     for label in _sensors(root, "temp*_label"):
@@ -89,7 +89,7 @@ def inlet(root: Path) -> Found:
     if not found:
         raise Unreadable("no sensor of /sys/class/hwmon or of the management controller is at the inlet")
     worst = max(found, key=lambda name: found[name])
-    return Found(found[worst], worst)
+    return HostAnswer(found[worst], worst)
 
 
 def _of_inlet(name: str) -> bool:
@@ -97,18 +97,18 @@ def _of_inlet(name: str) -> bool:
 
 
 @fact("count", "fans that report an alarm", container=_BMC, machine=_BMC)
-def fan_alarms(root: Path) -> Found:
+def fan_alarms(root: Path) -> HostAnswer:
     """A fan that stands still is none: headers without a fan show 0 too."""
     if list(_sensors(root, "fan*_input")):
         flags = [*_sensors(root, "fan*_alarm"), *_sensors(root, "fan*_fault")]
         raised = [f"{flag.parent.name} {flag.name}" for flag in flags if maybe(flag) == "1"]
-        return Found(len(raised), some(raised))
+        return HostAnswer(len(raised), some(raised))
     every = _controller(root, "no fan is in /sys/class/hwmon")
     fans = [each for each in every if each.entity == ipmi.FAN or each.reading.endswith("RPM")]
     if not fans:
         raise Unreadable("no fan is in /sys/class/hwmon or known to the management controller")
     raised = [f"{each.name} {each.reading} ({each.state})" for each in fans if each.state not in ipmi.FINE]
-    return Found(len(raised), some(raised))
+    return HostAnswer(len(raised), some(raised))
 
 
 @fact("text", "power supplies", container=_BMC, machine=_BMC)
@@ -130,7 +130,7 @@ def _sensors(root: Path, pattern: str) -> list[Path]:
     return sorted((root / "sys/class/hwmon").glob(f"hwmon*/{pattern}"))
 
 
-def _controller(root: Path, lacking: str) -> list[ipmi.Sensor]:
+def _controller(root: Path, lacking: str) -> list[ipmi.IpmiSensor]:
     """What the management controller knows. Raises Unreadable: with what the files lack, and why it does not help."""
     try:
         return ipmi.sensors(root)

@@ -24,7 +24,7 @@ _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Sensor:
+class IpmiSensor:
     """A row of `ipmitool sdr elist`."""
 
     name: str
@@ -33,7 +33,7 @@ class Sensor:
     reading: str
 
 
-def sensors(root: Path) -> list[Sensor]:
+def sensors(root: Path) -> list[IpmiSensor]:
     """All of them. Raises Unreadable with what is lacking."""
     device = root / "dev/ipmi0"
     if not device.exists():
@@ -48,7 +48,7 @@ def sensors(root: Path) -> list[Sensor]:
     if why:
         raise Unreadable(why)
     rows = filter(None, map(_ROW.fullmatch, output.splitlines()))
-    return [Sensor(row[1], row[2], int(row[3]), row[4]) for row in rows]
+    return [IpmiSensor(row[1], row[2], int(row[3]), row[4]) for row in rows]
 
 
 @functools.cache

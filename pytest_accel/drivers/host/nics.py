@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, Found, Unreadable, fact, maybe, most, number, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, maybe, most, number, shown, some, text
 
 ERRORS = (
     "symbol_error",
@@ -40,18 +40,18 @@ def nics(root: Path) -> int:
 
 
 @fact("text", "RDMA ports that are not active", container=_OWN, machine=_HANDED)
-def nic_state(root: Path) -> Found:
+def nic_state(root: Path) -> HostAnswer:
     """ "active", or the states of the ports that are not, as "DOWN (Polling)"."""
     bad = {}
     for name, port in ports(root).items():
         state, physical = (text(port / file).rpartition(":")[2].strip() for file in ("state", "phys_state"))
         if state != "ACTIVE" or physical != "LinkUp":
             bad[name] = f"{state} ({physical})"
-    return Found(some([f"{name} {state}" for name, state in bad.items()]) or "active", details={"bad": bad})
+    return HostAnswer(some([f"{name} {state}" for name, state in bad.items()]) or "active", details={"bad": bad})
 
 
 @fact("GB/s", "slowest active RDMA port, each way", container=_OWN, machine=_HANDED)
-def nic_rate(root: Path) -> Found:
+def nic_rate(root: Path) -> HostAnswer:
     """From "400 Gb/sec (4X NDR)": the rate that was negotiated, before encoding overhead."""
     rates = {}
     for name, port in ports(root).items():
@@ -60,7 +60,7 @@ def nic_rate(root: Path) -> Found:
     if not rates:
         raise Unreadable("no RDMA port is active")
     worst = min(rates, key=lambda name: rates[name])
-    return Found(rates[worst], worst, {"rates": rates})
+    return HostAnswer(rates[worst], worst, {"rates": rates})
 
 
 def _rate(path: Path) -> float:
@@ -90,21 +90,21 @@ def nic_firmware(root: Path) -> str:
 
 
 @fact("count", "most often that an RDMA port lost its link", container=_OWN, machine=_HANDED, counts=True)
-def nic_link_downed(root: Path) -> Found:
+def nic_link_downed(root: Path) -> HostAnswer:
     return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
 @fact("count", "most often that an RDMA port had to recover its link", container=_OWN, machine=_HANDED, counts=True)
-def nic_link_recovery(root: Path) -> Found:
+def nic_link_recovery(root: Path) -> HostAnswer:
     return _of_ports(root, "link_error_recovery")
 
 
 @fact("count", "most errors on the link of an RDMA port", container=_OWN, machine=_HANDED, counts=True)
-def nic_errors(root: Path) -> Found:
+def nic_errors(root: Path) -> HostAnswer:
     return _of_ports(root, *ERRORS)
 
 
-def _of_ports(root: Path, *counters: str) -> Found:
+def _of_ports(root: Path, *counters: str) -> HostAnswer:
     """The sum of some counters; a port without such ones (RoCE of some vendors) leaves them out."""
     counts: dict[str, int] = {}
     for name, port in ports(root).items():
@@ -120,17 +120,17 @@ def _of_ports(root: Path, *counters: str) -> Found:
 
 
 @fact("count", "most often that an RDMA NIC's Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
-def nic_carrier_lost(root: Path) -> Found:
+def nic_carrier_lost(root: Path) -> HostAnswer:
     """RoCE: the ports' own counters stand still under some drivers, the interface's does not."""
     return _carrier_lost(root, rdma=True)
 
 
 @fact("count", "most often that another Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
-def ethernet_carrier_lost(root: Path) -> Found:
+def ethernet_carrier_lost(root: Path) -> HostAnswer:
     return _carrier_lost(root, rdma=False)
 
 
-def _carrier_lost(root: Path, *, rdma: bool) -> Found:
+def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
     counts = {}
     for interface in _cards(root):
         path = interface / "carrier_down_count"
@@ -148,7 +148,7 @@ def _cards(root: Path) -> list[Path]:
 
 
 @fact("GB/s", "slowest Ethernet link that is up, each way", container=_ITS, machine="not told as a rule")
-def ethernet_rate(root: Path) -> Found:
+def ethernet_rate(root: Path) -> HostAnswer:
     rates = {}
     for interface in _cards(root):
         if maybe(interface / "operstate") != "up":
@@ -159,4 +159,4 @@ def ethernet_rate(root: Path) -> Found:
     if not rates:
         raise Absent("no Ethernet link says how fast it is")
     worst = min(rates, key=lambda name: rates[name])
-    return Found(rates[worst], worst, {"rates": rates})
+    return HostAnswer(rates[worst], worst, {"rates": rates})

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, Found, Unreadable, fact, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, shown, some, text
 
 _GUEST = "the guest's own"
 _COMMAND = struct.Struct("=BBHIIIQQ10I")
@@ -48,11 +48,11 @@ def nvme_state(root: Path) -> str:
     container="unless /dev/nvme* is handed in",
     machine=_GUEST,
 )
-def nvme_warnings(root: Path) -> Found:
+def nvme_warnings(root: Path) -> HostAnswer:
     logs = {drive.name: parse(_smart(root / "dev" / drive.name)) for drive in _some(root)}
     found = [f"{name}: {warning}" for name, log in logs.items() for bit, warning in enumerate(WARNINGS)
              if int(log["warning"]) >> bit & 1]  # fmt: skip
-    return Found(some(found) or "none", details={"drives": logs})
+    return HostAnswer(some(found) or "none", details={"drives": logs})
 
 
 def parse(page: bytes) -> Mapping[str, float]:

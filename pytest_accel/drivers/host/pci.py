@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from pytest_accel.drivers.hints import on_bus
-from pytest_accel.drivers.host import Absent, Found, Unreadable, counted, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, maybe, number, shown, some, text
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.host.system import listed, usable_cpus
 
@@ -46,7 +46,7 @@ def bridges(function: Path) -> list[Path]:
     container="unless it is privileged",
     machine=_BRIDGES,
 )
-def acs(root: Path) -> Found:
+def acs(root: Path) -> HostAnswer:
     """Any bit of the control register sends what devices say to each other up to the root complex."""
     functions = accelerators(root)
     if place(root).machine:
@@ -55,7 +55,7 @@ def acs(root: Path) -> Found:
     if not above:
         raise Unreadable("the bridges above the accelerators are hidden")
     on = sorted(bridge.name for bridge in above if _acs_control(bridge))
-    return Found("on" if on else "off", some(on))
+    return HostAnswer("on" if on else "off", some(on))
 
 
 def _acs_control(bridge: Path) -> int:
@@ -79,7 +79,7 @@ def _acs_control(bridge: Path) -> int:
 
 
 @fact("text", "IOMMU: off, passthrough or translated", machine="the guest's own")
-def iommu(root: Path) -> Found:
+def iommu(root: Path) -> HostAnswer:
     """By the domains of the accelerators' groups where the kernel tells, otherwise of all groups."""
     groups = root / "sys/kernel/iommu_groups"
     units = sorted((root / "sys/class/iommu").glob("*"))
@@ -96,8 +96,8 @@ def iommu(root: Path) -> Found:
     if not kinds and list(groups.glob("*")):
         raise Unreadable(f"{shown(groups)} has no types: this kernel is older than 5.11")
     if not kinds:
-        return Found("off" if not units else "on", details=details)
-    return Found("passthrough" if kinds == {"identity"} else "translated", details=details)
+        return HostAnswer("off" if not units else "on", details=details)
+    return HostAnswer("passthrough" if kinds == {"identity"} else "translated", details=details)
 
 
 @fact("text", "links of accelerators and the bridges above at their full width", machine=_BRIDGES)
@@ -121,21 +121,21 @@ def pcie_width(root: Path) -> str:
 
 
 @fact("count", "PCIe errors that were fatal (AER)", machine=_BRIDGES, counts=True)
-def pcie_fatal(root: Path) -> Found:
+def pcie_fatal(root: Path) -> HostAnswer:
     return _aer(root, "fatal", "TOTAL_ERR_FATAL")
 
 
 @fact("count", "PCIe errors that lost a transaction, not the link (AER)", machine=_BRIDGES, counts=True)
-def pcie_nonfatal(root: Path) -> Found:
+def pcie_nonfatal(root: Path) -> HostAnswer:
     return _aer(root, "nonfatal", "TOTAL_ERR_NONFATAL")
 
 
 @fact("count", "PCIe errors that were corrected (AER)", machine=_BRIDGES, counts=True)
-def pcie_corrected(root: Path) -> Found:
+def pcie_corrected(root: Path) -> HostAnswer:
     return _aer(root, "correctable", "TOTAL_ERR_COR")
 
 
-def _aer(root: Path, kind: str, total: str) -> Found:
+def _aer(root: Path, kind: str, total: str) -> HostAnswer:
     """Of accelerators, RDMA NICs and the bridges above: either end of a link may be the one that sees an error
     (Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
     nics = [_resolve(nic) for nic in (root / "sys/class/infiniband").glob("*/device")]
@@ -175,7 +175,7 @@ NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 @fact("text", "worst distance of an accelerator to its nearest RDMA NIC", machine="the hypervisor may flatten the tree")
-def nic_distance(root: Path) -> Found:
+def nic_distance(root: Path) -> HostAnswer:
     nics = {}
     for nic in sorted((root / "sys/class/infiniband").glob("*")):
         if (nic / "device").exists():
@@ -188,7 +188,7 @@ def nic_distance(root: Path) -> Found:
         nearest[function.name] = (distance(function, nics[name]), name)
     worst = max(nearest, key=lambda address: NEARNESS.index(nearest[address][0]))
     table = {address: f"{how} {name}" for address, (how, name) in nearest.items()}
-    return Found(nearest[worst][0], f"{worst} to {nearest[worst][1]}", {"nearest": table})
+    return HostAnswer(nearest[worst][0], f"{worst} to {nearest[worst][1]}", {"nearest": table})
 
 
 def distance(one: Path, other: Path) -> str:

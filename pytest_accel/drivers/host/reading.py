@@ -12,7 +12,7 @@ from pytest_accel.drivers.host import (
     DECLARED,
     Absent,
     Fact,
-    Found,
+    HostAnswer,
     Unreadable,
     chassis,
     nics,
@@ -25,10 +25,12 @@ from pytest_accel.drivers.host import (
 from pytest_accel.drivers.host.place import Place
 
 READERS = (place, system, pci, nics, nvme, chassis, services)
-FACTS = {name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__}
+HOST_FACTS = {
+    name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__
+}
 """Every fact by name, in the order in which they are shown."""
 
-COUNTED = tuple(name for name, fact in FACTS.items() if fact.counts)
+COUNTED_HOST_FACTS = tuple(name for name, fact in HOST_FACTS.items() if fact.counts)
 """Those that count errors."""
 
 SECONDS = 10.0
@@ -38,7 +40,7 @@ Answer = Mapping[str, Any]
 """A fact as the sensor sends it: `value` with `worst` and `details`, or `unreadable`, or `absent`."""
 
 
-def read(root: Path = Path("/"), facts: Mapping[str, Fact] = FACTS, seconds: float = SECONDS) -> dict[str, Answer]:
+def read(root: Path = Path("/"), facts: Mapping[str, Fact] = HOST_FACTS, seconds: float = SECONDS) -> dict[str, Answer]:
     """Every fact by name. Each has a thread of its own, and none is waited for longer than `seconds` in all."""
     answers: dict[str, Answer] = {}
     where = place.place(root)
@@ -67,7 +69,7 @@ def answer(fact: Fact, root: Path, where: Place) -> Answer:
         return {"unreadable": f"{hidden}{f' ({takes})' if takes else ''}"}
     except (OSError, ValueError) as error:
         return {"unreadable": f"{type(error).__name__}: {error}"}
-    found = found if isinstance(found, Found) else Found(found)
+    found = found if isinstance(found, HostAnswer) else HostAnswer(found)
     return {"value": found.value, "worst": found.worst, "details": dict(found.details)}
 
 

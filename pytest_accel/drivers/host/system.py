@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, Found, Unreadable, cpus_of, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, cpus_of, fact, maybe, number, shown, some, text
 
 CPU = "sys/devices/system/cpu"
 TUNING = (
@@ -46,7 +46,7 @@ def cpu_governor(root: Path) -> str:
 
 
 @fact("1", "lowest share of its maximum clock that a core may reach", machine="the hypervisor keeps it to itself")
-def cpu_clock_cap(root: Path) -> Found:
+def cpu_clock_cap(root: Path) -> HostAnswer:
     shares = {}
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
         most = number(policy / "cpuinfo_max_freq")
@@ -56,7 +56,7 @@ def cpu_clock_cap(root: Path) -> Found:
     if not shares:
         raise Absent("no frequency policy: firmware or hypervisor sets the clocks")
     worst = min(shares, key=lambda name: shares[name])
-    return Found(round(shares[worst], 4), worst if shares[worst] < 1 else "")
+    return HostAnswer(round(shares[worst], 4), worst if shares[worst] < 1 else "")
 
 
 @fact("text", "simultaneous multithreading", machine="threads of the guest need not be threads of a core")
@@ -71,9 +71,9 @@ def kernel_arguments(root: Path) -> str:
 
 
 @fact("text", "traces of trouble in the kernel's taint")
-def kernel_taint(root: Path) -> Found:
+def kernel_taint(root: Path) -> HostAnswer:
     taint = number(root / "proc/sys/kernel/tainted")
-    return Found(
+    return HostAnswer(
         ", ".join(name for bit, name in TAINTS.items() if taint >> bit & 1) or "none", details={"taint": taint}
     )
 

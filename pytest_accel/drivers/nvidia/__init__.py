@@ -14,16 +14,16 @@ from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.nvidia import events, identity, links, memory, power
 from pytest_accel.drivers.nvidia.query import NvmlAsker, text
-from pytest_accel.drivers.query import Asker, Call
+from pytest_accel.drivers.query import Asker, LibraryCall
 
 _USED = {
     "used": (
-        Call("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda found: int(found.used)),
-        Call("nvmlDeviceGetMemoryInfo", read=lambda found: int(found.used)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda found: int(found.used)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: int(found.used)),
     )
 }
 """Bytes in use without what the driver reserves for itself, where NVML tells them apart."""
-_BUSY = {"busy": Call("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
+_BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
 
 
 class NvidiaDriver:

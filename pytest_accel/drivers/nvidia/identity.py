@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers.nvidia.query import text
-from pytest_accel.drivers.query import Call, Source, Table, flag, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
 
 COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host vgpu", 4: "host vsga"}
@@ -48,43 +48,43 @@ def _byte(value: str | bytes) -> int:
     return ord(value)
 
 
-def _platform(read: Any) -> Source:
-    return Call("nvmlDeviceGetPlatformInfo", fills="c_nvmlPlatformInfo_v2_t", read=read)
+def _platform(read: Any) -> Answerer:
+    return LibraryCall("nvmlDeviceGetPlatformInfo", fills="c_nvmlPlatformInfo_v2_t", read=read)
 
 
 PRODUCT: Table = {
-    "model": Call("nvmlDeviceGetName", read=text),
-    "serial": Call("nvmlDeviceGetSerial", read=text),
-    "memory_bytes": Call("nvmlDeviceGetMemoryInfo", read=lambda memory: memory.total),
-    "pci_id": Call("nvmlDeviceGetPciInfo", read=lambda pci: _ids(pci.pciDeviceId)),
-    "pci_subsystem": Call("nvmlDeviceGetPciInfo", read=lambda pci: _ids(pci.pciSubSystemId)),
-    "pci_address": Call("nvmlDeviceGetPciInfo", read=lambda pci: text(pci.busId).lower()[-12:]),
-    "board_part": Call("nvmlDeviceGetBoardPartNumber", read=text),
-    "compute_capability": Call("nvmlDeviceGetCudaComputeCapability", read=lambda pair: f"{pair[0]}.{pair[1]}"),
-    "cuda_cores": Call("nvmlDeviceGetNumGpuCores"),
+    "model": LibraryCall("nvmlDeviceGetName", read=text),
+    "serial": LibraryCall("nvmlDeviceGetSerial", read=text),
+    "memory_bytes": LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda memory: memory.total),
+    "pci_id": LibraryCall("nvmlDeviceGetPciInfo", read=lambda pci: _ids(pci.pciDeviceId)),
+    "pci_subsystem": LibraryCall("nvmlDeviceGetPciInfo", read=lambda pci: _ids(pci.pciSubSystemId)),
+    "pci_address": LibraryCall("nvmlDeviceGetPciInfo", read=lambda pci: text(pci.busId).lower()[-12:]),
+    "board_part": LibraryCall("nvmlDeviceGetBoardPartNumber", read=text),
+    "compute_capability": LibraryCall("nvmlDeviceGetCudaComputeCapability", read=lambda pair: f"{pair[0]}.{pair[1]}"),
+    "cuda_cores": LibraryCall("nvmlDeviceGetNumGpuCores"),
 }
 PLACE: Table = {
-    "module_id": Call("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
+    "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
     "chassis_serial": _platform(lambda info: text(info.chassisSerialNumber) or None),
     "slot": _platform(lambda info: _byte(info.slotNumber)),
     "tray": _platform(lambda info: _byte(info.trayIndex)),
 }
 FIRMWARE: Table = {
-    "driver_version": Call("nvmlSystemGetDriverVersion", about="system", read=text),
-    "cuda_version": Call("nvmlSystemGetCudaDriverVersion", about="system", read=_cuda),
-    "vbios": Call("nvmlDeviceGetVbiosVersion", read=text),
-    "inforom": Call("nvmlDeviceGetInforomImageVersion", read=text),
-    "inforom_ecc": Call("nvmlDeviceGetInforomVersion", ("NVML_INFOROM_ECC",), read=text),
-    "inforom_power": Call("nvmlDeviceGetInforomVersion", ("NVML_INFOROM_POWER",), read=text),
-    "gsp_firmware": Call("nvmlDeviceGetGspFirmwareVersion", read=text),
+    "driver_version": LibraryCall("nvmlSystemGetDriverVersion", about="system", read=text),
+    "cuda_version": LibraryCall("nvmlSystemGetCudaDriverVersion", about="system", read=_cuda),
+    "vbios": LibraryCall("nvmlDeviceGetVbiosVersion", read=text),
+    "inforom": LibraryCall("nvmlDeviceGetInforomImageVersion", read=text),
+    "inforom_ecc": LibraryCall("nvmlDeviceGetInforomVersion", ("NVML_INFOROM_ECC",), read=text),
+    "inforom_power": LibraryCall("nvmlDeviceGetInforomVersion", ("NVML_INFOROM_POWER",), read=text),
+    "gsp_firmware": LibraryCall("nvmlDeviceGetGspFirmwareVersion", read=text),
 }
 SETTINGS: Table = {
-    "mig": Call("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[0])),
-    "mig_pending": Call("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[1])),
-    "persistence": Call("nvmlDeviceGetPersistenceMode", read=flag),
-    "compute_mode": Call("nvmlDeviceGetComputeMode", read=named(COMPUTE_MODES)),
-    "virtualization": Call("nvmlDeviceGetVirtualizationMode", read=named(VIRTUALIZATION)),
-    "confidential": Call(
+    "mig": LibraryCall("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[0])),
+    "mig_pending": LibraryCall("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[1])),
+    "persistence": LibraryCall("nvmlDeviceGetPersistenceMode", read=flag),
+    "compute_mode": LibraryCall("nvmlDeviceGetComputeMode", read=named(COMPUTE_MODES)),
+    "virtualization": LibraryCall("nvmlDeviceGetVirtualizationMode", read=named(VIRTUALIZATION)),
+    "confidential": LibraryCall(
         "nvmlSystemGetConfComputeState", about="system", read=lambda state: named(CONFIDENTIAL)(state.ccFeature)
     ),
 }

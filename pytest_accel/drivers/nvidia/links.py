@@ -6,15 +6,15 @@ import uuid
 from typing import Any
 
 from pytest_accel.drivers.nvidia.query import Field, text
-from pytest_accel.drivers.query import Asker, Call, Source, Table, named, scaled
+from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Table, named, scaled
 
 PCIE: Table = {
-    "pcie_gen": Call("nvmlDeviceGetCurrPcieLinkGeneration"),
-    "pcie_width": Call("nvmlDeviceGetCurrPcieLinkWidth"),
-    "pcie_gen_max": Call("nvmlDeviceGetMaxPcieLinkGeneration"),
-    "pcie_width_max": Call("nvmlDeviceGetMaxPcieLinkWidth"),
-    "pcie_gen_device_max": Call("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
-    "pcie_replays": (Call("nvmlDeviceGetPcieReplayCounter"), Field("NVML_FI_DEV_PCIE_REPLAY_COUNTER")),
+    "pcie_gen": LibraryCall("nvmlDeviceGetCurrPcieLinkGeneration"),
+    "pcie_width": LibraryCall("nvmlDeviceGetCurrPcieLinkWidth"),
+    "pcie_gen_max": LibraryCall("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_width_max": LibraryCall("nvmlDeviceGetMaxPcieLinkWidth"),
+    "pcie_gen_device_max": LibraryCall("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+    "pcie_replays": (LibraryCall("nvmlDeviceGetPcieReplayCounter"), Field("NVML_FI_DEV_PCIE_REPLAY_COUNTER")),
     "pcie_correctable": Field("NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS"),
     "pcie_fatal": Field("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR"),
 }
@@ -64,27 +64,27 @@ def _link(asker: Asker, link: int) -> dict[str, Any]:
 def _link_table(link: int) -> Table:
     """An inactive link has neither speed nor remote end. Older drivers know the calls, newer ones the fields."""
 
-    def old(counter: str) -> Source:
-        return Call("nvmlDeviceGetNvLinkErrorCounter", (link, f"NVML_NVLINK_ERROR_DL_{counter}"))
+    def old(counter: str) -> Answerer:
+        return LibraryCall("nvmlDeviceGetNvLinkErrorCounter", (link, f"NVML_NVLINK_ERROR_DL_{counter}"))
 
-    def new(counter: str) -> Source:
+    def new(counter: str) -> Answerer:
         return Field(f"NVML_FI_DEV_NVLINK_{counter}", scope=link)
 
     return {
         "state": (
             Field("NVML_FI_DEV_NVLINK_GET_STATE", named(LINK_STATES), link),
-            Call("nvmlDeviceGetNvLinkState", (link,), named(LINK_STATES)),
+            LibraryCall("nvmlDeviceGetNvLinkState", (link,), named(LINK_STATES)),
         ),
         "version": (
             Field("NVML_FI_DEV_NVLINK_GET_VERSION", named(LINK_VERSIONS), link),
-            Call("nvmlDeviceGetNvLinkVersion", (link,), named(LINK_VERSIONS)),
+            LibraryCall("nvmlDeviceGetNvLinkVersion", (link,), named(LINK_VERSIONS)),
         ),
         "gb_per_s": (
             Field("NVML_FI_DEV_NVLINK_GET_SPEED", scaled(1e-3), link),
             Field("NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON", scaled(1e-3)),
         ),
-        "remote": Call("nvmlDeviceGetNvLinkRemotePciInfo", (link,), lambda pci: text(pci.busId).lower()[-12:]),
-        "remote_type": Call("nvmlDeviceGetNvLinkRemoteDeviceType", (link,), named(REMOTE)),
+        "remote": LibraryCall("nvmlDeviceGetNvLinkRemotePciInfo", (link,), lambda pci: text(pci.busId).lower()[-12:]),
+        "remote_type": LibraryCall("nvmlDeviceGetNvLinkRemoteDeviceType", (link,), named(REMOTE)),
         "replay": (new("ERROR_DL_REPLAY"), old("REPLAY")),
         "recovery": (new("ERROR_DL_RECOVERY"), old("RECOVERY"), new("COUNT_LINK_RECOVERY_EVENTS")),
         "crc": (new("ERROR_DL_CRC"), old("CRC_FLIT")),
@@ -120,10 +120,10 @@ def _faults(info: Any) -> list[str]:
 _V3, _V2, _V1 = "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpuFabricInfo_t"
 
 
-def _info(read: Any, *structs: str) -> tuple[Source, ...]:
+def _info(read: Any, *structs: str) -> tuple[Answerer, ...]:
     """The newest struct that the library takes."""
     return tuple(
-        Call("nvmlDeviceGetGpuFabricInfo" + ("" if struct == _V1 else "V"), fills=struct, read=read)
+        LibraryCall("nvmlDeviceGetGpuFabricInfo" + ("" if struct == _V1 else "V"), fills=struct, read=read)
         for struct in structs
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers.nvidia.query import Field
-from pytest_accel.drivers.query import Call, Source, Table, flag, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
 
 RECOVERY = {
     0: "none",
@@ -25,12 +25,12 @@ _KINDS = {"correctable": "NVML_MEMORY_ERROR_TYPE_CORRECTED", "uncorrectable": "N
 _LOCATIONS = {"sram": "NVML_MEMORY_LOCATION_SRAM", "dram": "NVML_MEMORY_LOCATION_DRAM"}
 
 
-def _remapped(place: int) -> Source:
-    return Call("nvmlDeviceGetRemappedRows", read=lambda rows: rows[place])
+def _remapped(place: int) -> Answerer:
+    return LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: rows[place])
 
 
-def _sram(read: Any) -> Source:
-    return Call("nvmlDeviceGetSramEccErrorStatus", fills="c_nvmlEccSramErrorStatus_v1_t", read=read)
+def _sram(read: Any) -> Answerer:
+    return LibraryCall("nvmlDeviceGetSramEccErrorStatus", fills="c_nvmlEccSramErrorStatus_v1_t", read=read)
 
 
 def _banks(histogram: Any) -> dict[str, int]:
@@ -39,15 +39,15 @@ def _banks(histogram: Any) -> dict[str, int]:
 
 
 ERRORS: Table = {
-    "ecc": Call("nvmlDeviceGetEccMode", read=lambda modes: bool(modes[0])),
-    "ecc_pending": Call("nvmlDeviceGetEccMode", read=lambda modes: bool(modes[1])),
+    "ecc": LibraryCall("nvmlDeviceGetEccMode", read=lambda modes: bool(modes[0])),
+    "ecc_pending": LibraryCall("nvmlDeviceGetEccMode", read=lambda modes: bool(modes[1])),
     **{
-        f"ecc_{kind}_{counter}": Call("nvmlDeviceGetTotalEccErrors", (_KINDS[kind], _COUNTERS[counter]))
+        f"ecc_{kind}_{counter}": LibraryCall("nvmlDeviceGetTotalEccErrors", (_KINDS[kind], _COUNTERS[counter]))
         for kind in _KINDS
         for counter in _COUNTERS
     },
     **{
-        f"ecc_{location}_{kind}_{counter}": Call(
+        f"ecc_{location}_{kind}_{counter}": LibraryCall(
             "nvmlDeviceGetMemoryErrorCounter", (_KINDS[kind], _COUNTERS[counter], _LOCATIONS[location])
         )
         for location in _LOCATIONS
@@ -59,14 +59,14 @@ ERRORS: Table = {
 REPAIRS: Table = {
     "remapped_correctable": _remapped(0),
     "remapped_uncorrectable": _remapped(1),
-    "remap_pending": Call("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[2])),
-    "remap_failure": Call("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[3])),
-    "remap_banks": Call("nvmlDeviceGetRowRemapperHistogram", read=_banks),
+    "remap_pending": LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[2])),
+    "remap_failure": LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[3])),
+    "remap_banks": LibraryCall("nvmlDeviceGetRowRemapperHistogram", read=_banks),
     "retired_pages_correctable": Field("NVML_FI_DEV_RETIRED_SBE"),
     "retired_pages_uncorrectable": Field("NVML_FI_DEV_RETIRED_DBE"),
-    "retired_pages_pending": Call("nvmlDeviceGetRetiredPagesPendingStatus", read=flag),
-    "channel_repair_pending": Call("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[0])),
-    "tpc_repair_pending": Call("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[1])),
-    "memory_unrepairable": Call("nvmlDeviceGetUnrepairableMemoryFlag_v1", read=flag),
+    "retired_pages_pending": LibraryCall("nvmlDeviceGetRetiredPagesPendingStatus", read=flag),
+    "channel_repair_pending": LibraryCall("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[0])),
+    "tpc_repair_pending": LibraryCall("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[1])),
+    "memory_unrepairable": LibraryCall("nvmlDeviceGetUnrepairableMemoryFlag_v1", read=flag),
     "recovery_action": Field("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", read=named(RECOVERY)),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers.nvidia.query import Field
-from pytest_accel.drivers.query import Call, Source, Table, scaled
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, scaled
 
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
     ((580, 82), (269, 270, 271)),
@@ -24,23 +24,26 @@ def _process(each: Any) -> dict[str, int | None]:
     return {"pid": each.pid, "memory_bytes": each.usedGpuMemory}
 
 
-def _clock(kind: str, target: str) -> tuple[Source, ...]:
+def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
     """pynvml will drop the older of the two names."""
     old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
-    return (Call("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")), Call(old[target], (kind,)))
+    return (
+        LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
+        LibraryCall(old[target], (kind,)),
+    )
 
 
-def _threshold(name: str) -> Source:
-    return Call("nvmlDeviceGetTemperatureThreshold", (f"NVML_TEMPERATURE_THRESHOLD_{name}",))
+def _threshold(name: str) -> Answerer:
+    return LibraryCall("nvmlDeviceGetTemperatureThreshold", (f"NVML_TEMPERATURE_THRESHOLD_{name}",))
 
 
 LIMITS: Table = {
-    "power_limit_w": Call("nvmlDeviceGetEnforcedPowerLimit", read=scaled(1e-3)),
-    "power_limit_default_w": Call("nvmlDeviceGetPowerManagementDefaultLimit", read=scaled(1e-3)),
-    "power_limit_min_w": Call("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[0] * 1e-3),
-    "power_limit_max_w": Call("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[1] * 1e-3),
-    "clock_max_mhz": Call("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)),
-    "memory_clock_max_mhz": Call("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)),
+    "power_limit_w": LibraryCall("nvmlDeviceGetEnforcedPowerLimit", read=scaled(1e-3)),
+    "power_limit_default_w": LibraryCall("nvmlDeviceGetPowerManagementDefaultLimit", read=scaled(1e-3)),
+    "power_limit_min_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[0] * 1e-3),
+    "power_limit_max_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[1] * 1e-3),
+    "clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)),
+    "memory_clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)),
     "clock_application_mhz": _clock("NVML_CLOCK_SM", "TARGET"),
     "clock_application_default_mhz": _clock("NVML_CLOCK_SM", "DEFAULT"),
     "shutdown_c": _threshold("SHUTDOWN"),
@@ -55,7 +58,9 @@ LIMITS: Table = {
 """Temperatures in C up to Ampere; from Hopper on also as the margins that are left when each limit is reached."""
 
 PROCESSES: Table = {
-    "processes": Call("nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]),
+    "processes": LibraryCall(
+        "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
+    ),
 }
 
 
@@ -63,20 +68,20 @@ def reading(driver: str) -> Table:
     """What changes by the second; `_s` are the seconds spent in a throttle reason since the driver was loaded."""
     names = ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
     return {
-        "clock_mhz": Call("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)),
-        "memory_clock_mhz": Call("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)),
-        "power_w": Call("nvmlDeviceGetPowerUsage", read=scaled(1e-3)),
-        "energy_j": Call("nvmlDeviceGetTotalEnergyConsumption", read=scaled(1e-3)),
-        "temperature_c": Call("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
-        "margin_c": Call(
+        "clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)),
+        "memory_clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)),
+        "power_w": LibraryCall("nvmlDeviceGetPowerUsage", read=scaled(1e-3)),
+        "energy_j": LibraryCall("nvmlDeviceGetTotalEnergyConsumption", read=scaled(1e-3)),
+        "temperature_c": LibraryCall("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
+        "margin_c": LibraryCall(
             "nvmlDeviceGetMarginTemperature", read=lambda found: getattr(found, "marginTemperature", found)
         ),
         "reasons": (
-            Call("nvmlDeviceGetCurrentClocksEventReasons"),
-            Call("nvmlDeviceGetCurrentClocksThrottleReasons"),
+            LibraryCall("nvmlDeviceGetCurrentClocksEventReasons"),
+            LibraryCall("nvmlDeviceGetCurrentClocksThrottleReasons"),
         ),
-        "pcie_gen": Call("nvmlDeviceGetCurrPcieLinkGeneration"),
-        "pcie_width": Call("nvmlDeviceGetCurrPcieLinkWidth"),
+        "pcie_gen": LibraryCall("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": LibraryCall("nvmlDeviceGetCurrPcieLinkWidth"),
         "memory_temperature_c": Field("NVML_FI_DEV_MEMORY_TEMP"),
         "sw_power_cap_s": Field("NVML_FI_DEV_PERF_POLICY_POWER", read=scaled(1e-9)),
         **{name: Field(id_, read=scaled(1e-9)) for name, id_ in zip(names, slowdown_fields(driver), strict=False)},

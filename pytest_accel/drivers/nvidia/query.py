@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.drivers import DriverProblem
-from pytest_accel.drivers.query import Asker, Refusal, Source, Table, as_it_is, or_raise, sources_of
+from pytest_accel.drivers.query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class NvmlAsker(Asker):
         self._ask_fields([each for each in sources_of(table) if isinstance(each, Field)])
         return super().ask(table)
 
-    def _answer(self, source: Source) -> Any:
+    def _answer(self, source: Answerer) -> Any:
         return self._field(source) if isinstance(source, Field) else super()._answer(source)
 
     def _error(self, status: int) -> Exception:

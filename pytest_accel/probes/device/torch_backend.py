@@ -10,7 +10,7 @@ from pytest_accel.probes.device.error_class import Unmeasurable
 
 
 @dataclass(frozen=True)
-class Kind:
+class TorchKind:
     """What torch calls a vendor's devices and its library of collectives; the packages are imported before either."""
 
     name: str
@@ -20,11 +20,11 @@ class Kind:
 
 
 KINDS = {
-    "nvidia": Kind("cuda", "nccl"),
-    "amd": Kind("cuda", "nccl"),
-    "intel": Kind("xpu", "xccl"),
-    "ascend": Kind("npu", "hccl", "torch_npu"),
-    "habana": Kind("hpu", "hccl", "habana_frameworks.torch.core", "habana_frameworks.torch.distributed.hccl"),
+    "nvidia": TorchKind("cuda", "nccl"),
+    "amd": TorchKind("cuda", "nccl"),
+    "intel": TorchKind("xpu", "xccl"),
+    "ascend": TorchKind("npu", "hccl", "torch_npu"),
+    "habana": TorchKind("hpu", "hccl", "habana_frameworks.torch.core", "habana_frameworks.torch.distributed.hccl"),
 }
 """By driver. Sources: docs.pytorch.org (torch.xpu, torch.distributed), github.com/Ascend/pytorch, docs.habana.ai."""
 

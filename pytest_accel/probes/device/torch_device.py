@@ -19,7 +19,7 @@ from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
-__all__ = ["Compute", "DeviceClock", "Finding"]
+__all__ = ["Compute", "DeviceClock", "ProbeResult"]
 
 _FABRIC = "the fabric is not ready, which is no fault of the GPU: look at `systemctl status nvidia-fabricmanager`"
 """What CUDA error 802 means (cudaErrorSystemNotReady)."""
@@ -43,7 +43,7 @@ specifications, L3)."""
 
 
 @dataclass
-class Finding:
+class ProbeResult:
     """One metric as a probe found it. `samples` are in `unit`, one a block; `seconds` the same as durations."""
 
     metric: str
@@ -260,7 +260,7 @@ class Compute:
         conditions: dict[str, Any] | None = None,
         as_duration: bool = False,
         streams: Sequence[Any] = (),
-    ) -> Finding:
+    ) -> ProbeResult:
         """Time `work` and return `amount` per second in `unit` (or, `as_duration`, milliseconds).
 
         `amount` is what one call does, in units of `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
@@ -285,7 +285,7 @@ class Compute:
                 "samples": rates,
                 "provisional": True,
             }
-        return Finding(
+        return ProbeResult(
             metric=metric,
             unit=unit,
             samples=[once * 1000 if as_duration else amount / once for once in timed.seconds],

@@ -22,7 +22,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.probes.device import blas, error_class
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.probes.device.torch_device import Compute, Finding
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 class PipeGate:
@@ -146,21 +146,21 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
             compute.backend.release()
 
 
-def _findings(found: Any, metric: str, said: dict[str, Any]) -> Iterator[Finding]:
-    """What a probe may return or yield: a Finding, several, or plain samples. Each as soon as it is there."""
+def _findings(found: Any, metric: str, said: dict[str, Any]) -> Iterator[ProbeResult]:
+    """What a probe may return or yield: a ProbeResult, several, or plain samples. Each as soon as it is there."""
     several = found if isinstance(found, (list, tuple, Iterator)) else [found]
     samples = []
     for each in several:
         if isinstance(each, (int, float)):
             samples.append(float(each))
-        elif isinstance(each, Finding):
+        elif isinstance(each, ProbeResult):
             each.metric = each.metric or metric
             each.conditions = {**each.conditions, **said}
             yield each
         else:
             raise TypeError(f"a probe returns samples or what device.sample() returned, not {type(each).__name__}")
     if samples:
-        yield Finding(metric, "1", samples=samples, conditions=dict(said))
+        yield ProbeResult(metric, "1", samples=samples, conditions=dict(said))
 
 
 def _import(module: str, file: str, name: str, path: Sequence[str] = ()) -> Callable[..., Any]:

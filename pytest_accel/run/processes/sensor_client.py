@@ -11,7 +11,7 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
-from pytest_accel.drivers.host.reading import COUNTED, FACTS
+from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.error_counters import Ledger
@@ -96,7 +96,7 @@ class SensorClient:
         facts = self._ask("health", "health").get("facts")
         return None if facts is None else dict(facts)
 
-    def host(self, names: Iterable[str] = tuple(FACTS)) -> dict[str, Message]:
+    def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:
         """What the sensor could read of the host, by fact; why there is nothing under each that is missing."""
         self._wake_sensor()
         answer = self._ask("host", "host", names=list(names))
@@ -113,7 +113,7 @@ class SensorClient:
         return host_counters.measured(metric, self._host_before, self._host_after)
 
     def _host_counters(self) -> Seen:
-        answers = self.host(COUNTED)
+        answers = self.host(COUNTED_HOST_FACTS)
         return Seen(clock.now(), answers)
 
     def counted(self, metric: str, device: Device) -> Measurement:

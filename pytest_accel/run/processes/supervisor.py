@@ -228,7 +228,7 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
 
 
 @dataclass
-class Call:
+class WorkerCall:
     """What one child made of a request: everything that it sent, and why it ended badly, if it did."""
 
     child: Child
@@ -295,7 +295,7 @@ class Call:
 
 
 def conduct(
-    calls: Sequence[Call],
+    calls: Sequence[WorkerCall],
     *,
     patience: float,
     others: Sequence[Child] = (),
@@ -341,7 +341,7 @@ def conduct(
         raise
 
 
-def _keep_in_step(calls: Sequence[Call], in_turn: bool) -> None:
+def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
     live = [call for call in calls if not call.over]
     ready = [call for call in live if call.state == "ready"]
     settled = [call for call in live if call.state == "settled"]
@@ -351,14 +351,14 @@ def _keep_in_step(calls: Sequence[Call], in_turn: bool) -> None:
         _answer(settled, "release")
 
 
-def _answer(calls: Sequence[Call], answer: str) -> None:
+def _answer(calls: Sequence[WorkerCall], answer: str) -> None:
     for call in calls:
         call.heard = time.monotonic()
         call.state = "running"
         call.child.send(answer)
 
 
-def _lose_patience(calls: Sequence[Call], patience: float) -> None:
+def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
     for call in calls:
         if call.silent(patience):
             call.ask()
@@ -366,12 +366,12 @@ def _lose_patience(calls: Sequence[Call], patience: float) -> None:
                 call.end(_silence(call, patience), event="hung", kind="device")
 
 
-def _silence(call: Call, patience: float) -> str:
+def _silence(call: WorkerCall, patience: float) -> str:
     where = f"it is in {call.frames[0]}" if call.frames else "it does not even say where it is"
     return f"nothing was heard from its process for {patience:g} s; {where}"
 
 
-def _lose_patience_together(calls: Sequence[Call], patience: float) -> None:
+def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> None:
     """A rank that hangs silences all: the one to blame is not waiting for the others, or does not answer."""
     live = [call for call in calls if not call.over]
     if not any(call.silent(patience) for call in live):
@@ -391,7 +391,7 @@ def _lose_patience_together(calls: Sequence[Call], patience: float) -> None:
         call.end(reason, event="hung", kind="device", shared=len(blamed) > 1)
 
 
-def _end_together(calls: Sequence[Call]) -> None:
+def _end_together(calls: Sequence[WorkerCall]) -> None:
     """Stop the ranks that are left when one fails. Those that only noticed a death are not to blame for it."""
     troubled = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
     if not troubled:

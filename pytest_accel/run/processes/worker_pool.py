@@ -12,12 +12,12 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
-from pytest_accel.core.messages import Group, Message, Outcome, Request
+from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import around
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.run.processes.supervisor import Call, Child, conduct
+from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
 DEATHS_ALLOWED = 1
 """A device may take its worker with it once. After the second time it is not measured again."""
@@ -56,7 +56,7 @@ class WorkerPool:
         self.processes, self.logs = processes, logs
         self.sensor.begin(processes, self._log("sensor"))
 
-    def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
+    def measure(self, request: WorkerRequest, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way it declares. Every outcome is kept as soon as it is known.
 
         Raises KeyboardInterrupt after what had been measured by then was kept.
@@ -86,7 +86,7 @@ class WorkerPool:
             return [[*lost, alive] if alive else lost]
         return [singles]
 
-    def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
+    def _round(self, request: WorkerRequest, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
         """One synchronous go at the probe."""
         if request.runs == "ranks":
             self._separate(groups)
@@ -98,7 +98,7 @@ class WorkerPool:
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
             return  # a collective needs every rank
-        calls = [Call(self._workers[group], request.message()) for group in working]
+        calls = [WorkerCall(self._workers[group], request.message()) for group in working]
         if request.runs == "ranks":
             meeting = self._meet([call.child for call in calls])
             for rank, call in enumerate(calls):
@@ -120,12 +120,14 @@ class WorkerPool:
                 self.timeline.account(request.metric, around(began, time.monotonic(), pace))
             self._keep(request, working, calls, keep)
 
-    def _conduct(self, calls: list[Call], patience: float | None = None, **more: Any) -> None:
+    def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """See calls through, with the sensor heard beside them."""
         sensor = self.sensor
         conduct(calls, patience=patience or self.patience, others=sensor.alive, hear=sensor.hear, **more)
 
-    def _keep(self, request: Request, groups: list[Group], calls: list[Call], keep: Callable[[Outcome], None]) -> None:
+    def _keep(
+        self, request: WorkerRequest, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
+    ) -> None:
         self.device_seconds += _busy(calls)
         for group, call in zip(groups, calls, strict=True):
             trouble = call.trouble or {}
@@ -187,9 +189,9 @@ class WorkerPool:
             self._start_missing(missing)
 
     def _start_missing(self, missing: list[Group]) -> None:
-        loaded = [Call(self._spawn(group), {"event": "load"}) for group in missing]
+        loaded = [WorkerCall(self._spawn(group), {"event": "load"}) for group in missing]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
-        opened = [Call(call.child, self._opening(group)) for group, call in zip(missing, loaded, strict=True)]
+        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(missing, loaded, strict=True)]
         self._conduct([call for call, before in zip(opened, loaded, strict=True) if not before.trouble])
         for group, before, call in zip(missing, loaded, opened, strict=True):
             trouble = before.trouble or call.trouble
@@ -255,7 +257,7 @@ def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: round(each, 2) for name, each in seconds.items()}
 
 
-def _busy(calls: list[Call]) -> float:
+def _busy(calls: list[WorkerCall]) -> float:
     """Seconds between the first and the last block of a round: the time that the devices worked."""
     at = [block["at"] for call in calls for block in call.blocks]
     return max(at) - min(at) if at else 0.0

@@ -5,10 +5,10 @@ docstring are what `pytest-accel sku lint --list` prints.
 """
 
 from pytest_accel.skus.lint import datasheet, limits, physics, platforms, relations, sources
-from pytest_accel.skus.lint.engine import Report, explanations, lint
+from pytest_accel.skus.lint.engine import LintReport, explanations, lint
 from pytest_accel.skus.lint.subject import Finding
 
 RULE_MODULES = (physics, limits, datasheet, platforms, relations, sources)
 """Imported so that their rules are registered."""
 
-__all__ = ["RULE_MODULES", "Finding", "Report", "explanations", "lint"]
+__all__ = ["RULE_MODULES", "Finding", "LintReport", "explanations", "lint"]

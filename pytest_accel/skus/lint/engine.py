@@ -22,7 +22,7 @@ REFUSAL = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<text>.*)")
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """What was found in the files that were asked for; `below` in those that they extend."""
 
     files: int
@@ -50,7 +50,7 @@ def explanations() -> dict[str, str]:
     return {name: (check.__doc__ or "").splitlines()[0] for name, check in RULES.items()} | OWN_RULES
 
 
-def lint(names: Sequence[str], today: str) -> Report:
+def lint(names: Sequence[str], today: str) -> LintReport:
     """Examine the named SKUs and files; all shipped ones without a name. `today` as in 2026-11-21.
 
     Raises BadFile for a name or path that there is nothing at.
@@ -92,9 +92,9 @@ def _open(path: Path) -> _Opened:
     return _Opened(subject, [], set(subject.sku.files), shipped)
 
 
-def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: set[str]) -> Report:
+def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: set[str]) -> LintReport:
     limits = {limit.origin for each in subjects for _, limit, _ in each.limits()}
-    return Report(
+    return LintReport(
         files=len(wanted),
         limits=sum(origin.rpartition(":")[0] in wanted for origin in limits),
         findings=[each for each in findings if each.file in wanted or each.rule == "schema"],
