@@ -1,7 +1,7 @@
 """Accept accelerator hardware on evidence: `pytest --accel-sku=h100-sxm`.
 
-Public names: the markers `accel_min_tflops`, `accel_min_gbps`, `accel_limit`, the package `probes`, and `shapes`, the
-products of one's own.
+Public names: the markers `accel_min_tflops`, `accel_min_gbps`, `accel_limit`, the package `probes`, `shapes`, the
+products of one's own, and `__version__`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_accel import probes
     from pytest_accel.probes.device import shape_search as shapes
 
+    __version__: str
     accel_min_tflops: pytest.MarkDecorator
     accel_min_gbps: pytest.MarkDecorator
     accel_limit: pytest.MarkDecorator
@@ -41,6 +42,8 @@ __all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes", "shape
 
 def __getattr__(name: str) -> Any:
     """Import on first use: the plugin is loaded by every pytest run, the processes of a run need no pytest."""
+    if name == "__version__":
+        return _version()
     if name in ("probes", "shapes"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in __all__:
@@ -48,6 +51,16 @@ def __getattr__(name: str) -> Any:
 
         return getattr(pytest.mark, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    """Return the version of the installed distribution, "unknown" for a copy of the sources that is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("pytest-accel")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 sys.modules[f"{__name__}.shapes"] = _Shapes(f"{__name__}.shapes", _Shapes.__doc__)

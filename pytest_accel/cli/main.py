@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 from datetime import date
-from importlib.metadata import version
 
+import pytest_accel
 from pytest_accel.cli import judge
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.run.options import Options, Refused
@@ -28,7 +28,7 @@ statuses are those of a run: 0 holds, 1 rejected, 4 a wrong file or option, 6 no
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="pytest-accel", description=__doc__)
-    parser.add_argument("--version", action="version", version=version("pytest-accel"))
+    parser.add_argument("--version", action="version", version=pytest_accel.__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("discover", help="show devices, SKU and host, and what cannot be reached or seen")
     sku = commands.add_parser("sku", help="the threshold files").add_subparsers(dest="action", required=True)

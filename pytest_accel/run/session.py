@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import pytest_accel
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
@@ -161,7 +162,11 @@ class Session:
         if self.sku:
             self.record.sku = {"name": self.sku.name, "asked": self.options.sku, "files": self.sku.files}
         self.record.devices = list(self.setup.found.devices)
-        self.record.software = {"kernel": platform.release(), "python": platform.python_version()}
+        self.record.software = {
+            "pytest_accel": pytest_accel.__version__,
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+        }
         self.record.earlier_attempts = record.earlier(folder, [device.uuid for device in self.devices])
         self.save()
         if self.folder.problem:
