@@ -1,0 +1,74 @@
+"""README and the pages in docs/: links that lead somewhere, and pages that do what they say."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import tomllib
+import unicodedata
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import as_user
+import pages
+import pytest
+
+from pytest_accel.core.sku import LEVELS
+from pytest_accel.skus import schema
+
+CHECKOUT = Path(__file__).parent.parent
+DOCS = CHECKOUT / "docs"
+PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md"), *(CHECKOUT / "benchmarks").glob("*.md")])
+FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
+"""Pages with commands that a reader is told to type."""
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(CHECKOUT))
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    kept = [
+        "".join(letter for letter in heading.lower() if letter in "-_ " or unicodedata.category(letter)[0] in "LN")
+        for heading in HEADING.findall(text)
+    ]
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    dead = []
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert not dead
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    linked = {(DOCS / link).resolve() for link in LINK.findall(index) if not link.startswith("http")}
+    assert {page.resolve() for page in PAGES} - {DOCS / "index.md"} <= linked
+
+
+def test_the_readme_is_short() -> None:
+    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    """The commands run in a folder with nothing but the files that the page has one save."""
+    own = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
+    pages.follow(page, tmp_path, {**own, "PATH": f"{as_user.BIN}:{own['PATH']}"})
