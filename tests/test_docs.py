@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
-import tomllib
 import unicodedata
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -15,6 +13,7 @@ import pages
 import pytest
 
 from pytest_accel.core.sku import LEVELS
+from pytest_accel.core.yaml_lines import Findings, Located
 from pytest_accel.skus import schema
 
 CHECKOUT = Path(__file__).parent.parent
@@ -72,3 +71,59 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """The commands run in a folder with nothing but the files that the page has one save."""
     own = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
     pages.follow(page, tmp_path, {**own, "PATH": f"{as_user.BIN}:{own['PATH']}"})
+
+
+REFERENCE = (DOCS / "how-to-sku.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]
+SECTIONS = {
+    heading.strip("`"): set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
+    for heading, text in re.findall(r"^### (.+)\n((?:(?!### ).*\n)*)", REFERENCE, re.MULTILINE)
+}
+"""The keys of each section of the reference, by its heading."""
+PLACES = {"The file": "", "source": "datasheet.source"}
+"""Where in a threshold file a section's keys stand, if its heading does not say it."""
+
+
+def known(place: str) -> set[str]:
+    """Return the keys that a threshold file may have at a place, as the refusal of another key lists them.
+
+    Where any key may stand, or none, there are none.
+    """
+    value = Located({"surely-unknown": Located(1, "x.yaml", 1)}, "x.yaml", 1)
+    for name in reversed(place.split(".") if place else []):
+        listed = Located([value], "x.yaml", 1) if name.endswith("[]") else value
+        value = Located({name.removesuffix("[]"): listed}, "x.yaml", 1)
+    findings = Findings()
+    schema.SKU(value, "", findings)
+    return {
+        key
+        for line in findings.lines
+        if "unknown key" in line and "surely-unknown'" in line
+        for key in line.partition("(known: ")[2].rstrip(")").split(", ")
+    }
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_reference_has_every_key_of_a_threshold_file(section: str) -> None:
+    assert SECTIONS[section]
+    assert SECTIONS[section] == known(PLACES.get(section, section))
+
+
+def test_the_reference_has_every_mapping_of_a_threshold_file() -> None:
+    """Keys that a file may have below one of the keys of the reference are those of one of its sections."""
+    places = [PLACES.get(section, section) for section in SECTIONS]
+    listed = [known(place) for place in places]
+    below = [
+        f"{place}.{key}{kind}".lstrip(".") for place in places for key in known(place) for kind in ("", ".X", "[]")
+    ]
+    assert not [path for path in below if known(path) and known(path) not in listed]
+
+
+def test_the_budgets_have_every_level() -> None:
+    assert SECTIONS["budgets"] == set(LEVELS)
+
+
+def test_the_picture_is_of_a_simulated_node_and_needs_nothing_else() -> None:
+    picture = (DOCS / "terminal.svg").read_text(encoding="utf-8")
+    shown = "".join(ET.fromstring(picture).itertext()).replace("\xa0", " ")  # noqa: S314
+    assert "SIMULATED REJECTED gpu3" in shown
+    assert not re.search(r"""(href|src)=|url\((?!["']?#)""", picture), "an image on a web page may load nothing else"
