@@ -6,6 +6,7 @@ import functools
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import as_user
@@ -18,6 +19,7 @@ from pytest_accel.skus import schema
 
 CHECKOUT = Path(__file__).parent.parent
 DOCS = CHECKOUT / "docs"
+PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md"), *(CHECKOUT / "benchmarks").glob("*.md")])
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
 """Pages with commands that a reader is told to type."""
@@ -127,3 +129,50 @@ def test_the_picture_is_of_a_simulated_node_and_needs_nothing_else() -> None:
     shown = "".join(ET.fromstring(picture).itertext()).replace("\xa0", " ")  # noqa: S314
     assert "SIMULATED REJECTED gpu3" in shown
     assert not re.search(r"""(href|src)=|url\((?!["']?#)""", picture), "an image on a web page may load nothing else"
+
+
+def test_the_modules_that_the_architecture_names_exist() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rooms = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir())
+    named = set(re.findall(rf"\b(?:{rooms})/[\w/]*\.py\b", page))
+    assert len(named) > 20
+    assert not [name for name in named if not (PACKAGE / name).is_file()]
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Callable[[str], None]:
+    """Follows a page with a console block, and with a file before it."""
+
+    def do(console: str) -> None:
+        page = tmp_path / "page.md"
+        page.write_text(f'```text title="named.txt"\nsaved\n```\n\n```console\n{console}```\n', encoding="utf-8")
+        pages.follow(page, tmp_path, as_user.environment())
+
+    return do
+
+
+@pytest.mark.parametrize(
+    "console",
+    [
+        "$ echo one\none\n",
+        "$ printf 'one\\ntwo\\nthree\\n'\none\n...\nthree\n",
+        "$ echo one 1 two\none ... two\n",
+        "$ false\n$ echo $?\n1\n",
+        "$ cat named.txt\nsaved\n",
+    ],
+)
+def test_a_page_that_shows_what_happens_is_followed(follow: Callable[[str], None], console: str) -> None:
+    follow(console)
+
+
+@pytest.mark.parametrize(
+    ("console", "wrong"),
+    [
+        ("$ echo one\ntwo\n", "printed:\none"),
+        ("$ false\n", "ended with 1"),
+        ("$ echo one\n$ echo two\none\n", "printed:\ntwo"),
+    ],
+)
+def test_a_page_that_shows_something_else_is_noticed(follow: Callable[[str], None], console: str, wrong: str) -> None:
+    with pytest.raises(AssertionError, match=wrong):
+        follow(console)
