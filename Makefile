@@ -6,15 +6,21 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-.PHONY: help accept test test-slow lint bundle clean
+.PHONY: help accept test test-slow lint format docs picture wheel bundle clean
 
 help:
-	@echo 'make accept   examine this node:  make accept ARGS="--accel-sku=h100-sxm --accel-level=standard"'
-	@echo 'make test     our own tests:      make test ARGS="-k judge"'
-	@echo 'make test-slow   those that take minutes: full products, builds, end-to-end cases, the whole fault matrix'
-	@echo 'make lint     ruff, mypy, and the plausibility of the threshold files'
-	@echo 'make bundle   one file for a node without a network:  make bundle ARGS="--python 3.12"'
-	@echo 'make clean    remove the environment and what was built'
+	@echo 'Use it'
+	@echo '  make accept      examine this node:  make accept ARGS="--accel-sku=h100-sxm --accel-level=standard"'
+	@echo '  make wheel       build dist/pytest_accel-*.whl, for an environment of your own'
+	@echo '  make bundle      pack one file for a node without a network:  make bundle ARGS="--python 3.12"'
+	@echo 'Work on it'
+	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
+	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, the whole fault matrix'
+	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'
+	@echo '  make format      format the code, and correct what can be corrected without a decision'
+	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
+	@echo '  make picture     make docs/terminal.svg anew (a minute)'
+	@echo '  make clean       remove the environment and what was built'
 
 accept:
 	@scripts/accept.sh $(ARGS)
@@ -31,6 +37,22 @@ lint:
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest-accel sku lint
+
+format:
+	@scripts/env.sh dev
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+docs: picture
+	$(VENV)/bin/python scripts/needs.py
+	$(VENV)/bin/python scripts/fault_matrix.py
+
+picture:
+	@scripts/env.sh dev
+	$(VENV)/bin/python scripts/picture.py
+
+wheel:
+	$(PYTHON) -m pip wheel --no-deps --wheel-dir dist .
 
 bundle:
 	@scripts/bundle.sh $(ARGS)

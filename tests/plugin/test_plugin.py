@@ -20,6 +20,7 @@ import as_user
 import pytest
 from as_user import BIN, STUB_TORCH, Ran, write
 
+import pytest_accel
 from pytest_accel.probes.declare import conditions_of, spec_of
 from pytest_accel.suite import ORDER
 
@@ -323,6 +324,12 @@ def test_junit(mine: Ran) -> None:
     assert float(found["accel.value"]) > 0
     assert found["accel.device"].startswith("CPU-")
     assert "accel_min_gbps" in found["accel.limit_from"]
+
+
+@pytest.mark.devices
+def test_the_record_has_the_version_that_measured(mine: Ran) -> None:
+    assert mine.record["software"]["pytest_accel"] == pytest_accel.__version__
+    assert mine.record["software"]["torch"]
 
 
 @pytest.mark.devices
