@@ -16,6 +16,7 @@ from pytest_accel.judging.efficiency import OF_CLOCK
 from pytest_accel.judging.inventory import LOCKS
 from pytest_accel.judging.judge import told
 from pytest_accel.judging.telemetry import CAPPED
+from pytest_accel.probes.declare import declaration_of
 
 SHARE = 0.01
 """Of the time: throttling below it explains nothing."""
@@ -35,8 +36,6 @@ COUNTED_SLOWDOWNS = (
     ("hw_power_brake_s", "HW power brake"),
     ("sw_thermal_s", "SW thermal slowdown"),
 )
-COMPUTES = ("matmul", "matmul_burst", "matmul_best", "soak", "stream")
-COPIES = ("host_copy", "host_copy_all")
 
 
 def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]:
@@ -56,13 +55,16 @@ def cause(measurement: Measurement, device: Device) -> str | None:
     It is read off the details of the measurement, which are in the record: the summary of the telemetry, the share of
     what the clock gives (`of_clock`) and of what the device does alone, and how much the blocks vary.
     """
-    probe, details = measurement.metric.partition(".")[0], measurement.details
+    declared, details = declaration_of(measurement.metric), measurement.details
     summary = details.get(TELEMETRY, {})
-    if probe in COPIES:
+    if declared is None or declared.unit == "count":
+        return None  # no clock explains a number of wrong elements
+    stresses = declared.stresses
+    if "host" in stresses:
         return _by_link(device, summary, details.get(OF_ALONE))
-    if probe not in COMPUTES or not summary.get("seconds"):
+    if not {"compute", "memory"} & set(stresses) or not summary.get("seconds"):
         return None
-    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if probe == "stream" else ())]
+    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if "memory" in stresses else ())]
     found = found or _by_clock(device, summary)
     uneven, of_clock = _uneven(details.get(VARIATION)), details.get(OF_CLOCK, {}).get("share")
     return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import COUNTED, Device, Measurement
 from pytest_accel.core.sku import Datasheet
+from pytest_accel.probes.declare import declaration_of
 
 OF_CLOCK = "of_clock"
 """The detail of a measurement that `of_clock` returns."""
@@ -19,9 +20,6 @@ JOULES = "joules_per_tflop"
 
 LONG_ENOUGH_S = 5.0
 """Of an energy counter: its sensor looks a quarter of every tenth of a second (A100, H100; arXiv 2312.02741)."""
-
-SUSTAINED = ("matmul", "soak")
-"""Probes whose window is work without a rest: the mean clock of any other's says nothing."""
 
 TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
 """Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
@@ -54,10 +52,10 @@ def of_clock(
     starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up. Where
     the one that was counted is another, both are there and no share.
     """
-    probe, dtype = measurement.metric.partition(".")[0], str(measurement.conditions.get("dtype"))
+    dtype = str(measurement.conditions.get("dtype"))
     clock, units = telemetry.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
     per_clock, value = flops_per_clock(sheet, dtype), measurement.value
-    if probe not in SUSTAINED or measurement.unit != "TFLOPS" or not isinstance(value, int | float):
+    if not _sustained(measurement) or not isinstance(value, int | float):
         return None
     if not (clock and clock["mean"] and units and per_clock):
         return None
@@ -71,8 +69,14 @@ def of_clock(
 def joules(measurement: Measurement, telemetry: Mapping[str, Any]) -> float | None:
     """What 10^12 operations of a sustained matrix product cost, by the energy counter of its window."""
     seconds, energy, value = telemetry.get("seconds", 0.0), telemetry.get("energy_j"), measurement.value
-    if measurement.metric.partition(".")[0] not in SUSTAINED or measurement.unit != "TFLOPS":
+    if not _sustained(measurement):
         return None
     if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
         return None
     return float(energy / seconds / value)
+
+
+def _sustained(measurement: Measurement) -> bool:
+    """Return whether it is a rate of operations without a rest: the mean clock of any other window says nothing."""
+    declared = declaration_of(measurement.metric)
+    return measurement.unit == "TFLOPS" and declared is not None and declared.sustained

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core.measurement import DURING, NODE, Device, Measurement, Trouble
+from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, Message
@@ -122,7 +123,7 @@ class Reports:
     def logged(self, metric: str, subject: str, windows: Sequence[Window]) -> Measurement:
         """How many other messages of one kind the kernel log had of a device, or of the node. Who may not read the log
         misses what counters, Xids and the devices themselves tell as a rule: it cannot be judged here."""
-        found = self._counted(subject, LOGGED[metric.partition(".")[2]], messages=True)
+        found = self._counted(subject, LOGGED[parse(metric).variant], messages=True)
         deaf = self.deaf.get(SOURCE, "nobody follows it here")
         trouble = Trouble("need", self.missed) if self.missed else None
         if deaf:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
+from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.host import some
 from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.judging.error_counters import HOUR, Counter
@@ -38,7 +39,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     What cannot be seen here had no value before either: it cannot be judged here. What could be seen and cannot any
     more is unmeasured.
     """
-    counter = HOST_RATES.get(metric.partition(".")[2])
+    counter = HOST_RATES.get(parse(metric).variant)
     if counter is None:
         return _troubled(metric, Trouble("need", "no such counter of the host is known to this version"))
     if before is None:

@@ -12,6 +12,7 @@ from pytest_accel.core.measurement import DURING, EXPLAINS, NODE, UNPROVEN, Devi
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, said, show
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.skus.peaks import why_not_applicable
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
@@ -272,7 +273,7 @@ def why_not(
     metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
 ) -> Verdict | None:
     """A verdict without a measurement: what cannot exist here, and performance of the wrong product."""
-    why = sku.why_not_applicable(metric, platform) if sku else None
+    why = why_not_applicable(sku, metric, platform) if sku else None
     if why:
         return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
     wrong = wrong_product(subject, sku, devices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import SIZES, Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -14,7 +14,19 @@ _CHUNK = 2**26
 """Elements that are made and compared at a time, so that the check needs little memory beside the payload."""
 
 
-@probe("all_reduce.busbw@{size}", runs="ranks")
+@probe(
+    "all_reduce.busbw@{size}",
+    runs="ranks",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"size": SIZES},
+    budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
+    derived_floor=0.94,
+    required=True,
+    verifies="sums",
+    cost=Cost("link", share=0.8),
+    small={"size": "64KiB"},
+)
 def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
     """Bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
 

@@ -34,7 +34,15 @@ ROUNDED = 1e-3
 """Of the elements: a sum in another order rounds so many otherwise at least, a fault strikes few."""
 
 
-@probe("exact_matmul.{dtype}")
+@probe(
+    "exact_matmul.{dtype}",
+    unit="count",
+    stresses=["compute"],
+    variants={"dtype": tuple(INTEGER_UP_TO)},
+    budgets={"quick": 2.0, "standard": 30.0, "long": 300.0},
+    verifies="products",
+    small={"m": 32, "n": 32, "k": 32},
+)
 def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Number of elements of matrix products that are not what they have to be, to the last bit.
 

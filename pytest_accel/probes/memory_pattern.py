@@ -33,7 +33,15 @@ LISTED, LISTED_AT_ONCE = 1000, 100
 """Mismatches whose address and bits are told, in all and of one comparison; all of them are counted."""
 
 
-@probe("memory_pattern.{state}")
+@probe(
+    "memory_pattern.{state}",
+    unit="count",
+    stresses=["memory"],
+    variants={"state": ("cold", "hot")},
+    budgets={"quick": 2.0, "standard": 15.0, "long": 120.0},
+    verifies="stores",
+    small={"mib": 1},
+)
 def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = None) -> ProbeResult:
     """Number of 64-bit words of device memory that did not keep what was written.
 

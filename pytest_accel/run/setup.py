@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.run import record, selection, simulation
@@ -121,7 +122,7 @@ class Setup:
     def limited_facts(self, probe: str) -> list[str]:
         """The facts of every device that have a limit, without the name of the probe."""
         return [
-            metric.partition(".")[2]
+            parse(metric).variant
             for metric in self.limits
-            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not requirements.of_node(metric)
+            if parse(metric).probe == probe and metric != "inventory.sku" and not requirements.of_node(metric)
         ]

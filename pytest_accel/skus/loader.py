@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import metrics, yaml_lines
+from pytest_accel.core import yaml_lines
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import DERIVED_FLOOR, LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.checks import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
 from pytest_accel.skus.schema import SKU
 
@@ -234,7 +236,8 @@ def _at(root: Located, *keys: str) -> Located | None:
 
 def _changed(metric: str, root: Located, own: list[str]) -> bool:
     """True if one of the files `own` says how the metric is measured: shape, time, precision or spread."""
-    probe = metrics.probe_of(metric)
+    declared = declaration_of(metric)
+    probe = declared.name if declared else parse(metric).probe
     tables = [root.data.get("probes"), root.data.get("spread"), *(at for _, at in items_of(root.data.get("budgets")))]
     places = [at for table in tables for key, at in items_of(table) if key in (probe, metric)]
     return any(_from(at, own) for at in [*places, root.data.get("precision")])
@@ -249,8 +252,9 @@ def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
 def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers) -> Limit:
     floor, reference = raw.get("floor"), raw.get("reference")
     of_reference = None
-    if floor == "derived" and reference is not None:
-        of_reference = DERIVED_FLOOR[metric.partition(".")[0]]
+    declared = declaration_of(metric)
+    if floor == "derived" and reference is not None and declared and declared.derived_floor:
+        of_reference = declared.derived_floor
         floor = round(of_reference * reference, 4)
     return Limit(
         metric=metric,

@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
 
-NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")
 NODE_FACTS = ("inventory.driver", "inventory.count")
+"""Facts of the inventory that concern the node and not a device."""
 
 
 def of_node(metric: str) -> bool:
-    """True if the metric's subject is the node."""
-    return metric in NODE_FACTS or metric.partition(".")[0] in NODE_PROBES
+    """Return whether the metric's subject is the node."""
+    declared = declaration_of(metric)
+    return metric in NODE_FACTS or (declared is not None and declared.node)
 
 
 def device_count(platform: Platform, found: int) -> int:
@@ -70,7 +73,7 @@ def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -
     return {
         metric: limit
         for metric, limit in limits.items()
-        if sku is None or sku.why_not_applicable(metric, platform) is None
+        if sku is None or why_not_applicable(sku, metric, platform) is None
     }
 
 
