@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 
 import torch
 import torch_has
-from probe_device import AtOnce, Instead, gpu
+from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
@@ -54,10 +54,6 @@ class Rotten(torch.Tensor):
         return self
 
 
-def cpu(count: int = 1) -> list[Device]:
-    return [Device(f"CPU-test-{index}", index, "cpu", "a processor") for index in range(count)]
-
-
 @pytest.fixture
 def device() -> Compute:
     return compute()
@@ -70,12 +66,6 @@ def all_fast(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             sys.modules[f"pytest_accel.probes.{module}"], "refuse_slow_path", lambda device, dtype: None
         )
-
-
-def compute(count: int = 1) -> Compute:
-    found = Compute(cpu(count), AtOnce())
-    found.seconds = 0.15
-    return found
 
 
 def per_call(finding: ProbeResult) -> float:
