@@ -99,6 +99,11 @@ class Declaration:
         return self.function.__module__.startswith("pytest_accel.probes.")
 
     @property
+    def conditions(self) -> list[str]:
+        """The names of its conditions: the parameters after the device."""
+        return list(inspect.signature(self.function).parameters)[1:]
+
+    @property
     def fact(self) -> bool:
         """True if the sensor reads it and no worker measures it."""
         return self.runs == "facts"
@@ -243,11 +248,10 @@ def unusable(function: Any) -> str | None:
 
 def _wrong_signature(declared: Declaration) -> Iterator[str]:
     """Yield what the parameters of the function lack for the declaration."""
-    parameters = list(inspect.signature(declared.function).parameters)
-    if not parameters:
+    if not inspect.signature(declared.function).parameters:
         yield "it has no parameter; the first one is the device"
     for name in dict.fromkeys([*re.findall(r"{(\w+)}", declared.metric), *declared.variants, *declared.small]):
-        if name not in parameters[1:]:
+        if name not in declared.conditions:
             yield f"it has no condition {name}, which its declaration names"
 
 

@@ -108,6 +108,27 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
             findings.add(at.data[name], f"{key}: {name} {bound:g} is no fraction of a peak in (0, 1]")
 
 
+def check_probes(root: Located, findings: Findings) -> None:
+    """Find conditions, budgets and spreads of probes that do not exist: nothing would ever read them."""
+    measuring = {each.name: each for each in declarations() if each.packaged and not each.fact}
+    for name, at in items_of(root.data.get("probes")):
+        if name not in measuring:
+            findings.add(at, f"probes.{name}: is no probe; {nearest(name, measuring)}")
+            continue
+        for condition, value in items_of(at):
+            if condition not in measuring[name].conditions:
+                known = nearest(condition, measuring[name].conditions)
+                findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
+    for level, budgets in items_of(root.data.get("budgets")):
+        for name, at in items_of(budgets):
+            if parse(name).probe not in measuring:
+                findings.add(at, f"budgets.{level}.{name}: is no probe; {nearest(name, measuring)}")
+    for metric, at in items_of(root.data.get("spread")):
+        if declaration_of(metric) is None:
+            known = nearest(metric, {each.family for each in measuring.values()})
+            findings.add(at, f"spread.{metric}: nothing measures it; {known}")
+
+
 def check_whole(root: Located, findings: Findings) -> None:
     """What is more than one value's own mistake."""
     if not root.data["platforms"].data:

@@ -12,7 +12,15 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus.checks import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
+from pytest_accel.skus.checks import (
+    check_applicable,
+    check_limits,
+    check_probes,
+    check_whole,
+    drop_other_kinds,
+    items_of,
+    limits_of,
+)
 from pytest_accel.skus.schema import SKU
 
 _HERE = Path(__file__).parents[1]
@@ -44,6 +52,7 @@ def read(name: str) -> tuple[Sku, Located]:
     found = SKU(root, "", findings) or {}
     findings.raise_if_any()
     check_limits(root, findings)
+    check_probes(root, findings)
     check_whole(root, findings)
     findings.raise_if_any()
     sku = _build(found, layers, own_file=None if _shipped(path) else shown(path))

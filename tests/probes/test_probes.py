@@ -21,7 +21,6 @@ import torch_has
 from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
-from pytest_accel.core.measurement import Device
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import Product
