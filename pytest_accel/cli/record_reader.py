@@ -13,12 +13,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
 """What JSON has no number for is written as text."""
 
 _SCALARS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
+
+_ORIGINS = (
+    ("marker ", DeclaredBy.MARKER),
+    (("platform ", "the machine shows "), DeclaredBy.RUN),
+    ("vendor/", DeclaredBy.VENDOR_FILE),
+    ((".", "/"), DeclaredBy.OWN_FILE),
+)
+"""The beginnings of `origin` in the limits of older records, and the kind of place that each stands for."""
 
 
 class BadRecord(Exception):
@@ -52,9 +61,33 @@ def load(path: Path) -> Record:
     if raw["schema"] != SCHEMA:
         raise BadRecord(f"{path}: was written in schema {raw['schema']!r}; this version reads schema {SCHEMA}")
     try:
-        return typing.cast(Record, _as(Record, raw, ""))
+        return typing.cast(Record, _as(Record, _upgraded(raw), ""))
     except _Wrong as wrong:
         raise BadRecord(f"{path}: is damaged or of another version: {wrong}") from None
+
+
+def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what an older version wrote as this version would have written it."""
+    verdicts = raw.get("verdicts")
+    if not isinstance(verdicts, list):
+        return raw
+    return {**raw, "verdicts": [_with_declared_by(each) for each in verdicts]}
+
+
+def _with_declared_by(verdict: Any) -> Any:
+    """Return a verdict whose limit says what kind of place declared it; older versions wrote `origin` alone."""
+    limit = verdict.get("limit") if isinstance(verdict, dict) else None
+    if not isinstance(limit, dict) or "declared_by" in limit:
+        return verdict
+    return {**verdict, "limit": {**limit, "declared_by": _declared_by(str(limit.get("origin", ""))).value}}
+
+
+def _declared_by(origin: str) -> DeclaredBy:
+    """Return the kind of place that an older version described as `origin`."""
+    for beginning, kind in _ORIGINS:
+        if origin.startswith(beginning):
+            return kind
+    return DeclaredBy.SKU_FILE
 
 
 def _as(hint: Any, raw: Any, where: str) -> Any:

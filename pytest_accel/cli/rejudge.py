@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel import probes
 from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging.closing import Circumstances, Closing, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
@@ -203,7 +203,7 @@ def _by_marker(verdict: Verdict) -> bool:
 
 
 def _is_marker(limit: Limit) -> bool:
-    return limit.origin.startswith("marker ")
+    return limit.declared_by is DeclaredBy.MARKER
 
 
 def _declared(verdict: Verdict) -> str:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
@@ -337,7 +337,7 @@ class Session:
     def _forget_counters(self) -> None:
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
-            ours = each.limit is not None and not each.limit.origin.startswith("marker ")
+            ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
             if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}

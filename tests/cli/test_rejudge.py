@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
-from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.run.record import FILE, Record, write
@@ -195,7 +196,7 @@ def test_limits_for_another_shape_say_nothing() -> None:
 
 
 def test_the_limits_of_a_test_stay_and_are_not_the_files() -> None:
-    marker = Limit("matmul.bf16@m=64", "TFLOPS", floor=100.0, origin="marker accel_min_tflops of test_x")
+    marker = Limit("matmul.bf16@m=64", "TFLOPS", floor=100.0, origin="test_x", declared_by=DeclaredBy.MARKER)
     held = Verdict(marker.metric, "GPU-0", Status.PASS, "", limit=marker)
     old = ran()
     old = replace(
@@ -278,6 +279,31 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("origin", "kind"),
+    [
+        ("h100-sxm.yaml:31", DeclaredBy.SKU_FILE),
+        ("vendor/nvidia.yaml:12", DeclaredBy.VENDOR_FILE),
+        ("./mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("../mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("/etc/limits/mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("platform hgx8 of h100-sxm", DeclaredBy.RUN),
+        ("the machine shows an accelerator", DeclaredBy.RUN),
+        ("marker accel_min_tflops of test_x.py::test_it[gpu0]", DeclaredBy.MARKER),
+    ],
+)
+def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, origin: str, kind: DeclaredBy) -> None:
+    old = ran()
+    declared = Limit("matmul.bf16", "TFLOPS", floor=1.0, origin=origin)
+    old.verdicts = [Verdict("matmul.bf16", "GPU-0", Status.PASS, "", limit=declared)]
+    write(old, tmp_path)
+    path = tmp_path / FILE
+    written = json.loads(path.read_text())
+    del written["verdicts"][0]["limit"]["declared_by"]
+    path.write_text(json.dumps(written))
+    assert record_reader.load(path).verdicts[0].limit == replace(declared, declared_by=kind)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "says"),
     [
         ('"schema": 1', '"schema": 2', "was written in schema 2; this version reads schema 1"),
@@ -286,6 +312,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
         ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", none of FAIL, UNMEASURED'),
+        ('"declared_by": "SKU file"', '"declared_by": "hearsay"', 'declared_by is "hearsay", none of SKU file'),
         ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
         ('"how": "together"', '"how": true', "measurements[0].how is true, not text"),
         ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, no list"),
