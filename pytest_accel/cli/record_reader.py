@@ -101,6 +101,8 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
         return _choice(raw, inner, where)
     if dataclasses.is_dataclass(hint):
         return _fields(hint, raw, where)
+    if typing.is_typeddict(hint):
+        return _keys(hint, raw, where)
     if kind in (dict, Mapping):
         return {key: _as(inner[1], each, f"{where}.{key}") for key, each in _a(dict, raw, where).items()}
     if kind in (list, tuple, Sequence):
@@ -121,6 +123,15 @@ def _fields(hint: Any, raw: Any, where: str) -> Any:
         if required and field.name not in raw:
             raise _Wrong(f"{where}.{field.name} is missing".lstrip("."))
     return hint(**{name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()})
+
+
+def _keys(hint: Any, raw: Any, where: str) -> dict[str, Any]:
+    """A mapping whose keys have types. Keys that are not known are kept as they are: nothing is judged by them."""
+    hints, given = typing.get_type_hints(hint), _a(dict, raw, where)
+    lacking = sorted(hint.__required_keys__ - set(given))
+    if lacking:
+        raise _Wrong(f"{where}.{lacking[0]} is missing".lstrip("."))
+    return {key: _as(hints.get(key, Any), each, f"{where}.{key}".lstrip(".")) for key, each in given.items()}
 
 
 def _items(inner: tuple[Any, ...], raw: Any, where: str) -> list[tuple[int, Any, Any]]:

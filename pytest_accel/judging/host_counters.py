@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.drivers.host import some
 from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
@@ -52,7 +53,9 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     if gone := sorted(set(counts) - set(after)):
         return _troubled(metric, Trouble("need", f"{some(gone)} was there before the first probe and is gone"))
     moved = {part: change for part in counts if (change := _moved(counts[part], after[part]))}
-    worst = sorted(filter(None, moved), key=lambda part: -moved[part])
+    details: Details = {"moved": moved}
+    if worst := sorted(filter(None, moved), key=lambda part: -moved[part]):
+        details["worst"] = some(worst)
     return Measurement(
         metric=metric,
         subject=NODE,
@@ -60,7 +63,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
         value=counter.over(sum(moved.values()), now.at - before.at),
         started=before.at,
         ended=now.at,
-        details={"moved": moved, **({"worst": some(worst)} if worst else {})},
+        details=details,
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble, Value
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers.host.reading import HOST_FACTS
 
@@ -301,7 +302,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
             disturbance=disturbance(metric, device),
             started=now,
             ended=now,
-            details={ON_ALL: on_all},
+            details={"on_all": on_all},
         )
         for device, (unit, value, trouble) in found.items()
     ]
@@ -333,7 +334,10 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
     without a limit that is no news, with one it is UNMEASURED. It was read at `now` (seconds since the epoch)."""
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
-    details = {**answer.get("details", {}), **({"worst": answer["worst"]} if answer.get("worst") else {})}
+    details: Details = {}
+    details.update(answer.get("details", {}))
+    if worst := answer.get("worst"):
+        details["worst"] = worst
     return Measurement(
         metric=metric,
         subject=NODE,

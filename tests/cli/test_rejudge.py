@@ -12,6 +12,7 @@ import pytest
 
 from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
+from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
@@ -271,11 +272,23 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
 
 
 def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    strange = Measurement("a", "GPU-0", "s", float("inf"), (1.0, float("-inf")), trouble=Trouble("need", "x"))
+    own: Details = {"on_all": {"gpu0": float("inf")}, "own": {"rows": [1, {"a": None}]}}
+    strange = Measurement(
+        "a", "GPU-0", "s", float("inf"), (1.0, -float("inf")), trouble=Trouble("need", "x"), details=own
+    )
     old = ran(measurements=[*measured(), strange])
     old.verdicts[-1] = replace(old.verdicts[-1], waiver=WAIVER)
     write(old, tmp_path)
     assert record_reader.load(tmp_path / FILE) == old
+
+
+def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> None:
+    """Of a probe of one's own, or of an older version."""
+    write(ran(), tmp_path)
+    path = tmp_path / FILE
+    text = path.read_text()
+    path.write_text(text.replace('"details": {}', '"details": {"rows read": [1, 2]}', 1))
+    assert dict(record_reader.load(path).measurements[0].details) == {"rows read": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -315,6 +328,8 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
         ('"declared_by": "SKU file"', '"declared_by": "hearsay"', 'declared_by is "hearsay", none of SKU file'),
         ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
         ('"how": "together"', '"how": true', "measurements[0].how is true, not text"),
+        ('"details": {}', '"details": {"during": 7}', "measurements[0].details.during is 7, not text"),
+        ('"details": {}', '"details": {"telemetry": {"power_w": {"mean": 1}}}', "telemetry.power_w.max is missing"),
         ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, no list"),
         ("{", "", "is damaged or no record: "),
     ],

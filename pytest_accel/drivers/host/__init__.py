@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pytest_accel.core.measurement import Value
+from pytest_accel.core.details import HostDetails, Value
 
 
 class Unreadable(Exception):
@@ -28,7 +27,7 @@ class HostAnswer:
 
     value: Value
     worst: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: HostDetails = field(default_factory=HostDetails)
 
 
 Reader = Callable[[Path], "Value | HostAnswer"]

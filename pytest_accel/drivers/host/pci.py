@@ -7,6 +7,7 @@ import re
 import struct
 from pathlib import Path
 
+from pytest_accel.core.details import HostDetails
 from pytest_accel.drivers.hints import on_bus
 from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, maybe, number, shown, some, text
 from pytest_accel.drivers.host.place import place
@@ -88,7 +89,7 @@ def iommu(root: Path) -> HostAnswer:
     except Absent:
         near = []
     kinds = {maybe(group / "type") for group in near or sorted(groups.glob("*"))} - {""}
-    details = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
+    details: HostDetails = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
     if not kinds and not units and not groups.is_dir():
         raise Absent(f"there is no {shown(groups)}")
     if not kinds and place(root).machine:
