@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pytest_accel.core import sizes
 from pytest_accel.core.sku import DTYPES, HOST_COPIES, SHEET
 
 UNITS = {
@@ -28,7 +29,7 @@ UNITS = {
 
 ALL_REDUCE = "all_reduce.busbw@8GiB"
 """For instance."""
-_ALL_REDUCE = re.compile(r"all_reduce\.busbw@[1-9]\d*(KiB|MiB|GiB)")
+_ALL_REDUCE = re.compile(r"all_reduce\.busbw@" + sizes.PATTERN)
 _FINDS = {
     "ddp": "ddp_step",
     "stream.slowest_window": "stream_windows",

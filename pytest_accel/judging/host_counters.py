@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.details import Details
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.drivers.host import some
-from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Literal, get_args
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 
@@ -22,13 +23,13 @@ LinkName = Literal["pcie_gen", "pcie_width"]
 
 GAUGES: tuple[GaugeName, ...] = get_args(GaugeName)
 TELEMETRY_COUNTERS: tuple[CounterName, ...] = get_args(CounterName)
-REASONS: dict[ReasonName, int] = {
-    "sw_power_cap_s": 0x04,
-    "sw_thermal_s": 0x20,
-    "hw_thermal_s": 0x40,
-    "hw_power_brake_s": 0x80,
+REASONS: dict[ReasonName, ClockEvent] = {
+    "sw_power_cap_s": ClockEvent.SW_POWER_CAP,
+    "sw_thermal_s": ClockEvent.SW_THERMAL,
+    "hw_thermal_s": ClockEvent.HW_THERMAL,
+    "hw_power_brake_s": ClockEvent.HW_POWER_BRAKE,
 }
-"""Bits of NVML's clock event reasons (nvml.h): what stands in for a counter that the driver does not have."""
+"""The reason that stands in for a counter which the driver does not have."""
 LINK: tuple[LinkName, ...] = get_args(LinkName)
 """A generation rises as the link wakes up: the best that was seen. Lanes never change at rest: the fewest."""
 
