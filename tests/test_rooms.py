@@ -145,6 +145,13 @@ def test_judging_opens_no_file(module: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
 
 
+@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) == "judging"])
+def test_judging_knows_facts_by_their_tables_alone(module: str) -> None:
+    """Units and meanings lie in core; what reads the files of the host, or asks a library, is the sensor's."""
+    readers = ("pytest_accel.drivers.host.", "pytest_accel.drivers.nvidia", "pytest_accel.drivers.amd")
+    assert not [name for name in ours(MODULES[module]) if name.startswith(readers)]
+
+
 @pytest.mark.parametrize("module", INSIDE)
 def test_programs_are_not_imported(module: str) -> None:
     allowed = ENTRY_POINTS if module in ENTRY_POINTS else set()

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
-from pytest_accel.judging.closing import Circumstances, Closing, circumstances, close
+from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge, why_not
 from pytest_accel.probes.declare import conditions_of, declaration_of
-from pytest_accel.run.record import Record
+from pytest_accel.run.record import Record, closing_info
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.waivers import used, waivable
 
@@ -56,7 +56,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
         verdicts=verdicts,
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
-        closing=vars(Closing(f"{AGAIN} {closing.line}", closing.exit, closing.word)),
+        closing=closing_info(replace(closing, line=f"{AGAIN} {closing.line}")),
         sku={**record.sku, "name": terms.sku.name, "files": terms.sku.files} if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
@@ -195,7 +195,7 @@ def _by_marker(verdict: Verdict) -> bool:
 
 
 def _is_marker(limit: Limit) -> bool:
-    return limit.origin.startswith("marker ")
+    return limit.declared_by is DeclaredBy.MARKER
 
 
 def _declared(verdict: Verdict) -> str:

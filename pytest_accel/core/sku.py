@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pytest_accel.core.measurement import Device, Value
@@ -62,13 +63,28 @@ class Source:
     nodes: int | None = None
 
 
+class DeclaredBy(Enum):
+    """Where a limit is declared."""
+
+    SKU_FILE = "SKU file"
+    """A shipped threshold file of one SKU."""
+    VENDOR_FILE = "vendor file"
+    """The shipped file that holds the limits of all parts of a vendor."""
+    OWN_FILE = "own file"
+    """A threshold file of the user's own."""
+    MARKER = "marker"
+    """A marker of a test."""
+    RUN = "run"
+    """The run itself, which expects the devices and links that the SKU's platform has."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """One of floor, ceiling, range (both), equals, version or same-on-all for one metric.
 
-    `origin` says where it was declared (file and line, or the test that carries the marker). `levels` are
-    those that require it; at others the metric is information. `of_reference` is set when the floor was derived
-    from `reference`.
+    `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
+    line, or the test that carries the marker. `levels` are those that require it; at others the metric is information.
+    `of_reference` is set when the floor was derived from `reference`.
     """
 
     metric: str
@@ -96,6 +112,7 @@ class Limit:
     software: Mapping[str, str] = field(default_factory=dict)
     """The versions that the limit was validated on, by name: {"nccl": ">=2.18"}."""
     origin: str = ""
+    declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
 
     @property

@@ -1,6 +1,6 @@
 """Adapters to the management libraries, called in the sensor process only: any call may block for ever.
 
-The tables beside them (Xids, kernel messages, facts of the host) are imported where they are needed.
+The tables beside them (Xids, kernel messages) are imported where they are needed.
 """
 
 from __future__ import annotations

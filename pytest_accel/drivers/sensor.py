@@ -30,7 +30,7 @@ SILENT_SECONDS = 10.0
 
 def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
     """These facts of the host whose files are below `root`."""
-    return dict(reading.read(root, {name: reading.HOST_FACTS[name] for name in names}))
+    return dict(reading.read(root, {name: reading.HOST_READERS[name] for name in names}))
 
 
 @dataclass(frozen=True)

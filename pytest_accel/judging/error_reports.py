@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.core.measurement import DURING, NODE, Device, Measurement, Trouble
+from pytest_accel.core.details import Details, ReportedError
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
@@ -144,7 +145,9 @@ def _measured(
         trouble = Trouble("need", "no probe ran that could have caused one")
     if trouble:
         return Measurement(metric, subject, "", trouble=trouble)
-    told = {DURING: _said(found[0], windows)} if found else {}
+    details: Details = {"reports": [_shown(each, windows) for each in found[:MOST_SHOWN]]}
+    if found:
+        details["during"] = _said(found[0], windows)
     return Measurement(
         metric,
         subject,
@@ -152,7 +155,7 @@ def _measured(
         len(found),
         started=windows[0].started,
         ended=windows[-1].ended,
-        details={"reports": [_shown(each, windows) for each in found[:MOST_SHOWN]], **told},
+        details=details,
     )
 
 
@@ -166,5 +169,14 @@ def _said(report: ErrorReport, windows: Sequence[Window]) -> str:
     return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
 
 
-def _shown(report: ErrorReport, windows: Sequence[Window]) -> Mapping[str, Any]:
-    return {**vars(report), "during": _during(report, windows)}
+def _shown(report: ErrorReport, windows: Sequence[Window]) -> ReportedError:
+    return {
+        "uuid": report.uuid,
+        "number": report.number,
+        "at": report.at,
+        "source": report.source,
+        "pid": report.pid,
+        "text": report.text,
+        "message": report.message,
+        "during": _during(report, windows),
+    }

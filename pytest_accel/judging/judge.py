@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_accel.core import versions
-from pytest_accel.core.measurement import DURING, EXPLAINS, NODE, UNPROVEN, Device, Measurement, Trouble
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, said, show
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
@@ -30,7 +30,7 @@ Explain = Callable[[Measurement], "str | None"]
 
 def told(measurement: Measurement) -> str | None:
     """Return the cause that the measurement itself holds."""
-    return measurement.details.get(EXPLAINS)
+    return measurement.details.get("explains")
 
 
 def judge(
@@ -48,13 +48,14 @@ def judge(
     shortfall, and of nothing else.
     """
     verdict = _judge(attempts, limit, software, explain)
-    little = attempts[-1].details.get(UNPROVEN)
+    details = attempts[-1].details
+    little: str | None = details.get("unproven")
     if little and verdict.status is Status.PASS:
         verdict = said(verdict, f"{verdict.sentence}; {little}", Status.MARGINAL)
-    worst = attempts[-1].details.get("worst")
+    worst: str | None = details.get("worst")
     if worst and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, at {worst}")
-    during = attempts[-1].details.get(DURING)
+    during: str | None = details.get("during")
     if during and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, during {during}")
     return _advise(verdict) if limit and limit.severity == "warn" else verdict

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import NEXT_RUN, NODE, Measurement, Peak, Trouble, estimate_of, is_rate
+from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
@@ -214,4 +214,4 @@ def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
     interval = next_run(found, spread.between_runs, spread.runs)
     if not math.isfinite(interval.high - interval.low):
         return measurement
-    return replace(measurement, details={**measurement.details, NEXT_RUN: [interval.low, interval.high]})
+    return replace(measurement, details={**measurement.details, "next_run": [interval.low, interval.high]})

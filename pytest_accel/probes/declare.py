@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 
+from pytest_accel.core import sizes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import LEVELS, UNITS
 
@@ -39,7 +40,7 @@ DEFAULT_BUDGETS = {"quick": 2.0, "standard": 5.0, "long": 15.0}
 
 ANY = re.compile(r"[^@]+")
 """The variants of a probe that takes any name."""
-SIZES = re.compile(r"[1-9]\d*(KiB|MiB|GiB)")
+SIZES = re.compile(sizes.PATTERN)
 """The variants of a probe that takes any size: 8GiB."""
 
 Variants = Sequence[str] | re.Pattern[str]

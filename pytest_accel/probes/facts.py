@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.host import reading
+from pytest_accel.core import host_facts
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import ANY, probe
 
@@ -22,7 +22,7 @@ def health(device: Any, *, fact: str) -> None:
     raise NotImplementedError("facts are answered by the run")
 
 
-HOST_FACTS = tuple(reading.HOST_FACTS)
+HOST_FACTS = tuple(host_facts.HOST_FACTS)
 """Every fact of the host: numa_balancing, iommu, nic_state ..."""
 
 
@@ -32,7 +32,7 @@ def host(device: Any, *, fact: str = "machine") -> None:
     raise NotImplementedError("facts are answered by the run")
 
 
-HOST_COUNTERS = (*reading.COUNTED_HOST_FACTS, *LOGGED)
+HOST_COUNTERS = (*host_facts.COUNTED_HOST_FACTS, *LOGGED)
 """Every counter of the host: ecc_corrected, nic_link_downed ...; and what the kernel log says of it."""
 
 

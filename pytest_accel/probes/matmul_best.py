@@ -79,7 +79,7 @@ def matmul_best(
         conditions={**product.conditions, "searched": len(found.tried)},
         details={
             "finalists": {_name(shape): rate / 1e12 for shape, rate in found.finalists.items()},
-            "within 2 % of the best": found.plateau,
+            "within_2_percent": found.plateau,
             "anchors": {_name(shape): found.tried[shape] / 1e12 for shape in ANCHORS if shape in found.tried},
         },
     )

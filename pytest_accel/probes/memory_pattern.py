@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import Unmeasurable
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -76,7 +77,7 @@ class _Memory:
     device: Compute
     mib: int | None
     wrong: int = 0
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[Mismatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         torch = self.device.torch

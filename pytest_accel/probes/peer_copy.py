@@ -8,6 +8,7 @@ from itertools import cycle, groupby, permutations
 from operator import itemgetter
 from typing import Any
 
+from pytest_accel.core.details import Cell
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -115,7 +116,7 @@ def _at_once(
 
 def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
     """Some or all of what one device sends."""
-    cells: dict[str, Any] = {}
+    cells: dict[str, Cell] = {}
     found = []
     for sender, receiver in pairs:
         me, other = device.devices[sender], device.devices[receiver]

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
@@ -339,7 +339,7 @@ class Session:
     def _forget_counters(self) -> None:
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
-            ours = each.limit is not None and not each.limit.origin.startswith("marker ")
+            ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
             if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}
@@ -433,7 +433,7 @@ class Session:
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
-        self.record.run.update(self.pool.spent())
+        self.record.run = {**self.record.run, **self.pool.spent()}
         self.record.state = "interrupted" if interrupted else "finished"
         return self._close(self._circumstances(interrupted, ended))
 
@@ -444,7 +444,7 @@ class Session:
 
     def _close(self, around: Circumstances) -> Closing:
         closing = close(self.verdicts, around)
-        self.record.circumstances, self.record.closing = around, vars(closing)
+        self.record.circumstances, self.record.closing = around, record.closing_info(closing)
         self.save()
         self.finished = True
         if self.folder.problem:  # which nobody knew before it was written

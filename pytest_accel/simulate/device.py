@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core import sizes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import spec_of
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -31,7 +32,6 @@ REAL_SECONDS = 0.001
 """Real time that the work of a block takes at most, beyond its first call; for the rest of it only time passes. Not in
 collectives, where every rank has to do the same."""
 
-SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 UNNAMED_SHARE = 0.9
 """Assumed: what a probe times beside its metric (a step without its communication) takes this much of it."""
@@ -268,8 +268,8 @@ def _smaller(value: Any, small: Any) -> Any:
 
 def _amount(value: Any) -> float:
     """A number, or a size such as 8GiB in bytes."""
-    if isinstance(value, str) and value[:-3].isdigit() and value[-3:] in SIZE_UNITS:
-        return float(value[:-3]) * SIZE_UNITS[value[-3:]]
+    if isinstance(value, str):
+        return float(sizes.in_bytes(value) or 1)
     return float(value) if isinstance(value, int | float) else 1.0
 
 

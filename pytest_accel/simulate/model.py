@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
@@ -34,7 +35,6 @@ COOLANT_C, KELVIN_AT_LIMIT, TAU_S = 30.0, 36.0, 30.0
 """Assumed: inlet temperature, rise at the power limit, time constant of a heat sink."""
 CAPPED_SHARE, CAPPED_CLOCK = 0.9, 0.8
 """Assumed: share of the time that the power limit holds a matrix product back, and of its highest clock then."""
-SW_POWER_CAP = 0x04
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,9 @@ class Model:
             "temperature_c": target + (before - target) * math.exp(-seconds / TAU_S),
             "clock_mhz": self.clock_mhz * sick.clock * (CAPPED_CLOCK if capped else 1.0),
             "energy_j": row["energy_j"] + watts * seconds,
-            "reasons": float((sick.reasons | (SW_POWER_CAP if capped else 0)) if kind else 1),
+            "reasons": float(
+                (sick.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
+            ),
             **{counter: row[counter] + share * seconds for counter, share in counted.items()},
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import LEVELS, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.checks import (
@@ -97,10 +97,14 @@ def shown(path: Path) -> str:
 
 @dataclass
 class _Layers:
-    """A file on top of what it extends. `own` are the user's files that change another; `files` have their SHA-256."""
+    """A file on top of what it extends. `own` are the user's files that change another; `files` have their SHA-256.
+
+    `kinds` has whose file each of `files` is.
+    """
 
     root: Located
     files: dict[str, str]
+    kinds: dict[str, DeclaredBy]
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Metrics of the file below whose limits a user's file replaced."""
@@ -110,6 +114,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     """One file on top of the one that it extends, or else of its vendor's."""
     name = shown(path)
     root, digest = yaml_lines.read(path, name)
+    kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -126,7 +131,8 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limits_of(root):
         drop_other_kinds(both[key], limit)
     _join("explained", under.root, root, merged)
-    return _Layers(merged, {**under.files, name: digest}, own, under.replaced | replaced)
+    files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
+    return _Layers(merged, files, kinds, own, under.replaced | replaced)
 
 
 def _join(key: str, under: Located, over: Located, merged: Located) -> None:
@@ -140,9 +146,9 @@ def _vendor(root: Located) -> _Layers:
     """What is true of all parts of the vendor that a file names; nothing where there is no such file."""
     path = SHIPPED / VENDOR_FILES / f"{root.data['vendor'].data if 'vendor' in root.data else ''}.yaml"
     if not path.is_file():
-        return _Layers(Located({}, root.file, root.line), {})
+        return _Layers(Located({}, root.file, root.line), {}, {})
     under, digest = yaml_lines.read(path, shown(path))
-    return _Layers(under, {shown(path): digest})
+    return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
@@ -254,7 +260,7 @@ def _changed(metric: str, root: Located, own: list[str]) -> bool:
 
 def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
     """True if a user's file changed the limit, or how its metric is measured."""
-    replaced = metric in layers.replaced and at.file.startswith((".", "/"))
+    replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
     return replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own)
 
 
@@ -283,5 +289,6 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers)
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
         software=raw.get("software", {}),
         origin=at.where,
+        declared_by=layers.kinds[at.file],
         overridden=_overridden(metric, at, layers),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
@@ -58,7 +58,13 @@ def _links(platform: Platform, where: str) -> dict[str, Limit]:
     if link.get("topology") == "switch":
         made.append(Limit("health.fabric", "text", equals="completed", if_supported=True))
     return {
-        each.metric: replace(each, origin=where, source=platform.source, overridden=platform.overridden)
+        each.metric: replace(
+            each,
+            origin=where,
+            declared_by=DeclaredBy.RUN,
+            source=platform.source,
+            overridden=platform.overridden,
+        )
         for each in made
     }
 
@@ -78,7 +84,8 @@ def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -
 
 
 def _fact(metric: str, expected: str | int, origin: str) -> Limit:
-    return Limit(metric, "count" if isinstance(expected, int) else "text", equals=expected, origin=origin)
+    unit = "count" if isinstance(expected, int) else "text"
+    return Limit(metric, unit, equals=expected, origin=origin, declared_by=DeclaredBy.RUN)
 
 
 def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 
-from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import LEVELS, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.skus import peaks
 from pytest_accel.skus.readiness import best_standing, lacking, standing
 
@@ -150,7 +150,7 @@ def _link(platform: Platform) -> str:
 
 
 def _limits(sku: Sku, sources: _Sources) -> Table:
-    common = sorted(sku.limits.values(), key=lambda limit: limit.origin.startswith("vendor/"))
+    common = sorted(sku.limits.values(), key=lambda limit: limit.declared_by is DeclaredBy.VENDOR_FILE)
     rows = [_limit(limit, sku, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]

@@ -15,7 +15,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
 from pytest_accel.drivers.amd import AmdDriver, library, throttle
-from pytest_accel.judging.telemetry import summarise
+from pytest_accel.judging.telemetry import ReasonName, summarise
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries.amdsmi import By, Library, install, metrics, mi300x, pages, pcie, processes, status
 
@@ -177,7 +177,7 @@ def test_the_violation_status_stands_in_for_the_metrics() -> None:
 @pytest.mark.parametrize(
     ("bit", "cause"), [(0, "sw_power_cap_s"), (36, "sw_thermal_s"), (38, "hw_thermal_s"), (47, "hw_thermal_s")]
 )
-def test_a_part_without_accumulators_is_sampled(bit: int, cause: str) -> None:
+def test_a_part_without_accumulators_is_sampled(bit: int, cause: ReasonName) -> None:
     names = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
     old = dict.fromkeys((*names, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
     gpu = mi300x(amdsmi_get_violation_status=None)

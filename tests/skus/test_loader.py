@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.probes.declare import spec_of
 from pytest_accel.skus import loader, requirements
@@ -64,7 +64,8 @@ def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> 
     for platform in sku.platforms.values():
         for metric, limit in sku.limits_on(platform).items():
             assert limit.metric == metric
-            assert limit.origin.startswith((f"{name}.yaml:", f"vendor/{sku.vendor}.yaml:"))
+            places = {f"{name}.yaml": DeclaredBy.SKU_FILE, f"vendor/{sku.vendor}.yaml": DeclaredBy.VENDOR_FILE}
+            assert limit.declared_by is places[limit.origin.partition(":")[0]]
             assert limit.source is not None
             assert limit.source.by
 
@@ -250,6 +251,7 @@ def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -
     assert changed == {"matmul.bf16"}
     assert own.limits["matmul.bf16"].floor == 650
     assert own.limits["matmul.bf16"].origin == f"{tmp_path / 'mine.yaml'}:3"
+    assert own.limits["matmul.bf16"].declared_by is DeclaredBy.OWN_FILE
     assert own.limits["matmul.tf32"] == shipped.limits["matmul.tf32"]
     assert set(own.files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(tmp_path / "mine.yaml")}
     assert (own.name, own.own_file) == ("h100-sxm", str(tmp_path / "mine.yaml"))

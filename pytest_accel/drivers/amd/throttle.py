@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.drivers.amd.power import METRICS, VIOLATIONS
 from pytest_accel.drivers.amd.query import absent, is_absent, value
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table
@@ -25,7 +26,11 @@ of socket and memory are firmware, which is what the other vendors call software
 STANDSTILL_S = 2.0
 """A firmware that has not looked for so long counts nothing, and what it counted is no answer. Chosen: a loaded device
 is read ten times a second."""
-BITS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40}
+BITS = {
+    "sw_power_cap_s": ClockEvent.SW_POWER_CAP,
+    "sw_thermal_s": ClockEvent.SW_THERMAL,
+    "hw_thermal_s": ClockEvent.HW_THERMAL,
+}
 """The same causes as a mask, in the bits that telemetry knows."""
 
 _KEYS = {

@@ -68,29 +68,29 @@ def _machine(root: Path) -> str:
     return named or kernel or ("unknown hypervisor" if flags else "")
 
 
-@fact("text", "bare metal, virtual machine or container")
+@fact()
 def machine(root: Path) -> str:
     return str(place(root))
 
 
-@fact("text", "product as the firmware names it", machine="the virtual machine's own")
+@fact(machine="the virtual machine's own")
 def product(root: Path) -> str:
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'sys_vendor')} {text(folder / 'product_name')}"
 
 
-@fact("text", "version and date of the firmware (BIOS)", machine="the virtual machine's own")
+@fact(machine="the virtual machine's own")
 def firmware(root: Path) -> str:
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'bios_version')} ({text(folder / 'bios_date')})"
 
 
-@fact("text", "serial number of the node", user="only root may read it", machine="the virtual machine's own")
+@fact(user="only root may read it", machine="the virtual machine's own")
 def serial(root: Path) -> str:
     return text(root / "sys/class/dmi/id/product_serial")
 
 
-@fact("text", "kernel log readable", user="where dmesg_restrict is set", container="seldom shared")
+@fact(user="where dmesg_restrict is set", container="seldom shared")
 def kernel_log(root: Path) -> str:
     """Opened and closed again: a message is never taken from another reader."""
     path = root / "dev/kmsg"

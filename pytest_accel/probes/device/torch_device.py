@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import COUNTED, Device
+from pytest_accel.core.details import ProbeDetails
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.core.visible_devices import mistaken, unselectable, verified
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
@@ -53,7 +54,7 @@ class ProbeResult:
     seconds: list[float] = field(default_factory=list)
     peak: dict[str, Any] | None = None
     conditions: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
+    details: ProbeDetails = field(default_factory=ProbeDetails)
     subject: str | None = None
     wrong: str | None = None
     """What the device computed or kept wrongly: a failure that no repeat clears. The figure stays as evidence."""
@@ -295,7 +296,7 @@ class Compute:
             details={"ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
         )
 
-    def counted_clock(self) -> dict[str, float]:
+    def counted_clock(self) -> ProbeDetails:
         """The SM clock in MHz by a kernel that counts its cycles, right behind the work that is still queued; of two
         lengths, so that what a launch costs cancels. Nothing where torch has no such kernel, or it counts other cycles.
         """
@@ -307,7 +308,7 @@ class Compute:
             spin(cycles)
             marks.append(clock.mark())
         short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
-        return {COUNTED: (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
+        return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
         """Become a rank of the process group that meets in the file `rendezvous` (gloo on CPUs, else the vendor's).

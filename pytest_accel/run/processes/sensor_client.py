@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
-from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.error_counters import Ledger
