@@ -14,7 +14,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import Driver, DriverProblem
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 

@@ -19,7 +19,8 @@ SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
 
 FLOORS = [
     {"core"},
-    {"skus", "drivers"},
+    {"drivers"},
+    {"skus"},
     {"probes", "judging"},
     {"simulate"},
     {"run", "suite"},

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from pytest_accel.drivers import registry
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
@@ -52,9 +53,18 @@ def load(path: Path) -> Record:
     if raw["schema"] != SCHEMA:
         raise BadRecord(f"{path}: was written in schema {raw['schema']!r}; this version reads schema {SCHEMA}")
     try:
-        return typing.cast(Record, _as(Record, raw, ""))
+        return typing.cast(Record, _as(Record, _with_names(raw), ""))
     except _Wrong as wrong:
         raise BadRecord(f"{path}: is damaged or of another version: {wrong}") from None
+
+
+def _with_names(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a record whose devices say how they are called, which those of older versions do not."""
+    devices = raw.get("devices")
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict):
+            device.setdefault("called", registry.vendor(str(device.get("driver"))).called)
+    return raw
 
 
 def _as(hint: Any, raw: Any, where: str) -> Any:

@@ -14,7 +14,8 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
-from pytest_accel.drivers.amd import AmdDriver, library, throttle
+from pytest_accel.drivers.vendors.amd import library, throttle
+from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.telemetry import summarise
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries.amdsmi import By, Library, install, metrics, mi300x, pages, pcie, processes, status

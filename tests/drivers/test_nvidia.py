@@ -12,8 +12,8 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers import DriverProblem, pci, registry
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.telemetry import summarise
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
@@ -350,7 +350,7 @@ def test_no_library(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(DriverProblem, match="pip install nvidia-ml-py"):
-        NvidiaDriver()
+        registry.vendor("nvidia").driver([])
 
 
 def test_memory_of_others_is_seen_and_explained(open_driver: Open) -> None:

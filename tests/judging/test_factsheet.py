@@ -11,7 +11,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.inventory import FIGURES, Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
