@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -68,8 +69,7 @@ def followed(folder: Path, binaries: Path) -> dict[str, subprocess.CompletedProc
             (folder / name).write_text(text, encoding="utf-8")
         for command in re.findall(r"^\$ (.*)$", text, re.MULTILINE) if kind == "console" else []:
             done[command] = subprocess.run(
-                command,
-                shell=True,  # noqa: S602  the page's own commands
+                shlex.split(command),
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,

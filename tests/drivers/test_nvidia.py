@@ -63,6 +63,7 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch,
     assert {key: value for key, value in vars(device).items() if key != "facts"} == {
         "uuid": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f0",
         "index": 0,
+        "called": "gpu",
         "driver": "nvidia",
         "model": "NVIDIA H200",
         "memory_bytes": 150754820096,
