@@ -196,7 +196,7 @@ def test_the_suite_is_ordered_completely() -> None:
     assert sorted(ORDER) == [path.stem for path in SUITE]
 
 
-@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes"])
+@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes", "drivers"])
 def test_public_paths_can_be_imported(name: str) -> None:
     code = f"import pytest_accel.{name}; from pytest_accel import {name} as one; print(bool(dir(one)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

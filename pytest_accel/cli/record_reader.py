@@ -59,7 +59,7 @@ def load(path: Path) -> Record:
 
 
 def _with_names(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a record whose devices say how they are called, which those of older versions do not."""
+    """Return a record whose devices have `called`, which records of older versions lack."""
     devices = raw.get("devices")
     for device in devices if isinstance(devices, list) else []:
         if isinstance(device, dict):

@@ -84,7 +84,7 @@ class Device:
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Inventory for the record: firmware, limits, links, as the driver names them."""
     called: str = field(default="gpu", compare=False)
-    """How a person calls such a device, before its index. The sensor takes it from the vendor's declaration."""
+    """The short name of such a device, before its index. The sensor takes it from the vendor's declaration."""
 
     @property
     def product(self) -> str:

@@ -1,4 +1,4 @@
-"""The interface between the sensor and a driver: what a driver answers, and how it says that it cannot."""
+"""The interface between the sensor and a driver: its methods, its answers and its exceptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DriverProblem(Exception):
 
 
 class NoAnswer(DriverProblem):
-    """The library said nothing in time, or nothing that we understand: no word on the device."""
+    """The library said nothing in time, or nothing that we understand: the state of the device is unknown."""
 
 
 class NoDriver(DriverProblem):
@@ -42,9 +42,9 @@ class Driver(Protocol):
     """
 
     problems: Sequence[str] = ()
-    """Devices that `discover` found and could not use, one sentence each. They fail `inventory.driver`."""
+    """Devices that `discover` found and could not use, one sentence each. They make `inventory.driver` FAIL."""
     needs: Sequence[str] = ()
-    """What the driver lacks to state all facts, one sentence each. They leave `inventory.driver` unmeasured."""
+    """Things that the driver lacks to state all facts, one sentence each. They leave `inventory.driver` UNMEASURED."""
 
     def discover(self) -> list[Device]:
         """Return every device, including those that the environment hides from this process. Raises DriverProblem."""

@@ -106,12 +106,13 @@ class Sensor:
             self._pipe.send("hearing", source=source, deaf=str(error))
 
     def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[dict[str, Any]]]:
-        """Return the devices of one vendor, and the problems of its driver. One that fails keeps no other from it."""
+        """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
         vendor = registry.vendor(name)
         places = [hint.where for hint in shown if hint.driver == name]
         try:
             driver = self._drivers[name] = vendor.driver(shown)
-            devices = [dataclasses.replace(device, called=vendor.called) for device in driver.discover()]
+            found = driver.discover()
+            devices = [dataclasses.replace(device, driver=name, called=vendor.called) for device in found]
         except NoDriver as problem:
             return [], [_problem(name, "need", str(problem), places)]
         except DriverProblem as problem:

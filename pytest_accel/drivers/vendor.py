@@ -12,15 +12,15 @@ VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x12
 """PCI classes of accelerators (PCI Code and ID Assignment Specification): class and subclass."""
 
 NO_XLA = "torch_xla has no streams and events that could be timed; pytest_accel does not drive it"
-"""Why devices are not measured that torch drives through torch_xla alone."""
+"""The reason why devices that torch drives through torch_xla alone are not measured."""
 
 HOST_KIND = "cpu"
-"""What torch calls a device whose work is done by the processor."""
+"""The type of a `torch.device` whose work the processor does."""
 
 
 @dataclass(frozen=True)
 class TorchKind:
-    """How torch drives the devices of a vendor.
+    """The part of torch that drives the devices of a vendor.
 
     `name` is the type of a `torch.device` ("cuda", "xpu", "cpu"), `collectives` the backend of `torch.distributed`.
     The packages are imported before torch is asked for either.
@@ -52,15 +52,15 @@ class Vendor:
     name: str
     """The name in threshold files (`vendor:`) and in records; the name of the entry point too."""
     title: str
-    """What people call the devices: "NVIDIA", "Gaudi"."""
+    """The name of the devices in sentences: "NVIDIA", "Gaudi"."""
     open: Callable[[Sequence[Hint]], Driver]
     """Opens the management library. It is called in the sensor process, with the devices that the machine shows."""
     library: str = ""
     """The Python package of the management library."""
     install: str = ""
-    """What a user has to do if `library` cannot be imported."""
+    """The remedy where `library` cannot be imported: "pip install nvidia-ml-py"."""
     called: str = "gpu"
-    """How one device is called in tables and verdicts, before its index: "gpu" for gpu0."""
+    """The short name of a device in tables and verdicts, before its index: "gpu" for gpu0."""
     accelerator: bool = True
     """False for a device that is on every machine: it is measured where there is no accelerator, never accepted."""
     pci_vendor: str = ""
@@ -72,15 +72,15 @@ class Vendor:
     shared_nodes: tuple[str, ...] = ()
     """Patterns below /dev of nodes that stand for all devices: "kfd"."""
     visibility: Visibility = field(default_factory=Visibility)
-    """How the environment chooses among the devices."""
+    """The environment variables that choose among the devices."""
     torch: TorchKind | None = None
-    """How torch drives the devices; None if nothing can be measured on them."""
+    """The part of torch that drives the devices; None if nothing can be measured on them."""
     no_torch: str = "its vendor's package does not say how torch drives it"
-    """Why `torch` is None."""
+    """The reason why `torch` is None."""
     readings_per_second: float = 10.0
-    """How often a device is read while it works."""
+    """The number of telemetry readings of each device in a second while it works."""
     equal_rates: bool = True
-    """True if some parts run eight bits no faster than sixteen: the lint of a datasheet then takes it for possible."""
+    """True if some parts run eight bits no faster than sixteen: the lint of a datasheet then accepts equal rates."""
 
     def driver(self, shown: Sequence[Hint]) -> Driver:
         """Open the management library. `shown` is what the machine shows of all vendors. Raises DriverProblem."""

@@ -1,4 +1,4 @@
-"""How the environment chooses among devices: for us, for a worker, and whether torch opened the right one. Pure."""
+"""The choice among devices by environment variables, and the check that torch opened the chosen one. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_accel.core.measurement import Device
 
 
 class Visibility:
-    """The rules of one vendor. As they stand here no variable chooses: every process sees all devices.
+    """The variables of one vendor. Here there are none: every process sees all devices.
 
     A vendor whose runtime knows such variables derives a class from this one.
     """

@@ -18,7 +18,7 @@ Environment = Mapping[str, str | None]
 
 
 def readings_per_second(devices: Sequence[Device]) -> float:
-    """Return how often each of these devices is read while they work: as often as all of their vendors allow."""
+    """Return the number of readings of each device in a second while they work, the least that a vendor declares."""
     rates = [registry.vendor(device.driver).readings_per_second for device in devices]
     return min(rates, default=Vendor.readings_per_second)
 
