@@ -165,6 +165,28 @@ def test_the_simulation_is_beneath_and_nothing_knows_of_it(module: str) -> None:
         assert not [other for other in ours(MODULES[module]) if room(other) == "simulate"]
 
 
+VENDORS = sorted(path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_")
+
+
+@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) != "simulate"])
+def test_no_module_outside_of_its_package_asks_for_a_vendor_by_name(module: str) -> None:
+    """Neither compares it nor looks it up in a table: what others need to know of a vendor is in its declaration."""
+    if module.startswith("pytest_accel.drivers.vendors."):
+        return
+    asked = []
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            asked += [each for part in (node.left, *node.comparators) for each in ast.walk(part)]
+        elif isinstance(node, ast.Dict):
+            asked += [key for key in node.keys if key is not None]
+        elif isinstance(node, ast.MatchValue):
+            asked.append(node.value)
+        elif isinstance(node, ast.Subscript):
+            asked.append(node.slice)
+    found = {node.value for node in asked if isinstance(node, ast.Constant)} & set(VENDORS)
+    assert not found
+
+
 @pytest.mark.parametrize("path", SUITE, ids=lambda path: path.stem)
 def test_the_suite_uses_public_names_only(path: Path) -> None:
     """It is written like a user's own tests."""
@@ -182,7 +204,7 @@ def test_the_suite_is_ordered_completely() -> None:
     assert sorted(ORDER) == [path.stem for path in SUITE], "a name in FIRST or LAST has no module"
 
 
-@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes"])
+@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes", "drivers"])
 def test_public_paths_can_be_imported(name: str) -> None:
     code = f"import pytest_accel.{name}; from pytest_accel import {name} as one; print(bool(dir(one)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.drivers import registry
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
@@ -68,10 +69,20 @@ def load(path: Path) -> Record:
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     """Return what an older version wrote as this version would have written it."""
-    verdicts = raw.get("verdicts")
-    if not isinstance(verdicts, list):
-        return raw
-    return {**raw, "verdicts": [_with_declared_by(each) for each in verdicts]}
+    verdicts, devices = raw.get("verdicts"), raw.get("devices")
+    upgraded = dict(raw)
+    if isinstance(verdicts, list):
+        upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
+    if isinstance(devices, list):
+        upgraded["devices"] = [_with_called(each) for each in devices]
+    return upgraded
+
+
+def _with_called(device: Any) -> Any:
+    """Return a device that says how devices of its vendor are called; older versions left that to the reader."""
+    if not isinstance(device, dict) or "called" in device:
+        return device
+    return {**device, "called": registry.vendor(str(device.get("driver"))).called}
 
 
 def _with_declared_by(verdict: Any) -> Any:

@@ -51,6 +51,8 @@ class Device:
     """The logical CPUs to run on: those of the device itself (CPU), or those near it (GPU)."""
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Inventory for the record: firmware, limits, links, as the driver names them."""
+    called: str = field(default="gpu", compare=False)
+    """The short name of such a device, before its index. The sensor takes it from the vendor's declaration."""
 
     @property
     def product(self) -> str:
@@ -59,7 +61,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        return f"{'cpu' if self.driver == 'cpu' else 'gpu'}{self.index}"
+        return f"{self.called}{self.index}"
 
 
 @dataclass(frozen=True)

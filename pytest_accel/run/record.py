@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiverInfo
@@ -176,7 +177,7 @@ def last_accelerators(folder: Path, host: str) -> str | None:
     """
     newest: tuple[str, str] | None = None
     for path, old in _records(folder):
-        models = [str(each["model"]) for each in old["devices"] if each["driver"] != "cpu"]
+        models = [str(each["model"]) for each in old["devices"] if registry.vendor(each["driver"]).accelerator]
         started = str(old["run"].get("started", ""))
         if old["devices"] and old["run"].get("host") == host and started >= (newest or ("",))[0]:
             shown = f"{path} shows {len(models)} x {', '.join(sorted(set(models)))}; now there is none"

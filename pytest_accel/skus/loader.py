@@ -11,6 +11,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import LEVELS, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
+from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -68,7 +69,7 @@ def load_shipped() -> list[Sku]:
 
 def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
     """The SKUs that every one of `devices` is; none if there is no device or they differ."""
-    skus = [sku for sku in skus if sku.match or sku.vendor == "cpu"]
+    skus = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
     return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
 
 

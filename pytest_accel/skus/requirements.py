@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
@@ -101,7 +102,7 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Why nobody may accept against this file: a part of what must be judged has no sourced limit."""
-    if sku is None or sku.vendor == "cpu":
+    if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # which is no acceptance anyway
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"

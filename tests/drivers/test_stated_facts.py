@@ -10,13 +10,13 @@ import pytest
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import Driver, Hint, amd, nvidia, pci, pci_only
-from pytest_accel.drivers.amd import AmdDriver
-from pytest_accel.drivers.cpu import CpuDriver
+from pytest_accel.drivers import Driver, Hint, pci, pci_only
 from pytest_accel.drivers.host.place import Place
-from pytest_accel.drivers.nvidia import NvidiaDriver
-from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.drivers.query import Table, several
+from pytest_accel.drivers.vendors import amd, habana, nvidia
+from pytest_accel.drivers.vendors.amd.driver import AmdDriver
+from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.simulate.libraries import amdsmi, nvml
 
 NVML = (
@@ -120,7 +120,7 @@ def test_amd_states_what_the_table_says(bus: str) -> None:
 
 
 def test_drivers_without_a_library_state_what_the_table_says(bus: str) -> None:
-    found = stated(CpuDriver()) | stated(PciOnlyDriver("habana", [Hint("habana", f"PCI {bus}")]))
+    found = stated(CpuDriver()) | stated(habana.VENDOR.open([Hint("habana", f"PCI {bus}")]))
     assert found == of_vendor("file")
 
 

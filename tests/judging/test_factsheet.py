@@ -12,7 +12,7 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
 from pytest_accel.judging.inventory import FIGURES, Discovery, facts, read
 from pytest_accel.judging.judge import judge

@@ -21,6 +21,7 @@ import torch_has
 from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
+from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import Product
@@ -965,7 +966,7 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
     """Or a gigabyte of 141 would pass for all of them."""
     gib = 2**30
     cuda = Instead(torch.cuda, mem_get_info=lambda device: (free * gib, 141 * gib), empty_cache=lambda: None)
-    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), "nvidia")
+    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), TorchKind("cuda", "nccl"))
     device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
     monkeypatch.setattr(device, "is_cpu", False)
     monkeypatch.setattr(device, "synchronize", lambda: None)

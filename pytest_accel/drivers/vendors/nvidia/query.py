@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.drivers import DriverProblem
+from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
 

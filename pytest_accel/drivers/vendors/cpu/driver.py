@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from itertools import chain
 from pathlib import Path
@@ -10,21 +9,22 @@ from pathlib import Path
 import psutil
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import Reading
 from pytest_accel.drivers.host import cpus_of
+from pytest_accel.drivers.host.place import pseudonym
+from pytest_accel.drivers.interface import Driver, Reading
 
 _NODES = Path("/sys/devices/system/node")
 _CPUS = Path("/sys/devices/system/cpu")
 
 
-class CpuDriver:
-    """Identity from /proc and /sys, readings from psutil."""
+class CpuDriver(Driver):
+    """Identity from /proc and /sys, readings from psutil.
 
-    def __init__(self) -> None:
-        self.problems: list[str] = []
+    A processor that runs pytest is never idle; steal and load are in the readings. It counts its errors for the kernel.
+    """
 
     def discover(self) -> list[Device]:
-        model, host = _model(), machine()
+        model, host = _model(), pseudonym()
         memory = psutil.virtual_memory().total
         groups = _groups()
         return [
@@ -40,12 +40,6 @@ class CpuDriver:
             )
             for index, (node, cpus) in enumerate(groups)
         ]
-
-    def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
-        return None  # a processor that runs pytest is never idle; steal and load are in the readings
-
-    def health(self, device: Device) -> dict[str, object]:  # noqa: ARG002  the protocol's signature
-        return {}  # a processor counts its errors for the kernel, not for us
 
     def read(self, device: Device) -> Reading:
         times = psutil.cpu_times(percpu=True)
@@ -63,7 +57,7 @@ def _groups() -> list[tuple[int | None, list[int]]]:
     allowed = os.sched_getaffinity(0)
     nodes = []
     for path in sorted(_NODES.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
-        cpus = sorted(set(parse_cpus((path / "cpulist").read_text())) & allowed)
+        cpus = sorted(cpus_of((path / "cpulist").read_text().strip()) & allowed)
         if cpus:
             nodes.append((int(path.name[4:]), cpus))
     if len(nodes) > 1:
@@ -89,11 +83,6 @@ def _physical(cpus: list[int]) -> int:
     return len(_cores(cpus))
 
 
-def parse_cpus(text: str) -> list[int]:
-    """The kernel's list format: "0-3,8"."""
-    return sorted(cpus_of(text.strip()))
-
-
 def _clock(device: Device) -> float | None:
     """MHz now, where the kernel tells (most virtual machines do not)."""
     path = _CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq"
@@ -111,15 +100,3 @@ def _model() -> str:
     except OSError:
         pass
     return os.uname().machine
-
-
-def machine() -> str:
-    """A stable name of this machine that does not give its machine-id away."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"):
-        try:
-            text = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if text:
-            return hashlib.sha256(text.encode()).hexdigest()[:12]
-    return "unknown"

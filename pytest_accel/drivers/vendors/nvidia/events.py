@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pytest_accel.drivers import DriverProblem, deadlines
-from pytest_accel.drivers.nvidia.query import text
+from pytest_accel.drivers import deadlines
+from pytest_accel.drivers.interface import DriverProblem
+from pytest_accel.drivers.vendors.nvidia.query import text
 
 WAIT_MS = 1000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.amd.query import value
 from pytest_accel.drivers.query import Asker, LibraryCall, Table
+from pytest_accel.drivers.vendors.amd.query import value
 
 TOTAL, PAGES, FEATURES = (
     "amdsmi_get_gpu_total_ecc_count",

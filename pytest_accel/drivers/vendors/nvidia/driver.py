@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
+from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.idle import in_use
-from pytest_accel.drivers.nvidia import events, identity, links, memory, power
-from pytest_accel.drivers.nvidia.query import NvmlAsker, text
+from pytest_accel.drivers.interface import Driver, DriverProblem, Reading
 from pytest_accel.drivers.query import Asker, LibraryCall
+from pytest_accel.drivers.vendors.nvidia import events, identity, links, memory, power
+from pytest_accel.drivers.vendors.nvidia.query import NvmlAsker, text
 
 _USED = {
     "used": (
@@ -26,14 +27,12 @@ _USED = {
 _BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
 
 
-class NvidiaDriver:
+class NvidiaDriver(Driver):
     """One NVML session. `problems` are the GPUs that it counts and that do not answer."""
 
     def __init__(self) -> None:
-        try:
-            import pynvml
-        except ImportError:
-            raise DriverProblem("pynvml cannot be imported: pip install nvidia-ml-py") from None
+        import pynvml
+
         self._nvml: Any = pynvml
         self._handles: dict[str, Any] = {}
         self._driver = ""

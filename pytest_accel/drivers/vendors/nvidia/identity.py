@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.nvidia.query import text
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
+from pytest_accel.drivers.vendors.nvidia.query import text
 
 COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host vgpu", 4: "host vsga"}

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, Reading, deadlines, pci
-from pytest_accel.drivers.amd import identity, library, links, memory, power, throttle
-from pytest_accel.drivers.amd.query import SmiAsker, said, value
+from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.idle import in_use
+from pytest_accel.drivers.interface import Driver, DriverProblem, Reading
 from pytest_accel.drivers.query import LibraryCall, Table
+from pytest_accel.drivers.vendors.amd import identity, library, links, memory, power, throttle
+from pytest_accel.drivers.vendors.amd.query import SmiAsker, said, value
 
 _USED: Table = {
     "used": (
@@ -27,7 +28,7 @@ _USED: Table = {
 _BUSY: Table = {"busy": LibraryCall("amdsmi_get_gpu_activity", read=value("gfx_activity", bits=16))}
 
 
-class AmdDriver:
+class AmdDriver(Driver):
     """One session of amdsmi. `problems` are the GPUs that it lists and that do not answer."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers import DriverProblem
+from pytest_accel.drivers.interface import DriverProblem
 
 INSTALL = "install ROCm's amd-smi-lib, or give the container /opt/rocm"
 GROUPS = "add it to the groups of the device nodes (video, render), or give the container /dev/kfd and /dev/dri"

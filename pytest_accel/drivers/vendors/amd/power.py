@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.amd.query import absent, is_absent, value
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table
+from pytest_accel.drivers.vendors.amd.query import absent, is_absent, value
 
 CAP, CLOCK, HEAT = "amdsmi_get_power_cap_info", "amdsmi_get_clock_info", "amdsmi_get_temp_metric"
 METRICS, VIOLATIONS = "amdsmi_get_gpu_metrics_info", "amdsmi_get_violation_status"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.amd.query import absent, value
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
+from pytest_accel.drivers.vendors.amd.query import absent, value
 
 INFO = "amdsmi_get_pcie_info"
 STATUS, METRICS = "amdsmi_get_gpu_xgmi_link_status", "amdsmi_get_link_metrics"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pytest_accel.drivers.nvidia.query import Field, text
 from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Table, named, scaled
+from pytest_accel.drivers.vendors.nvidia.query import Field, text
 
 PCIE: Table = {
     "pcie_gen": LibraryCall("nvmlDeviceGetCurrPcieLinkGeneration"),

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.drivers.amd.power import METRICS, VIOLATIONS
-from pytest_accel.drivers.amd.query import absent, is_absent, value
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table
+from pytest_accel.drivers.vendors.amd.power import METRICS, VIOLATIONS
+from pytest_accel.drivers.vendors.amd.query import absent, is_absent, value
 
 CAUSES = {
     "sw_power_cap_s": ("ppt",),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.nvidia.query import Field
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
+from pytest_accel.drivers.vendors.nvidia.query import Field
 
 RECOVERY = {
     0: "none",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.nvidia.query import Field
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table, scaled
+from pytest_accel.drivers.vendors.nvidia.query import Field
 
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
     ((580, 82), (269, 270, 271)),
