@@ -13,8 +13,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.drivers import Driver, DriverProblem
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers import Driver, DriverProblem, registry
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -63,7 +62,7 @@ class Bench:
     def _found(self) -> tuple[Driver | None, Device]:
         uuid = f"GPU-{self.torch.cuda.get_device_properties(0).uuid}"
         with suppress(DriverProblem):
-            driver = NvidiaDriver()
+            driver = registry.vendor("nvidia").driver([])
             for device in driver.discover():
                 if device.uuid == uuid:
                     return driver, device

@@ -28,16 +28,19 @@ from multiprocessing import get_context
 
 from bench import Gate
 
+from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
+from pytest_accel.probes.declare import declaration_of, spec_of
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop
-from pytest_accel.simulate.model import FAMILY, SPREAD
+from pytest_accel.simulate.model import SPREAD, family
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
@@ -94,7 +97,7 @@ class Node:
         """One for every limit on a rate, on every device; what falls short is measured a second time."""
         limits = requirements.required_at(LEVEL, self.sku.limits_on(self.platform))
         for metric, limit in limits.items():
-            if limit.reference and metric.partition(".")[0] in FAMILY:
+            if limit.reference and declaration_of(metric):
                 yield from self._judged(metric, limit, limits)
 
     def _judged(self, metric: str, limit: Limit, limits: dict[str, Limit]) -> Iterator[Verdict]:
@@ -110,7 +113,7 @@ class Node:
                 yield result.judged(name, subject, each, {})
 
     def _go(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
-        probe = metric.partition(".")[0]
+        probe = parse(metric).probe
         if probe == "peer_copy":
             return self._between(metric, limit, result, again=again)
         if requirements.of_node(metric):
@@ -120,7 +123,7 @@ class Node:
 
     def _between(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
         """A go at all pairs, or a second one at those that are short."""
-        seconds = budget("peer_copy", LEVEL, self.sku)
+        seconds = budget(spec_of(probes.peer_copy), metric, LEVEL, self.sku)
         if not again:
             pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
             result.rows = self._rows(metric, limit, pairs, seconds / len(pairs), self.sku.precision)
@@ -132,15 +135,16 @@ class Node:
 
     def _one(self, metric: str, limit: Limit, uuid: str) -> Measurement:
         """A go of a device by itself."""
-        probe = metric.partition(".")[0]
-        precision = 0.0 if probe == "soak" else self.sku.precision
-        return self._timed(metric, limit, (uuid,), budget(probe, LEVEL, self.sku), precision)
+        declared = declaration_of(metric)
+        assert declared
+        precision = 0.0 if declared.name == "soak" else self.sku.precision
+        return self._timed(metric, limit, (uuid,), budget(declared, metric, LEVEL, self.sku), precision)
 
     def _timed(
         self, metric: str, limit: Limit, devices: Sequence[str], seconds: float, precision: float
     ) -> Measurement:
         """What one device does, or two of them together."""
-        kind, uuid = FAMILY[metric.partition(".")[0]], devices[0]
+        kind, uuid = family(metric, limit.unit), devices[0]
         block = block_seconds(seconds)
         timed = self._blocks(kind, min(self._spread[kind][each] for each in devices), seconds, block, precision)
         assert limit.reference

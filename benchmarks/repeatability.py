@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from pytest_accel.cli.record_reader import find, load
-from pytest_accel.core.measurement import NEXT_RUN, Measurement, Value
+from pytest_accel.core.measurement import Measurement, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import between_runs, next_run
 from pytest_accel.core.verdict import Verdict
@@ -57,7 +57,7 @@ class Series:
             if own is None or len(others) < 2:
                 continue
             foreseen = next_run(own, between_runs(others), len(others))
-            printed = one.details.get(NEXT_RUN)
+            printed = one.details.get("next_run")
             yield (
                 own.low <= value <= own.high,
                 foreseen.low <= value <= foreseen.high,

@@ -49,7 +49,7 @@ def once(dtype: str, seconds: float, block: float, space: list[Shape]) -> dict[s
         "seconds": {"search": searched, "scan": scanned},
         "winners": winners,
         "tried": found.conditions["searched"],
-        "within": found.details["within 2 % of the best"],
+        "within": found.details["within_2_percent"],
         "reported": harmonic_mean(found.samples),
         "claimed": rates[winners[1]] / 1e12,
         "again": [harmonic_mean(each) / 1e12 for each in again],

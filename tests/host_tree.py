@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.drivers.host.place import Place
-from pytest_accel.drivers.host.reading import HOST_FACTS, answer
+from pytest_accel.drivers.host.reading import HOST_READERS, answer
 
 METAL = Place(root=True, container="", machine="")
 CPU = "sys/devices/system/cpu"
@@ -41,14 +41,14 @@ def make(root: Path, tree: Tree) -> Path:
 
 
 def value(root: Path, name: str, where: Place = METAL) -> Any:
-    found = answer(HOST_FACTS[name], root, where)
+    found = answer(HOST_READERS[name], root, where)
     assert "value" in found, found
     return found["value"]
 
 
 def why(root: Path, name: str, where: Place = METAL) -> str:
     """Why there is no value."""
-    found = answer(HOST_FACTS[name], root, where)
+    found = answer(HOST_READERS[name], root, where)
     assert "value" not in found, found
     return str(found.get("unreadable") or found.get("absent"))
 

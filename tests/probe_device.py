@@ -51,3 +51,14 @@ class Instead:
 
 def gpu(**facts: Any) -> Device:
     return Device("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", 0, "nvidia", "NVIDIA H200", facts=facts)
+
+
+def cpu(count: int = 1) -> list[Device]:
+    return [Device(f"CPU-test-{index}", index, "cpu", "a processor") for index in range(count)]
+
+
+def compute(count: int = 1) -> Compute:
+    """A probe's device: this processor, with little time for each metric."""
+    device = Compute(cpu(count), AtOnce())
+    device.seconds = 0.15
+    return device

@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from pytest_accel.core.measurement import NEXT_RUN, Measurement
+from pytest_accel.core.details import TelemetrySummary
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import foreseen
-from pytest_accel.run.record import Record, write
+from pytest_accel.run.record import Record, RunInfo, write
 from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.slow
@@ -100,7 +101,7 @@ def test_repeatability_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path:
 
     assert done.returncode == 0, done.stderr
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
-    low, high = foreseen(measured, loader.load(str(written))).details[NEXT_RUN]
+    low, high = foreseen(measured, loader.load(str(written))).details["next_run"]
     assert (low + high) / 2 == pytest.approx(101)
     assert (high - low) / 2 == pytest.approx(3.182 * 2**0.5 * 0.01143 * 101, rel=1e-3)  # Student's t of 3
 
@@ -110,7 +111,7 @@ def record_of(folder: Path, value: float) -> Path:
     limit = Limit("matmul.bf16", "TFLOPS", floor=91.0, origin="here:1")
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, samples=(value,) * 8)
     folder.mkdir()
-    run = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
+    run: RunInfo = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
     write(Record(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
@@ -162,7 +163,7 @@ def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
 def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
     """V11 the wall time of quick, V9 the counters of the soak; a run that was stopped says nothing of the whole."""
     pytest.importorskip("torch")
-    seen = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
+    seen: TelemetrySummary = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
     soak = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, details={"telemetry": seen})
     for place, state in (("whole", "finished"), ("stopped", "interrupted")):
         for level in ("quick", "soak"):

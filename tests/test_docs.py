@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shutil
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import as_user
 import pages
 import pytest
+import wheels
 
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.yaml_lines import Findings, Located
@@ -21,8 +23,15 @@ CHECKOUT = Path(__file__).parent.parent
 DOCS = CHECKOUT / "docs"
 PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md"), *(CHECKOUT / "benchmarks").glob("*.md")])
+IN_A_CHECKOUT = DOCS / "how-to-probe.md"
+IN_AN_ENVIRONMENT = DOCS / "how-to-driver.md"  # drivers/test_how_to_driver.py follows it
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
 """Pages with commands that a reader is told to type."""
+ELSEWHERE = [page for page in FOLLOWED if page not in (IN_A_CHECKOUT, IN_AN_ENVIRONMENT)]
+"""Those whose commands are typed in any folder."""
+_OWN = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
+ENVIRONMENT = {**_OWN, "PATH": f"{as_user.BIN}:{_OWN['PATH']}"}
+"""An environment that has no plugin but ours."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -68,11 +77,20 @@ def test_the_readme_is_short() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+@pytest.mark.parametrize("page", ELSEWHERE, ids=name_of)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """The commands run in a folder with nothing but the files that the page has one save."""
-    own = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
-    pages.follow(page, tmp_path, {**own, "PATH": f"{as_user.BIN}:{own['PATH']}"})
+    pages.follow(page, tmp_path, ENVIRONMENT)
+
+
+@pytest.mark.slow
+@pytest.mark.devices
+def test_a_probe_is_added_to_a_checkout_as_the_page_says(tmp_path: Path) -> None:
+    """The commands run in a copy of the repository, whose package is imported."""
+    as_user.check_serial()
+    copy = tmp_path / "checkout"
+    shutil.copytree(CHECKOUT, copy, ignore=wheels.NOT_SOURCE)
+    pages.follow(IN_A_CHECKOUT, copy, {**ENVIRONMENT, "PYTHONPATH": str(copy)})
 
 
 REFERENCE = (DOCS / "how-to-sku.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]

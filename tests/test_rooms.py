@@ -19,8 +19,10 @@ SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
 
 FLOORS = [
     {"core"},
-    {"skus", "drivers"},
-    {"probes", "judging"},
+    {"drivers"},
+    {"probes"},
+    {"skus"},
+    {"judging"},
     {"simulate"},
     {"run", "suite"},
     {"views"},
@@ -143,6 +145,13 @@ def test_judging_opens_no_file(module: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
 
 
+@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) == "judging"])
+def test_judging_knows_facts_by_their_tables_alone(module: str) -> None:
+    """Units and meanings lie in core; what reads the files of the host, or asks a library, is the sensor's."""
+    readers = ("pytest_accel.drivers.host.", "pytest_accel.drivers.nvidia", "pytest_accel.drivers.amd")
+    assert not [name for name in ours(MODULES[module]) if name.startswith(readers)]
+
+
 @pytest.mark.parametrize("module", INSIDE)
 def test_programs_are_not_imported(module: str) -> None:
     allowed = ENTRY_POINTS if module in ENTRY_POINTS else set()
@@ -154,6 +163,28 @@ def test_the_simulation_is_beneath_and_nothing_knows_of_it(module: str) -> None:
     """But the module that chooses it for a run, and the command that lists its faults."""
     if module not in ("pytest_accel.run.simulation", "pytest_accel.cli.main"):
         assert not [other for other in ours(MODULES[module]) if room(other) == "simulate"]
+
+
+VENDORS = sorted(path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_")
+
+
+@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) != "simulate"])
+def test_no_module_outside_of_its_package_asks_for_a_vendor_by_name(module: str) -> None:
+    """Neither compares it nor looks it up in a table: what others need to know of a vendor is in its declaration."""
+    if module.startswith("pytest_accel.drivers.vendors."):
+        return
+    asked = []
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            asked += [each for part in (node.left, *node.comparators) for each in ast.walk(part)]
+        elif isinstance(node, ast.Dict):
+            asked += [key for key in node.keys if key is not None]
+        elif isinstance(node, ast.MatchValue):
+            asked.append(node.value)
+        elif isinstance(node, ast.Subscript):
+            asked.append(node.slice)
+    found = {node.value for node in asked if isinstance(node, ast.Constant)} & set(VENDORS)
+    assert not found
 
 
 @pytest.mark.parametrize("path", SUITE, ids=lambda path: path.stem)
@@ -170,10 +201,10 @@ def test_the_suite_uses_public_names_only(path: Path) -> None:
 def test_the_suite_is_ordered_completely() -> None:
     from pytest_accel.suite import ORDER
 
-    assert sorted(ORDER) == [path.stem for path in SUITE]
+    assert sorted(ORDER) == [path.stem for path in SUITE], "a name in FIRST or LAST has no module"
 
 
-@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes"])
+@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes", "drivers"])
 def test_public_paths_can_be_imported(name: str) -> None:
     code = f"import pytest_accel.{name}; from pytest_accel import {name} as one; print(bool(dir(one)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

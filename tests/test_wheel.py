@@ -1,45 +1,25 @@
 """What is published: the source distribution and the wheel that is built from it."""
 
-import os
-import shutil
-import subprocess
-import sys
 import tarfile
-import venv
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from wheels import CHECKOUT, build, environment, only, run
 
 pytestmark = pytest.mark.slow
-
-CHECKOUT = Path(__file__).parent.parent
-NOT_SOURCE = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with what `python -m build` makes of this checkout, from a copy of it."""
-    copy = tmp_path_factory.mktemp("build") / "checkout"
-    shutil.copytree(CHECKOUT, copy, ignore=NOT_SOURCE)
-    run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"], cwd=copy)
-    return copy / "dist"
+    return build(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with the wheel, and with our dependencies but not the checkout."""
-    root = tmp_path_factory.mktemp("wheel") / "venv"
-    venv.create(root, symlinks=True, with_pip=True)
-    python = root / "bin" / "python"
-    run([python, "-m", "pip", "install", "--no-deps", "--no-index", only(dist, "*.whl")], cwd=root)
-    # Directories that a .pth file names are searched, but the .pth files in them, an editable
-    # install's among them, are not read.
-    borrowed = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    site = only(root, "lib/python*/site-packages")
-    (site / "borrowed.pth").write_text("\n".join(borrowed))
-    return root / "bin"
+    return environment(tmp_path_factory.mktemp("wheel") / "venv", only(dist, "*.whl"))
 
 
 def test_wheel_has_thresholds(dist: Path) -> None:
@@ -85,17 +65,3 @@ def test_wheel_has_the_suite(installed: Path, tmp_path: Path) -> None:
 
     assert "test_" in out
     assert "::" in out
-
-
-def only(directory: Path, pattern: str) -> Path:
-    """Return the one path that matches."""
-    (path,) = directory.glob(pattern)
-    return path
-
-
-def run(command: Sequence[str | Path], cwd: Path) -> str:
-    """Run a command that knows nothing of this run's surroundings; return what it printed."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST", "COV"))}
-    done = subprocess.run(command, cwd=cwd, env=inherited, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout

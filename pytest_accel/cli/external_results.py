@@ -11,14 +11,14 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
-from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
-from pytest_accel.skus import requirements
+from pytest_accel.probes.declare import known_metrics, unit_of
+from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
@@ -57,7 +57,8 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
     if not rows:
         raise BadFigures(f"{shown}:1: the file is empty; it begins with the header {','.join(COLUMNS)}")
     header = _header(rows[0][1], f"{shown}:{rows[0][0]}")
-    units = {**metrics.UNITS, **{metric: limit.unit for metric, limit in limits.items() if not limit.relative}}
+    known = {metric: str(unit_of(metric)) for metric in known_metrics()}
+    units = {**known, **{metric: limit.unit for metric, limit in limits.items() if not limit.relative}}
     found, wrong = [], []
     for place, line in rows[1:]:
         try:
@@ -103,7 +104,7 @@ def _verdict(figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Pl
     other = other_conditions(found, sku) if limit else None
     if other:
         return Verdict(found.metric, found.subject, Status.UNMEASURED, other, found.unit, found.value, limit=limit)
-    peak = sku.peak(found.metric, platform)
+    peak = peaks.peak(sku, found.metric, platform)
     return judge([replace(found, peak=Peak(*peak) if peak else None)], limit, figure.software)
 
 
@@ -134,7 +135,7 @@ def _row(line: str, header: list[str]) -> dict[str, str]:
 
 def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> ExternalFigure:
     device, metric = row.get("device", ""), row.get("metric", "")
-    unit = units.get(metric) or metrics.unit_of(metric)
+    unit = units.get(metric) or unit_of(metric)
     if unit is None:
         raise BadFigures(f"metric {metric!r} is not known; {nearest(metric, units)}")
     if not device:

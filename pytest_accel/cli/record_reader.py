@@ -13,12 +13,22 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.drivers import registry
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
 """What JSON has no number for is written as text."""
 
 _SCALARS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
+
+_ORIGINS = (
+    ("marker ", DeclaredBy.MARKER),
+    (("platform ", "the machine shows "), DeclaredBy.RUN),
+    ("vendor/", DeclaredBy.VENDOR_FILE),
+    ((".", "/"), DeclaredBy.OWN_FILE),
+)
+"""The beginnings of `origin` in the limits of older records, and the kind of place that each stands for."""
 
 
 class BadRecord(Exception):
@@ -52,9 +62,43 @@ def load(path: Path) -> Record:
     if raw["schema"] != SCHEMA:
         raise BadRecord(f"{path}: was written in schema {raw['schema']!r}; this version reads schema {SCHEMA}")
     try:
-        return typing.cast(Record, _as(Record, raw, ""))
+        return typing.cast(Record, _as(Record, _upgraded(raw), ""))
     except _Wrong as wrong:
         raise BadRecord(f"{path}: is damaged or of another version: {wrong}") from None
+
+
+def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what an older version wrote as this version would have written it."""
+    verdicts, devices = raw.get("verdicts"), raw.get("devices")
+    upgraded = dict(raw)
+    if isinstance(verdicts, list):
+        upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
+    if isinstance(devices, list):
+        upgraded["devices"] = [_with_called(each) for each in devices]
+    return upgraded
+
+
+def _with_called(device: Any) -> Any:
+    """Return a device that says how devices of its vendor are called; older versions left that to the reader."""
+    if not isinstance(device, dict) or "called" in device:
+        return device
+    return {**device, "called": registry.vendor(str(device.get("driver"))).called}
+
+
+def _with_declared_by(verdict: Any) -> Any:
+    """Return a verdict whose limit says what kind of place declared it; older versions wrote `origin` alone."""
+    limit = verdict.get("limit") if isinstance(verdict, dict) else None
+    if not isinstance(limit, dict) or "declared_by" in limit:
+        return verdict
+    return {**verdict, "limit": {**limit, "declared_by": _declared_by(str(limit.get("origin", ""))).value}}
+
+
+def _declared_by(origin: str) -> DeclaredBy:
+    """Return the kind of place that an older version described as `origin`."""
+    for beginning, kind in _ORIGINS:
+        if origin.startswith(beginning):
+            return kind
+    return DeclaredBy.SKU_FILE
 
 
 def _as(hint: Any, raw: Any, where: str) -> Any:
@@ -68,6 +112,8 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
         return _choice(raw, inner, where)
     if dataclasses.is_dataclass(hint):
         return _fields(hint, raw, where)
+    if typing.is_typeddict(hint):
+        return _keys(hint, raw, where)
     if kind in (dict, Mapping):
         return {key: _as(inner[1], each, f"{where}.{key}") for key, each in _a(dict, raw, where).items()}
     if kind in (list, tuple, Sequence):
@@ -88,6 +134,15 @@ def _fields(hint: Any, raw: Any, where: str) -> Any:
         if required and field.name not in raw:
             raise _Wrong(f"{where}.{field.name} is missing".lstrip("."))
     return hint(**{name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()})
+
+
+def _keys(hint: Any, raw: Any, where: str) -> dict[str, Any]:
+    """A mapping whose keys have types. Keys that are not known are kept as they are: nothing is judged by them."""
+    hints, given = typing.get_type_hints(hint), _a(dict, raw, where)
+    lacking = sorted(hint.__required_keys__ - set(given))
+    if lacking:
+        raise _Wrong(f"{where}.{lacking[0]} is missing".lstrip("."))
+    return {key: _as(hints.get(key, Any), each, f"{where}.{key}".lstrip(".")) for key, each in given.items()}
 
 
 def _items(inner: tuple[Any, ...], raw: Any, where: str) -> list[tuple[int, Any, Any]]:

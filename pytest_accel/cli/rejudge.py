@@ -5,22 +5,20 @@ What was measured and how the run was made stay what they were: only limits, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pytest_accel import probes
-from pytest_accel.core import metrics
 from pytest_accel.core.measurement import NODE, Measurement, Peak
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
-from pytest_accel.judging.closing import Circumstances, Closing, circumstances, close
+from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge, why_not
-from pytest_accel.probes.declare import conditions_of, spec_of
-from pytest_accel.run.record import Record
-from pytest_accel.skus import requirements
+from pytest_accel.probes.declare import conditions_of, declaration_of
+from pytest_accel.run.record import Record, closing_info
+from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
@@ -58,7 +56,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
         verdicts=verdicts,
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
-        closing=vars(Closing(f"{AGAIN} {closing.line}", closing.exit, closing.word)),
+        closing=closing_info(replace(closing, line=f"{AGAIN} {closing.line}")),
         sku={**record.sku, "name": terms.sku.name, "files": terms.sku.files} if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
@@ -88,11 +86,11 @@ def files_changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     """Why the SKU's limits do not apply: the shape or size that was measured is not the packaged one; or None."""
-    probe = probe_of(measurement.metric)
-    if probe is None or sku is None or measurement.trouble:
+    declared = declaration_of(measurement.metric)
+    if declared is None or sku is None or measurement.trouble:
         return None
-    packaged, _ = conditions_of(probe, dict(sku.probes.get(probe.__name__, {})), {})
-    pattern, name = spec_of(probe).metric, measurement.metric
+    packaged, _ = conditions_of(declared.function, dict(sku.probes.get(declared.name, {})), {})
+    pattern, name = declared.metric, measurement.metric
     for key, wanted in packaged.items():
         found = measurement.conditions.get(key, wanted)
         named = "{" + key + "}" in pattern
@@ -103,15 +101,9 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     return None
 
 
-def probe_of(metric: str) -> Callable[..., Any] | None:
-    """The packaged probe that finds a metric, None for those of others."""
-    found: Callable[..., Any] | None = getattr(probes, metrics.probe_of(metric), None)
-    return found if callable(found) else None
-
-
 def of_a_test(metric: str) -> bool:
     """True for a metric under conditions of a test's own, which the SKU's limits say nothing about."""
-    return "=" in metric.partition("@")[2]
+    return "=" in parse(metric).size
 
 
 class _Again:
@@ -147,8 +139,8 @@ class _Again:
 
     def _verdict(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         terms, attempts = self.terms, _of_then(self.attempts.get(place, []), old)
-        probe = probe_of(place[0])
-        fact = probe is not None and spec_of(probe).runs == "facts"
+        declared = declaration_of(place[0])
+        fact = declared is not None and declared.fact
         why = why_not(*place, terms.sku, terms.platform, self.record.devices, fact=fact)
         if why:
             return replace(why, limit=limit)
@@ -171,7 +163,7 @@ class _Again:
         """The measurement with the datasheet's peak of today; one that was measured beside it stays."""
         if self.terms.sku is None or (measurement.peak and measurement.peak.samples):
             return measurement
-        peak = self.terms.sku.peak(measurement.metric, self.terms.platform)
+        peak = peaks.peak(self.terms.sku, measurement.metric, self.terms.platform)
         return replace(measurement, peak=Peak(*peak) if peak else None)
 
 
@@ -203,7 +195,7 @@ def _by_marker(verdict: Verdict) -> bool:
 
 
 def _is_marker(limit: Limit) -> bool:
-    return limit.origin.startswith("marker ")
+    return limit.declared_by is DeclaredBy.MARKER
 
 
 def _declared(verdict: Verdict) -> str:

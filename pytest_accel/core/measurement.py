@@ -8,49 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from pytest_accel.core import details
+from pytest_accel.core.details import Details
 from pytest_accel.core.stats import Estimate, estimate, estimate_rate, estimate_ratio
 
 NODE = "node"
 """The subject of a measurement that concerns all devices at once."""
 
-ON_ALL = "on_all"
-"""The detail of a measurement that has the value of every device, by name."""
-
-DURING = "during"
-"""The detail of a measurement that names the probe during which a counter moved."""
-
-NEXT_RUN = "next_run"
-"""The detail of a measurement that has the interval of the next run's value: low and high, 95 %."""
-
-OF_PEAK = "of_peak"
-"""The detail of a measurement that has the value as a share of its peak, of the datasheet or measured beside."""
-
-OF_ALONE = "of_alone"
-"""The detail of a copy with all devices at once that has its share of what the device moves alone."""
-
-DROOP = "droop"
-"""The detail of a burst that has the share which is lost when the same product goes on."""
-
-UNPROVEN = "unproven"
-"""The detail of a measurement that says why it proves little though it holds."""
-
-EXPLAINS = "explains"
-"""The detail of a measurement that has the cause of a shortfall, where only what found it can tell: a matrix of peers.
-Records of older versions have it of every measurement."""
-
-TELEMETRY = "telemetry"
-"""The detail of a measurement that has the summary of what the sensor read while it was made."""
-
-VARIATION = "variation"
-"""The detail of a measurement that has the standard deviation of its blocks as a share of their mean."""
-
-COUNTED = "counted_mhz"
-"""The detail of a measurement that has the clock by counted cycles, right behind its last block."""
-
 EVERYTHING_ELSE = "everything else"
 """The entry among the `unread` facts of a device for all that have none of their own."""
 
-Value = float | int | str | bool
+Value = details.Value
 
 
 def is_rate(unit: str) -> bool:
@@ -83,6 +51,8 @@ class Device:
     """The logical CPUs to run on: those of the device itself (CPU), or those near it (GPU)."""
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Inventory for the record: firmware, limits, links, as the driver names them."""
+    called: str = field(default="gpu", compare=False)
+    """The short name of such a device, before its index. The sensor takes it from the vendor's declaration."""
 
     @property
     def product(self) -> str:
@@ -91,7 +61,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        return f"{'cpu' if self.driver == 'cpu' else 'gpu'}{self.index}"
+        return f"{self.called}{self.index}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +111,7 @@ class Measurement:
     how: str = "together"
     started: float = 0.0
     ended: float = 0.0
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = field(default_factory=Details)
     """What explains the value: the telemetry summary, a peer matrix, the rank skew."""
 
     @cached_property

@@ -1,49 +1,36 @@
-"""The vocabulary of metrics: the unit that each has, and the probe that finds it. Pure."""
+"""The parts of a metric's name."""
 
 from __future__ import annotations
 
-import re
-
-from pytest_accel.core.sku import DTYPES, HOST_COPIES, SHEET
-
-UNITS = {
-    **{
-        f"{name}.{dtype}": "TFLOPS" for name in ("matmul", "matmul_burst", "matmul_best") for dtype in (*DTYPES, *SHEET)
-    },
-    **{f"stream.{op}": "GB/s" for op in ("copy", "copy_kernel", "triad", "read", "write", "slowest_window")},
-    **{f"{probe}.{way}": "GB/s" for probe in ("host_copy", "host_copy_all") for way in HOST_COPIES},
-    **dict.fromkeys(("host_copy.latency", "host_copy.latency_p99"), "us"),
-    **dict.fromkeys(("host_copy.pcie_gen", "host_copy.pcie_width"), "count"),
-    **dict.fromkeys(("peer_copy.one_way", "peer_copy.both", "peer_copy_all.rounds", "peer_copy_all.all"), "GB/s"),
-    "ddp.step_ms": "ms",
-    "ddp.exposed": "1",
-    "soak.rate": "TFLOPS",
-    "soak.droop_slow": "1",
-    "soak.power": "W",
-    "soak.throttle.hw_thermal": "s",
-    "soak.throttle.sw_thermal": "1",
-    "soak.throttle.power_brake": "s",
-}
-"""What the packaged suite measures; all-reduce comes in any size."""
-
-ALL_REDUCE = "all_reduce.busbw@8GiB"
-"""For instance."""
-_ALL_REDUCE = re.compile(r"all_reduce\.busbw@[1-9]\d*(KiB|MiB|GiB)")
-_FINDS = {
-    "ddp": "ddp_step",
-    "stream.slowest_window": "stream_windows",
-    "host_copy.latency": "host_latency",
-    "host_copy.latency_p99": "host_latency",
-}
-"""Metrics (or their first word) that are not called as the probe that finds them."""
+from dataclasses import dataclass
+from functools import cache
 
 
-def unit_of(metric: str) -> str | None:
-    """The unit of what the packaged suite measures, None for facts and for other people's metrics."""
-    return "GB/s" if _ALL_REDUCE.fullmatch(metric) else UNITS.get(metric)
+@dataclass(frozen=True)
+class Metric:
+    """The parts of a name such as "matmul.bf16", "all_reduce.busbw@8GiB" or "soak.throttle.hw_thermal".
+
+    `probe` is the first word, which the metrics of one probe, or of related ones, share. `variant` tells them apart.
+    `size` is that of a collective's payload, or the conditions by which a test of one's own differs from the packaged
+    one ("m=4096,n=14336").
+    """
+
+    probe: str
+    variant: str = ""
+    size: str = ""
+
+    @property
+    def base(self) -> str:
+        """The name without the size."""
+        return f"{self.probe}.{self.variant}" if self.variant else self.probe
+
+    def __str__(self) -> str:
+        return f"{self.base}@{self.size}" if self.size else self.base
 
 
-def probe_of(metric: str) -> str:
-    """The name of the probe that finds a metric."""
-    name, family = metric.partition("@")[0], metric.partition(".")[0]
-    return _FINDS.get(name) or _FINDS.get(family, family)
+@cache
+def parse(name: str) -> Metric:
+    """Return the parts of a metric's name."""
+    base, _, size = name.partition("@")
+    probe, _, variant = base.partition(".")
+    return Metric(probe, variant, size)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.metrics import parse
 
 LEVELS = ("quick", "standard", "long")
 
@@ -43,27 +45,6 @@ SHEET = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 TOPOLOGIES = ("switch", "mesh", "bridge", "none")
 """How the devices of a node are linked: every pair at full rate, one link a pair, in twos, or not at all."""
 
-HOST_COPIES = ("h2d", "d2h", "both")
-"""What of host_copy.* and host_copy_all.* is a rate, and so a share of the host link's."""
-
-DERIVED_FLOOR = {
-    "matmul": 0.92,
-    "matmul_best": 0.92,
-    "matmul_burst": 0.92,
-    "stream": 0.93,
-    "host_copy": 0.95,
-    "host_copy_all": 0.95,
-    "peer_copy": 0.965,
-    "all_reduce": 0.94,
-    "soak": 0.92,
-}
-"""`floor: derived` in a threshold file is this fraction of the limit's healthy reference, by probe.
-
-Chosen between the spread of healthy parts and the smallest fault worth finding: 17 of 18 NVLinks leave
-0.944 of a peer copy, floors that operators trust sit at 0.90 to 0.97 of healthy values.
-"""
-
-
 MEMORY_SHOWN = (0.93, 1.10)
 """What a device may show of its nominal memory: "80 GB" are 81,559 MiB (1.07), ECC may take a sixteenth of it."""
 
@@ -82,13 +63,28 @@ class Source:
     nodes: int | None = None
 
 
+class DeclaredBy(Enum):
+    """Where a limit is declared."""
+
+    SKU_FILE = "SKU file"
+    """A shipped threshold file of one SKU."""
+    VENDOR_FILE = "vendor file"
+    """The shipped file that holds the limits of all parts of a vendor."""
+    OWN_FILE = "own file"
+    """A threshold file of the user's own."""
+    MARKER = "marker"
+    """A marker of a test."""
+    RUN = "run"
+    """The run itself, which expects the devices and links that the SKU's platform has."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """One of floor, ceiling, range (both), equals, version or same-on-all for one metric.
 
-    `origin` says where it was declared (file and line, or the test that carries the marker). `levels` are
-    those that require it; at others the metric is information. `of_reference` is set when the floor was derived
-    from `reference`.
+    `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
+    line, or the test that carries the marker. `levels` are those that require it; at others the metric is information.
+    `of_reference` is set when the floor was derived from `reference`.
     """
 
     metric: str
@@ -116,6 +112,7 @@ class Limit:
     software: Mapping[str, str] = field(default_factory=dict)
     """The versions that the limit was validated on, by name: {"nccl": ">=2.18"}."""
     origin: str = ""
+    declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
 
     @property
@@ -265,38 +262,7 @@ class Sku:
 
     def spread_of(self, metric: str) -> Spread | None:
         """How far the values of a metric lie apart from run to run, or None where nobody measured it."""
-        return self.spread.get(metric) or self.spread.get(metric.partition(".")[0])
-
-    def peak(self, metric: str, platform: Platform) -> tuple[float, str] | None:
-        """The datasheet figure that `metric` is a fraction of, and what it is; None where there is none."""
-        probe, _, variant = metric.partition(".")
-        variant = variant.partition("@")[0]
-        sheet, host = self.datasheet, platform.host_link or platform.pcie
-        dtype = SHEET.get(variant, variant)
-        if probe.startswith("matmul") and dtype in sheet.tflops:
-            return sheet.tflops[dtype], f"{dtype} datasheet peak"
-        if probe == "stream" and "gb_per_s" in sheet.memory:
-            return sheet.memory["gb_per_s"], "memory datasheet peak"
-        if probe.startswith("host_copy") and variant in HOST_COPIES and "gb_per_s" in host:
-            return host["gb_per_s"] * (2 if variant == "both" else 1), "host link rate"
-        if probe == "peer_copy" and platform.pair_gb_per_s:
-            return platform.pair_gb_per_s * (2 if variant == "both" else 1), "peer link rate"
-        return None
-
-    def why_not_applicable(self, metric: str, platform: Platform) -> str | None:
-        """Why the metric cannot exist on this product and platform, or None.
-
-        Decided by what is expected, never by what was found.
-        """
-        if metric in self.not_applicable:
-            return self.not_applicable[metric]
-        probe, _, variant = metric.partition(".")
-        dtype = variant.partition("@")[0]
-        if probe.startswith("matmul") and {dtype, SHEET.get(dtype)} & set(self.datasheet.unsupported):
-            return f"{self.name} has no fast path for {variant}"
-        if probe in ("peer_copy", "peer_copy_all", "all_reduce", "ddp") and platform.devices == 1:
-            return f"platform {platform.name} has one device"
-        return None
+        return self.spread.get(metric) or self.spread.get(parse(metric).probe)
 
 
 def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bool]:

@@ -1,53 +1,28 @@
 """Adapters to the management libraries, called in the sensor process only: any call may block for ever.
 
-The tables beside them (Xids, kernel messages, facts of the host) are imported where they are needed.
+The names here are public: a package of its own adds a vendor with them (docs/how-to-driver.md). The tables beside them
+(Xids, kernel messages) are imported where they are needed.
 """
 
-from __future__ import annotations
+from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
+from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, Reading
+from pytest_accel.drivers.vendor import DISPLAY_3D, DISPLAY_OTHER, PROCESSING, VGA, TorchKind, Vendor
+from pytest_accel.drivers.visibility import Visibility
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-from pytest_accel.core.measurement import Device
-
-Reading = Mapping[str, float]
-
-
-class DriverProblem(Exception):
-    """The library cannot be used; the text names what is missing and what to do."""
-
-
-class NoAnswer(DriverProblem):
-    """The library said nothing in time, or nothing that we understand: no word on the device."""
-
-
-class NoDriver(DriverProblem):
-    """We have no driver for such devices: a lack of ours, which says nothing about them."""
-
-
-class Driver(Protocol):
-    """One vendor's management library."""
-
-    problems: list[str]
-    """Devices that `discover` found and could not use, a sentence each."""
-
-    def discover(self) -> list[Device]:
-        """Every device, whatever CUDA_VISIBLE_DEVICES says. Raises DriverProblem."""
-
-    def idle(self, device: Device) -> str | None:
-        """Why the device is not idle (it holds memory or computes), or None."""
-
-    def health(self, device: Device) -> Mapping[str, Any]:
-        """The facts that may change while the node runs, now, with `unread` as in `discover`."""
-
-    def read(self, device: Device) -> Reading:
-        """Clocks, power, temperature, counters now; what this device cannot say is left out."""
-
-
-@dataclass(frozen=True)
-class Hint:
-    """An accelerator that the machine shows without any library."""
-
-    driver: str
-    where: str
+__all__ = [
+    "DISPLAY_3D",
+    "DISPLAY_OTHER",
+    "EVERYTHING_ELSE",
+    "PROCESSING",
+    "VGA",
+    "Device",
+    "Driver",
+    "DriverProblem",
+    "Hint",
+    "NoAnswer",
+    "NoDriver",
+    "Reading",
+    "TorchKind",
+    "Vendor",
+    "Visibility",
+]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from pytest_accel.drivers import DriverProblem, NoAnswer
+from pytest_accel.drivers.interface import DriverProblem, NoAnswer
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key")

@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_accel.drivers import Hint
+from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.place import place
-
-NVIDIA, AMD, INTEL, HABANA, AWS, HUAWEI = "0x10de", "0x1002", "0x8086", "0x1da3", "0x1d0f", "0x19e5"
-VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x1200"
-_CLASSES = {
-    NVIDIA: ("nvidia", (VGA, DISPLAY_3D)),
-    AMD: ("amd", (DISPLAY_OTHER, PROCESSING)),  # 0x0300 is a display adapter, often part of a processor
-    INTEL: ("intel", (DISPLAY_OTHER, PROCESSING)),
-    HABANA: ("habana", (PROCESSING,)),
-    AWS: ("neuron", (PROCESSING,)),
-    HUAWEI: ("ascend", (PROCESSING,)),
-}
-_NODES = (("nvidia[0-9]*", "nvidia"), ("kfd", "amd"), ("accel/accel*", "habana"), ("davinci[0-9]*", "ascend"),
-          ("neuron[0-9]*", "neuron"))  # fmt: skip
+from pytest_accel.drivers.interface import Hint
+from pytest_accel.drivers.vendor import Vendor
 
 
-def hints(root: Path = Path("/")) -> list[Hint]:
-    """One hint per accelerator that this process may expect to reach.
+def hints(root: Path = Path("/"), vendors: Iterable[Vendor] | None = None) -> list[Hint]:
+    """Return one hint for each accelerator that this process may expect to reach, of all registered vendors.
 
     That is a PCI function; where the bus shows none, a node in /dev. A container sees the bus of its host, and nodes
     for what was handed to it alone.
     """
-    bus, nodes = on_bus(root), _nodes(root)
+    known = list(registry.registered().vendors.values() if vendors is None else vendors)
+    bus, nodes = on_bus(root, known), _nodes(root, known)
     if not bus or not place(root).container:
         return bus or nodes
-    drivers = list(dict.fromkeys(hint.driver for hint in bus))
-    return [hint for driver in drivers for hint in _handed_in(_of(driver, bus), _of(driver, nodes))]
+    shown = {hint.driver for hint in bus}
+    return [hint for vendor in known if vendor.name in shown for hint in _handed_in(vendor, bus, root)]
 
 
-def on_bus(root: Path) -> list[Hint]:
-    """One hint per PCI function of an accelerator."""
+def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
+    """Return one hint for each PCI function of an accelerator, in the order of the bus."""
+    known = list(registry.registered().vendors.values() if vendors is None else vendors)
     found = []
     for function in sorted((root / "sys/bus/pci/devices").glob("*")):
         try:
-            vendor = (function / "vendor").read_text().strip()
+            maker = (function / "vendor").read_text().strip()
             kind = (function / "class").read_text().strip()[:6]
-        except (OSError, ValueError):  # what is no text is no accelerator
+        except (OSError, ValueError):  # a file without text belongs to no accelerator
             continue
-        driver, classes = _CLASSES.get(vendor, ("", ()))
-        if kind in classes:
-            found.append(Hint(driver, f"PCI {function.name}"))
+        makers = [each for each in known if each.pci_vendor == maker and kind in each.pci_classes]
+        found += [Hint(vendor.name, f"PCI {function.name}") for vendor in makers]
     return found
 
 
-def _nodes(root: Path) -> list[Hint]:
-    return [
-        Hint(driver, f"/dev/{node.relative_to(root / 'dev')}")
-        for pattern, driver in _NODES
-        for node in sorted((root / "dev").glob(pattern))
-    ]
+def _nodes(root: Path, vendors: Iterable[Vendor]) -> list[Hint]:
+    return [hint for vendor in vendors for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
 
 
-def _of(driver: str, found: list[Hint]) -> list[Hint]:
-    return [hint for hint in found if hint.driver == driver]
+def _below(root: Path, vendor: Vendor, patterns: Iterable[str]) -> list[Hint]:
+    """Return the nodes in /dev that match."""
+    found = [node for pattern in patterns for node in sorted((root / "dev").glob(pattern))]
+    return [Hint(vendor.name, f"/dev/{node.relative_to(root / 'dev')}") for node in found]
 
 
-def _handed_in(bus: list[Hint], nodes: list[Hint]) -> list[Hint]:
-    """The nodes of a container that was given some of its host's devices; one node for all says nothing of that."""
-    some = nodes and nodes[0].where != "/dev/kfd" and len(nodes) < len(bus)
-    return nodes if some else bus
+def _handed_in(vendor: Vendor, bus: list[Hint], root: Path) -> list[Hint]:
+    """Return the nodes of a container that was given some of its host's devices, else what the bus shows.
+
+    A node that stands for all devices does not tell which of them the container was given.
+    """
+    all_of_host = [hint for hint in bus if hint.driver == vendor.name]
+    nodes = _below(root, vendor, vendor.nodes)
+    return nodes if 0 < len(nodes) < len(all_of_host) else all_of_host

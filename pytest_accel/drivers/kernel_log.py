@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers import DriverProblem, kernel_messages
+from pytest_accel.drivers import kernel_messages
+from pytest_accel.drivers.interface import DriverProblem
 
 LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")

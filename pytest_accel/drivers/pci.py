@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.cpu import parse_cpus
+from pytest_accel.drivers.host import cpus_of
 
 DEVICES = Path("/sys/bus/pci/devices")
 
@@ -45,7 +45,7 @@ def numa_node(address: str | None) -> int | None:
 def near_cpus(address: str | None) -> tuple[int, ...]:
     """The CPUs of the function's NUMA node that this process may use; all that it may use if none is near."""
     allowed = os.sched_getaffinity(0)
-    near = set(parse_cpus(read(address, "local_cpulist") or "")) & allowed
+    near = cpus_of(read(address, "local_cpulist") or "") & allowed
     return tuple(sorted(near or allowed))
 
 

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
-from pytest_accel.drivers import Hint, NoDriver, Reading, pci
-from pytest_accel.drivers.cpu import machine
-from pytest_accel.drivers.host.place import place
-
-WANTED_LIBRARIES = {
-    "intel": ("Intel", "Level Zero sysman (xpu-smi)"),
-    "habana": ("Gaudi", "hlml (hl-smi)"),
-    "ascend": ("Ascend", "DCMI (npu-smi)"),
-    "neuron": ("AWS Neuron", "the Neuron runtime (neuron-ls, neuron-monitor)"),
-    "google": ("TPU", "libtpu"),
-}
-"""By driver: what people call the devices, and the library that would state health, power and use of them."""
-
-TILES = {"8086:0bd5": 2, "8086:0bd6": 2}
-"""Cards that are several devices to torch: Data Center GPU Max 1550 "(2 Tile)" (pci.ids)."""
+from pytest_accel.drivers import pci
+from pytest_accel.drivers.host.place import place, pseudonym
+from pytest_accel.drivers.interface import Driver, Hint, NoDriver, Reading
+from pytest_accel.drivers.vendor import Vendor
 
 
-class PciOnlyDriver:
+class PciOnlyDriver(Driver):
     """Identity and place from /sys/bus/pci. Nothing is known of health, use, power or clocks, and that is said."""
 
-    def __init__(self, vendor: str, shown: Sequence[Hint]) -> None:
-        """Raises NoDriver where only nodes in /dev show the devices: they have no identity that would last."""
-        self._vendor = vendor
+    def __init__(
+        self,
+        vendor: Vendor,
+        shown: Sequence[Hint],
+        *,
+        wanted: str,
+        tiles: Mapping[str, int] | None = None,
+        why_no_link: str | None = None,
+    ) -> None:
+        """Raise NoDriver where only nodes in /dev show the devices: they have no identity that would last.
+
+        `wanted` is the library that would state health, power and use, `tiles` the PCI ids of cards that are several
+        devices to torch, `why_no_link` the reason why the function's registers do not speak of the link to the host.
+        """
+        self._vendor, self._tiles, self._no_link = vendor, tiles or {}, why_no_link
         self._addresses = sorted(each.where[4:] for each in shown if each.where.startswith("PCI "))
-        name, library = WANTED_LIBRARIES.get(vendor, (vendor, "its management library"))
         if not self._addresses:
-            raise NoDriver(f"pytest_accel has no driver for {name} devices yet, and the PCI bus shows none here")
-        self.need = f"pytest_accel does not drive {library}, which alone states it"
-        self.problems = [f"pytest_accel does not drive {library}: {name} devices are known by the PCI bus alone"]
+            raise NoDriver(
+                f"pytest_accel has no driver for {vendor.title} devices yet, and the PCI bus shows none here"
+            )
+        self.need = f"pytest_accel does not drive {wanted}, which alone states it"
+        self.needs = [f"pytest_accel does not drive {wanted}: {vendor.title} devices are known by the PCI bus alone"]
 
     def discover(self) -> list[Device]:
         """The devices in the order of their PCI addresses, tile by tile."""
         found: list[Device] = []
         for address in self._addresses:
             pci_id = pci.identity(address, "")
-            tiles = TILES.get(str(pci_id), 1)
+            tiles = self._tiles.get(str(pci_id), 1)
             for tile in range(tiles):
-                uuid = f"PCI-{machine()}-{address}" + (f"-tile{tile}" if tiles > 1 else "")
+                uuid = f"PCI-{pseudonym()}-{address}" + (f"-tile{tile}" if tiles > 1 else "")
                 found.append(self._device(uuid, len(found), address, pci_id))
         return found
 
@@ -51,7 +53,7 @@ class PciOnlyDriver:
         return Device(
             uuid=uuid,
             index=index,
-            driver=self._vendor,
+            driver=self._vendor.name,
             model="",
             pci_id=pci_id,
             pci_address=address,
@@ -79,8 +81,8 @@ class PciOnlyDriver:
         return {"pcie_path": path, **{names[key]: value for key, value in path[0].items() if key in names}}
 
     def _why_no_link(self) -> str | None:
-        if self._vendor == "intel":
-            return "an Intel GPU may show the link within its card: Level Zero sysman states the other"
+        if self._no_link:
+            return self._no_link
         kind = place().machine
         return f"the bridges of a virtual machine are emulated ({kind})" if kind else None
 

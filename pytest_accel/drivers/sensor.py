@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
-from pytest_accel.drivers import Driver, DriverProblem, Hint, NoAnswer, NoDriver, deadlines, kernel_log, kernel_messages
-from pytest_accel.drivers.cpu import CpuDriver
+from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
 from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
-from pytest_accel.drivers.pci_only import PciOnlyDriver
+from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver
 
 Answer = TypeVar("Answer")
 
@@ -30,7 +29,7 @@ SILENT_SECONDS = 10.0
 
 def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
     """These facts of the host whose files are below `root`."""
-    return dict(reading.read(root, {name: reading.HOST_FACTS[name] for name in names}))
+    return dict(reading.read(root, {name: reading.HOST_READERS[name] for name in names}))
 
 
 @dataclass(frozen=True)
@@ -66,20 +65,17 @@ class Sensor:
         """When the reading that every device is busy with began."""
 
     def discover(self, want: str | None) -> None:
-        """Announce the devices of vendor `want`; without one, of all that the machine hints at, else the CPU."""
+        """Announce the devices of vendor `want`; without one, of all that the machine hints at, else of the machine.
+
+        Declarations of vendors that cannot be used are announced as problems, whichever vendor is wanted.
+        """
         shown = self._machine.shown()
-        problems = []
-        devices: list[Device] = []
-        for vendor in [want] if want else sorted({hint.driver for hint in shown}) or ["cpu"]:
-            places = [hint.where for hint in shown if hint.driver == vendor]
-            kind = "device"
-            try:
-                driver = self._open(vendor, shown)
-                devices += driver.discover()
-                reasons, kind = driver.problems, "need" if isinstance(driver, PciOnlyDriver) else "device"
-            except DriverProblem as problem:
-                reasons, kind = [str(problem)], "need" if isinstance(problem, NoDriver) else "device"
-            problems += [{"driver": vendor, "kind": kind, "reason": each, "shown": places} for each in reasons]
+        names = [want] if want else sorted({hint.driver for hint in shown}) or of_every_machine()
+        found = [self._found(name, shown) for name in names]
+        devices = [device for some, _ in found for device in some]
+        problems = [problem for _, several in found for problem in several]
+        unusable = registry.registered().problems
+        problems += [_problem(name, "need", why, []) for name, why in unusable.items() if name not in names]
         self._devices = {device.uuid: device for device in devices}
         self._pipe.send(
             "devices",
@@ -109,20 +105,23 @@ class Sensor:
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("hearing", source=source, deaf=str(error))
 
-    def _open(self, vendor: str, shown: list[Hint]) -> Driver:
-        if vendor == "cpu":
-            self._drivers[vendor] = CpuDriver()
-        elif vendor == "nvidia":
-            from pytest_accel.drivers.nvidia import NvidiaDriver
-
-            self._drivers[vendor] = NvidiaDriver()
-        elif vendor == "amd":
-            from pytest_accel.drivers.amd import AmdDriver
-
-            self._drivers[vendor] = AmdDriver()
-        else:
-            self._drivers[vendor] = PciOnlyDriver(vendor, [hint for hint in shown if hint.driver == vendor])
-        return self._drivers[vendor]
+    def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[dict[str, Any]]]:
+        """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
+        vendor = registry.vendor(name)
+        places = [hint.where for hint in shown if hint.driver == name]
+        try:
+            driver = self._drivers[name] = vendor.driver(shown)
+            found = driver.discover()
+            devices = [dataclasses.replace(device, driver=name, called=vendor.called) for device in found]
+        except NoDriver as problem:
+            return [], [_problem(name, "need", str(problem), places)]
+        except DriverProblem as problem:
+            return [], [_problem(name, "device", str(problem), places)]
+        except Exception as error:  # noqa: BLE001  a driver may raise anything
+            reason = f"its driver failed: {type(error).__name__}: {error}"
+            return [], [_problem(name, "need", reason, places)]
+        kinds = [*(("device", each) for each in driver.problems), *(("need", each) for each in driver.needs)]
+        return devices, [_problem(name, kind, reason, places) for kind, reason in kinds]
 
     def idle(self) -> None:
         answers = self._ask(lambda driver, device: driver.idle(device))
@@ -213,6 +212,16 @@ class Sensor:
             self._wake.set()
             return True
         return False
+
+
+def of_every_machine() -> list[str]:
+    """Return the names of the vendors whose devices are measured where there is no accelerator."""
+    return sorted(name for name, vendor in registry.registered().vendors.items() if not vendor.accelerator)
+
+
+def _problem(driver: str, kind: str, reason: str, shown: list[str]) -> dict[str, Any]:
+    """Return a problem as `judging.inventory.Discovery` takes it: "device", or "need" if no device is to blame."""
+    return {"driver": driver, "kind": kind, "reason": reason, "shown": shown}
 
 
 def _facts(answer: Mapping[str, Any] | DriverProblem) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_accel.core import versions
-from pytest_accel.core.measurement import NEXT_RUN, ON_ALL, Measurement, Peak, Value
+from pytest_accel.core.measurement import Measurement, Peak, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, said, show, show_margin
 
@@ -21,7 +21,7 @@ ENOUGH_SAMPLES = 3
 
 def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
     """What the next run of the same device will show, in 95 % of cases; None where its spread is not known."""
-    found = measurement.details.get(NEXT_RUN)
+    found = measurement.details.get("next_run")
     return (found[0], found[1]) if found else None
 
 
@@ -53,7 +53,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     if limit.version is not None:
         return _compare_version(base, limit.version)
     if limit.same_on_all:
-        return _compare_with_all(base, measurement.details.get(ON_ALL, {}))
+        return _compare_with_all(base, measurement.details.get("on_all", {}))
     if not _finite(measurement.value):
         return said(base, f"{measurement.value!r} is no number to hold against a limit")
     return _compare_number(base, measurement, limit)

@@ -7,15 +7,15 @@ reason, is another finding than one that is hot. Power capping at the power limi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
-from typing import Any
 
-from pytest_accel.core.measurement import OF_ALONE, TELEMETRY, VARIATION, Device, Measurement
-from pytest_accel.judging.efficiency import OF_CLOCK
+from pytest_accel.core.details import TelemetrySummary
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.judging.inventory import LOCKS
 from pytest_accel.judging.judge import told
-from pytest_accel.judging.telemetry import CAPPED
+from pytest_accel.judging.telemetry import CAPPED, GaugeName, ReasonName
+from pytest_accel.probes.declare import declaration_of
 
 SHARE = 0.01
 """Of the time: throttling below it explains nothing."""
@@ -30,13 +30,13 @@ UNEVEN = 0.02
 SHARED = 0.95
 """Of what a host link moves alone: below it the devices take from each other."""
 
-COUNTED_SLOWDOWNS = (
+COUNTED_SLOWDOWNS: tuple[tuple[ReasonName, str], ...] = (
     ("hw_thermal_s", "HW thermal slowdown"),
     ("hw_power_brake_s", "HW power brake"),
     ("sw_thermal_s", "SW thermal slowdown"),
 )
-COMPUTES = ("matmul", "matmul_burst", "matmul_best", "soak", "stream")
-COPIES = ("host_copy", "host_copy_all")
+CLIMATE: tuple[tuple[GaugeName, str], ...] = (("clock_mhz", "MHz"), ("temperature_c", "C"), ("power_w", "W"))
+"""The gauges that a cause is told with, and their units."""
 
 
 def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]:
@@ -56,15 +56,18 @@ def cause(measurement: Measurement, device: Device) -> str | None:
     It is read off the details of the measurement, which are in the record: the summary of the telemetry, the share of
     what the clock gives (`of_clock`) and of what the device does alone, and how much the blocks vary.
     """
-    probe, details = measurement.metric.partition(".")[0], measurement.details
-    summary = details.get(TELEMETRY, {})
-    if probe in COPIES:
-        return _by_link(device, summary, details.get(OF_ALONE))
-    if probe not in COMPUTES or not summary.get("seconds"):
+    declared, details = declaration_of(measurement.metric), measurement.details
+    summary: TelemetrySummary = details.get("telemetry", {})
+    if declared is None or declared.unit == "count":
+        return None  # no clock explains a number of wrong elements
+    stresses = declared.stresses
+    if "host" in stresses:
+        return _by_link(device, summary, details.get("of_alone"))
+    if not {"compute", "memory"} & set(stresses) or not summary.get("seconds"):
         return None
-    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if probe == "stream" else ())]
+    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if "memory" in stresses else ())]
     found = found or _by_clock(device, summary)
-    uneven, of_clock = _uneven(details.get(VARIATION)), details.get(OF_CLOCK, {}).get("share")
+    uneven, of_clock = _uneven(details.get("variation")), details.get("of_clock", {}).get("share")
     return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
 
 
@@ -76,7 +79,7 @@ def variation(samples: Sequence[float]) -> float | None:
     return stdev(samples) / mean if mean else None
 
 
-def _slowdowns(summary: Mapping[str, Any]) -> list[str]:
+def _slowdowns(summary: TelemetrySummary) -> list[str]:
     shares = [(summary.get(name, 0.0) / summary["seconds"], text) for name, text in COUNTED_SLOWDOWNS]
     return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
@@ -88,7 +91,7 @@ def _lowered(device: Device) -> list[str]:
     return []
 
 
-def _memory(device: Device, summary: Mapping[str, Any]) -> list[str]:
+def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
     """What the memory itself was like: its clock does not follow that of the units."""
     clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
     heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
@@ -100,7 +103,7 @@ def _memory(device: Device, summary: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _by_clock(device: Device, summary: Mapping[str, Any]) -> list[str]:
+def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:
     """Without a slowdown: held back by power, by a setting, by something unnamed, or not by its clock at all."""
     clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
     if not clock:
@@ -121,18 +124,18 @@ def _uneven(share: float | None) -> list[str]:
     return [f"uneven, its blocks vary by {share:.0%}: fed too slowly by the host, or unstable"]
 
 
-def _climate(summary: Mapping[str, Any], of_clock: float | None) -> str:
+def _climate(summary: TelemetrySummary, of_clock: float | None) -> str:
     """The clock, what of it was used, temperature and power that it was measured at."""
     used = "" if of_clock is None else f", {of_clock:.2f} of what that clock gives"
     shown = [
         f"{summary[name]['mean']:.0f} {unit}{used if name == 'clock_mhz' else ''}"
-        for name, unit in (("clock_mhz", "MHz"), ("temperature_c", "C"), ("power_w", "W"))
+        for name, unit in CLIMATE
         if name in summary
     ]
     return f" (at {', '.join(shown)})" if shown else ""
 
 
-def _by_link(device: Device, summary: Mapping[str, Any], of_alone: float | None) -> str | None:
+def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
     """The host link as it was under load, beside the best that both of its ends know, and beside itself alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")

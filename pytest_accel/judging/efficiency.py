@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from pytest_accel.core.measurement import COUNTED, Device, Measurement
+from pytest_accel.core.details import OfClock, TelemetrySummary
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet
-
-OF_CLOCK = "of_clock"
-"""The detail of a measurement that `of_clock` returns."""
+from pytest_accel.probes.declare import declaration_of
 
 AGREE = 0.03
 """So close the two have to be for either to be believed."""
 
-JOULES = "joules_per_tflop"
-"""The detail of a measurement that `joules` returns."""
-
 LONG_ENOUGH_S = 5.0
 """Of an energy counter: its sensor looks a quarter of every tenth of a second (A100, H100; arXiv 2312.02741)."""
-
-SUSTAINED = ("matmul", "soak")
-"""Probes whose window is work without a rest: the mean clock of any other's says nothing."""
 
 TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
 """Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
@@ -45,34 +35,40 @@ def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
     return float(base) * sheet.tflops[dtype] / sheet.tflops[first]
 
 
-def of_clock(
-    measurement: Measurement, sheet: Datasheet, device: Device, telemetry: Mapping[str, Any]
-) -> dict[str, float] | None:
+def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary: TelemetrySummary) -> OfClock | None:
     """`share` of the TFLOPS that the mean SM clock of the window (`mhz`) gives, or None where something is not known.
 
     A device that is held back by power or heat keeps its share, and its clock falls; one whose units are broken or
     starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up. Where
     the one that was counted is another, both are there and no share.
     """
-    probe, dtype = measurement.metric.partition(".")[0], str(measurement.conditions.get("dtype"))
-    clock, units = telemetry.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
+    dtype = str(measurement.conditions.get("dtype"))
+    clock, units = summary.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
     per_clock, value = flops_per_clock(sheet, dtype), measurement.value
-    if probe not in SUSTAINED or measurement.unit != "TFLOPS" or not isinstance(value, int | float):
+    if not _sustained(measurement) or not isinstance(value, int | float):
         return None
     if not (clock and clock["mean"] and units and per_clock):
         return None
-    mhz, counted = clock["mean"], measurement.details.get(COUNTED)
-    found = {"mhz": mhz, **({COUNTED: counted} if counted else {})}
+    mhz, counted = clock["mean"], measurement.details.get("counted_mhz")
+    found: OfClock = {"mhz": mhz}
+    if counted:
+        found["counted_mhz"] = counted
     if counted and abs(counted / mhz - 1) > AGREE:
         return found
     return {**found, "share": value / attainable(int(units), per_clock, mhz)}
 
 
-def joules(measurement: Measurement, telemetry: Mapping[str, Any]) -> float | None:
+def joules(measurement: Measurement, summary: TelemetrySummary) -> float | None:
     """What 10^12 operations of a sustained matrix product cost, by the energy counter of its window."""
-    seconds, energy, value = telemetry.get("seconds", 0.0), telemetry.get("energy_j"), measurement.value
-    if measurement.metric.partition(".")[0] not in SUSTAINED or measurement.unit != "TFLOPS":
+    seconds, energy, value = summary.get("seconds", 0.0), summary.get("energy_j"), measurement.value
+    if not _sustained(measurement):
         return None
     if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
         return None
-    return float(energy / seconds / value)
+    return energy / seconds / value
+
+
+def _sustained(measurement: Measurement) -> bool:
+    """Return whether it is a rate of operations without a rest: the mean clock of any other window says nothing."""
+    declared = declaration_of(measurement.metric)
+    return measurement.unit == "TFLOPS" and declared is not None and declared.sustained

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import DURING, Device, Measurement, Trouble
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import Device, Measurement, Trouble
+from pytest_accel.core.metrics import parse
 from pytest_accel.judging import inventory
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -170,7 +172,7 @@ class Ledger:
 
     def measured(self, metric: str, device: Device) -> Measurement:
         """One metric `counters.*` of one device, over the whole run."""
-        name = metric.partition(".")[2]
+        name = parse(metric).variant
         counter, windows = ERROR_COUNTERS.get(name), self.windows.get(device.uuid, [])
         last = self._last.get(device.uuid)
         if counter is None:
@@ -187,9 +189,12 @@ class Ledger:
 
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Window]) -> Measurement:
-    name = metric.partition(".")[2]
+    name = parse(metric).variant
     moving = [each for each in windows if name in each.moved]
     total, guilty = _worst(name, counter, moving) if counter.per else (sum(each.moved[name] for each in moving), moving)
+    details: Details = {"windows": [{"during": each.during, "moved": each.moved[name]} for each in moving]}
+    if guilty:
+        details["during"] = ", ".join(dict.fromkeys(each.during for each in guilty))
     return Measurement(
         metric=metric,
         subject=device.uuid,
@@ -197,10 +202,7 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Win
         value=total,
         started=windows[0].started,
         ended=windows[-1].ended,
-        details={
-            "windows": [{"during": each.during, "moved": each.moved[name]} for each in moving],
-            **({DURING: ", ".join(dict.fromkeys(each.during for each in guilty))} if guilty else {}),
-        },
+        details=details,
     )
 
 

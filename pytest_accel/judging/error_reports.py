@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.core.measurement import DURING, NODE, Device, Measurement, Trouble
+from pytest_accel.core.details import Details, ReportedError
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, Message
@@ -122,7 +124,7 @@ class Reports:
     def logged(self, metric: str, subject: str, windows: Sequence[Window]) -> Measurement:
         """How many other messages of one kind the kernel log had of a device, or of the node. Who may not read the log
         misses what counters, Xids and the devices themselves tell as a rule: it cannot be judged here."""
-        found = self._counted(subject, LOGGED[metric.partition(".")[2]], messages=True)
+        found = self._counted(subject, LOGGED[parse(metric).variant], messages=True)
         deaf = self.deaf.get(SOURCE, "nobody follows it here")
         trouble = Trouble("need", self.missed) if self.missed else None
         if deaf:
@@ -143,7 +145,9 @@ def _measured(
         trouble = Trouble("need", "no probe ran that could have caused one")
     if trouble:
         return Measurement(metric, subject, "", trouble=trouble)
-    told = {DURING: _said(found[0], windows)} if found else {}
+    details: Details = {"reports": [_shown(each, windows) for each in found[:MOST_SHOWN]]}
+    if found:
+        details["during"] = _said(found[0], windows)
     return Measurement(
         metric,
         subject,
@@ -151,7 +155,7 @@ def _measured(
         len(found),
         started=windows[0].started,
         ended=windows[-1].ended,
-        details={"reports": [_shown(each, windows) for each in found[:MOST_SHOWN]], **told},
+        details=details,
     )
 
 
@@ -165,5 +169,14 @@ def _said(report: ErrorReport, windows: Sequence[Window]) -> str:
     return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
 
 
-def _shown(report: ErrorReport, windows: Sequence[Window]) -> Mapping[str, Any]:
-    return {**vars(report), "during": _during(report, windows)}
+def _shown(report: ErrorReport, windows: Sequence[Window]) -> ReportedError:
+    return {
+        "uuid": report.uuid,
+        "number": report.number,
+        "at": report.at,
+        "source": report.source,
+        "pid": report.pid,
+        "text": report.text,
+        "message": report.message,
+        "during": _during(report, windows),
+    }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from pytest_accel.core.measurement import DROOP, OF_ALONE, OF_PEAK, TELEMETRY, UNPROVEN, VARIATION, Device, Measurement
+from pytest_accel.core.details import Details, TelemetrySummary
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Sku
 from pytest_accel.judging import results
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
-from pytest_accel.judging.efficiency import JOULES, OF_CLOCK, joules, of_clock
+from pytest_accel.judging.efficiency import joules, of_clock
 from pytest_accel.judging.telemetry import Reading, disturbance, misplaced, seen_beside, summarise, unproven
 
 
@@ -23,7 +23,7 @@ def with_evidence(
     readings: Sequence[Reading],
     earlier: Sequence[Measurement],
     foreign: str | None,
-    moved: Mapping[str, Any],
+    moved: Mapping[str, int],
 ) -> list[Measurement]:
     """Return the measurement with its details, and the metrics that the sensor found while it was made.
 
@@ -33,17 +33,35 @@ def with_evidence(
     """
     summary = summarise(readings)
     disturbed = disturbance(device, summary) or misplaced(measurement) or foreign
-    shares: dict[str, Any] = {
-        OF_PEAK: of_peak_of(measurement),
-        OF_CLOCK: of_clock(measurement, sku.datasheet, device, summary) if sku else None,
-        OF_ALONE: results.of_alone(measurement, earlier),
-        DROOP: results.droop(measurement, earlier),
-        JOULES: joules(measurement, summary),
-        UNPROVEN: unproven(measurement.metric, device, readings),
-        VARIATION: variation(measurement.samples),
-    }
-    details = {**measurement.details, TELEMETRY: summary}
-    details.update({name: value for name, value in shares.items() if value is not None})
-    details.update({"counters": dict(moved)} if moved else {})
+    details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
+    details["telemetry"] = summary
+    if little := unproven(measurement.metric, device, readings):
+        details["unproven"] = little
+    if moved:
+        details["counters"] = dict(moved)
     measured = results.foreseen(replace(measurement, disturbance=disturbed, details=details), sku)
     return [measured, *seen_beside(measured, device, summary)]
+
+
+def _shares(
+    measurement: Measurement,
+    device: Device,
+    sku: Sku | None,
+    summary: TelemetrySummary,
+    earlier: Sequence[Measurement],
+) -> Details:
+    """Return the value beside what it can be compared with; what is not known is left out."""
+    found: Details = {}
+    if (of_peak := of_peak_of(measurement)) is not None:
+        found["of_peak"] = of_peak
+    if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
+        found["of_clock"] = clock
+    if (alone := results.of_alone(measurement, earlier)) is not None:
+        found["of_alone"] = alone
+    if (lost := results.droop(measurement, earlier)) is not None:
+        found["droop"] = lost
+    if (energy := joules(measurement, summary)) is not None:
+        found["joules_per_tflop"] = energy
+    if (varied := variation(measurement.samples)) is not None:
+        found["variation"] = varied
+    return found

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core.details import Details
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
+from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.host import some
-from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
@@ -38,7 +40,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     What cannot be seen here had no value before either: it cannot be judged here. What could be seen and cannot any
     more is unmeasured.
     """
-    counter = HOST_RATES.get(metric.partition(".")[2])
+    counter = HOST_RATES.get(parse(metric).variant)
     if counter is None:
         return _troubled(metric, Trouble("need", "no such counter of the host is known to this version"))
     if before is None:
@@ -52,7 +54,9 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
     if gone := sorted(set(counts) - set(after)):
         return _troubled(metric, Trouble("need", f"{some(gone)} was there before the first probe and is gone"))
     moved = {part: change for part in counts if (change := _moved(counts[part], after[part]))}
-    worst = sorted(filter(None, moved), key=lambda part: -moved[part])
+    details: Details = {"moved": moved}
+    if worst := sorted(filter(None, moved), key=lambda part: -moved[part]):
+        details["worst"] = some(worst)
     return Measurement(
         metric=metric,
         subject=NODE,
@@ -60,7 +64,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
         value=counter.over(sum(moved.values()), now.at - before.at),
         started=before.at,
         ended=now.at,
-        details={"moved": moved, **({"worst": some(worst)} if worst else {})},
+        details=details,
     )
 
 

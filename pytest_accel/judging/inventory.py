@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, ON_ALL, Device, Measurement, Trouble, Value
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.details import Details
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
-from pytest_accel.drivers.host.reading import HOST_FACTS
 
 Facts = Mapping[str, Any]
 
@@ -27,8 +30,9 @@ class FactMetric:
     of: Callable[..., Value]
 
 
-def _fact(name: str, unit: str) -> FactMetric:
-    return FactMetric(unit, (name,), lambda value: value)
+def _fact(name: str) -> FactMetric:
+    """The fact itself, in its unit."""
+    return FactMetric(DEVICE_FACTS[name].unit, (name,), lambda value: value)
 
 
 def _mode(name: str) -> FactMetric:
@@ -44,9 +48,14 @@ def _changes(name: str) -> FactMetric:
     return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
 
 
-SLOWDOWNS = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
-LOCKS = {0x02: "application clocks", 0x10: "sync boost"}
-"""Bits of NVML's clock event reasons (nvml.h): what a device at rest has no reason for."""
+SLOWDOWNS = {
+    ClockEvent.HW_SLOWDOWN: "hardware slowdown",
+    ClockEvent.SW_THERMAL: "software thermal",
+    ClockEvent.HW_THERMAL: "hardware thermal",
+    ClockEvent.HW_POWER_BRAKE: "power brake",
+}
+LOCKS = {ClockEvent.APPLICATION_CLOCKS: "application clocks", ClockEvent.SYNC_BOOST: "sync boost"}
+"""Reasons for a low clock that a device at rest does not have."""
 CORRECTED = ("symbol", "effective")
 """Error counters of a link that tick on healthy ones."""
 
@@ -58,8 +67,8 @@ def _slowdown(mask: int) -> str:
 def _clock_lock(mask: int, application: float, default: float) -> str:
     """What keeps the clock down. A lock that only load makes visible is telemetry's to find."""
     found = [name for bit, name in LOCKS.items() if mask & bit]
-    if application < default and LOCKS[0x02] not in found:
-        found.append(LOCKS[0x02])
+    if application < default and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
+        found.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
     return ", ".join(found) or "none"
 
 
@@ -82,54 +91,54 @@ def _versions(firmware: Mapping[str, str]) -> str:
 
 
 FIGURES = {
-    "inventory.driver_version": _fact("driver_version", "version"),
-    "inventory.cuda_version": _fact("cuda_version", "version"),
-    "inventory.rocm_version": _fact("rocm_version", "version"),
-    "inventory.firmware_bundle": _fact("firmware_bundle", "version"),
+    "inventory.driver_version": _fact("driver_version"),
+    "inventory.cuda_version": _fact("cuda_version"),
+    "inventory.rocm_version": _fact("rocm_version"),
+    "inventory.firmware_bundle": _fact("firmware_bundle"),
     "inventory.firmware": FactMetric("text", ("firmware",), _versions),
-    "inventory.vbios": _fact("vbios", "version"),
-    "inventory.inforom": _fact("inforom", "version"),
-    "inventory.gsp_firmware": _fact("gsp_firmware", "version"),
-    "inventory.board_part": _fact("board_part", "text"),
-    "inventory.pci_subsystem": _fact("pci_subsystem", "text"),
+    "inventory.vbios": _fact("vbios"),
+    "inventory.inforom": _fact("inforom"),
+    "inventory.gsp_firmware": _fact("gsp_firmware"),
+    "inventory.board_part": _fact("board_part"),
+    "inventory.pci_subsystem": _fact("pci_subsystem"),
     "inventory.memory": FactMetric("GB", ("memory_bytes",), lambda size: size / 1e9),
-    "inventory.compute_units": _fact("compute_units", "count"),
-    "inventory.power_limit": _fact("power_limit_w", "W"),
-    "inventory.power_limit_max": _fact("power_limit_max_w", "W"),
-    "inventory.clock_max": _fact("clock_max_mhz", "MHz"),
-    "inventory.memory_clock_max": _fact("memory_clock_max_mhz", "MHz"),
-    "inventory.pcie_gen_max": _fact("pcie_gen_max", "count"),
-    "inventory.pcie_width_max": _fact("pcie_width_max", "count"),
-    "inventory.nvlink_count": _fact("nvlink_count", "count"),
-    "inventory.nvlink_speed": _fact("nvlink_gb_per_s", "GB/s"),
-    "inventory.xgmi_speed": _fact("xgmi_gb_per_s", "GB/s"),
-    "inventory.xgmi_hive": _fact("xgmi_hive", "text"),
-    "inventory.compute_partition": _fact("compute_partition", "text"),
-    "inventory.memory_partition": _fact("memory_partition", "text"),
+    "inventory.compute_units": _fact("compute_units"),
+    "inventory.power_limit": _fact("power_limit_w"),
+    "inventory.power_limit_max": _fact("power_limit_max_w"),
+    "inventory.clock_max": _fact("clock_max_mhz"),
+    "inventory.memory_clock_max": _fact("memory_clock_max_mhz"),
+    "inventory.pcie_gen_max": _fact("pcie_gen_max"),
+    "inventory.pcie_width_max": _fact("pcie_width_max"),
+    "inventory.nvlink_count": _fact("nvlink_count"),
+    "inventory.nvlink_speed": _fact("nvlink_gb_per_s"),
+    "inventory.xgmi_speed": _fact("xgmi_gb_per_s"),
+    "inventory.xgmi_hive": _fact("xgmi_hive"),
+    "inventory.compute_partition": _fact("compute_partition"),
+    "inventory.memory_partition": _fact("memory_partition"),
     "inventory.ecc": _mode("ecc"),
     "inventory.mig": _mode("mig"),
     "inventory.persistence": _mode("persistence"),
-    "inventory.compute_mode": _fact("compute_mode", "text"),
-    "inventory.virtualization": _fact("virtualization", "text"),
-    "inventory.confidential": _fact("confidential", "text"),
-    "inventory.fabric_cluster": _fact("fabric_cluster", "text"),
-    "inventory.fabric_clique": _fact("fabric_clique", "count"),
-    "health.ecc_uncorrectable_volatile": _fact("ecc_uncorrectable_volatile", "count"),
-    "health.ecc_correctable_volatile": _fact("ecc_correctable_volatile", "count"),
-    "health.ecc_deferred_volatile": _fact("ecc_deferred_volatile", "count"),
-    "health.bad_pages": _fact("bad_pages", "count"),
-    "health.bad_pages_pending": _fact("bad_pages_pending", "count"),
-    "health.bad_pages_unreservable": _fact("bad_pages_unreservable", "count"),
+    "inventory.compute_mode": _fact("compute_mode"),
+    "inventory.virtualization": _fact("virtualization"),
+    "inventory.confidential": _fact("confidential"),
+    "inventory.fabric_cluster": _fact("fabric_cluster"),
+    "inventory.fabric_clique": _fact("fabric_clique"),
+    "health.ecc_uncorrectable_volatile": _fact("ecc_uncorrectable_volatile"),
+    "health.ecc_correctable_volatile": _fact("ecc_correctable_volatile"),
+    "health.ecc_deferred_volatile": _fact("ecc_deferred_volatile"),
+    "health.bad_pages": _fact("bad_pages"),
+    "health.bad_pages_pending": _fact("bad_pages_pending"),
+    "health.bad_pages_unreservable": _fact("bad_pages_unreservable"),
     "health.bad_pages_of_threshold": FactMetric(
         "1", ("bad_pages", "bad_pages_threshold"), lambda pages, threshold: pages / threshold
     ),
-    "health.ecc_uncorrectable_aggregate": _fact("ecc_uncorrectable_aggregate", "count"),
-    "health.ecc_sram_uncorrectable_aggregate": _fact("ecc_sram_uncorrectable_aggregate", "count"),
+    "health.ecc_uncorrectable_aggregate": _fact("ecc_uncorrectable_aggregate"),
+    "health.ecc_sram_uncorrectable_aggregate": _fact("ecc_sram_uncorrectable_aggregate"),
     "health.ecc_sram_threshold": _flag("ecc_sram_threshold_exceeded"),
     "health.ecc_pending_change": _changes("ecc"),
     "health.mig_pending_change": _changes("mig"),
-    "health.remapped_correctable": _fact("remapped_correctable", "count"),
-    "health.remapped_uncorrectable": _fact("remapped_uncorrectable", "count"),
+    "health.remapped_correctable": _fact("remapped_correctable"),
+    "health.remapped_uncorrectable": _fact("remapped_uncorrectable"),
     "health.remap_pending": _flag("remap_pending"),
     "health.remap_failure": _flag("remap_failure"),
     "health.remap_banks_exhausted": FactMetric("count", ("remap_banks",), lambda banks: int(banks["none"])),
@@ -137,22 +146,22 @@ FIGURES = {
     "health.channel_repair_pending": _flag("channel_repair_pending"),
     "health.tpc_repair_pending": _flag("tpc_repair_pending"),
     "health.memory_unrepairable": _flag("memory_unrepairable"),
-    "health.recovery_action": _fact("recovery_action", "text"),
+    "health.recovery_action": _fact("recovery_action"),
     "health.fabric": FactMetric("text", ("fabric_state", "fabric_status"), _fabric),
     "health.fabric_faults": FactMetric("text", ("fabric_faults",), lambda faults: ", ".join(faults) or "none"),
-    "health.nvlink_up": _fact("nvlink_up", "count"),
-    "health.xgmi_up": _fact("xgmi_up", "count"),
-    "health.xgmi_down": _fact("xgmi_down", "count"),
-    "health.xgmi_errors": _fact("xgmi_errors", "text"),
+    "health.nvlink_up": _fact("nvlink_up"),
+    "health.xgmi_up": _fact("xgmi_up"),
+    "health.xgmi_down": _fact("xgmi_down"),
+    "health.xgmi_errors": _fact("xgmi_errors"),
     "health.nvlink_errors": FactMetric("count", ("nvlinks",), _link_errors),
-    "health.pcie_width": _fact("pcie_width", "count"),
+    "health.pcie_width": _fact("pcie_width"),
     "health.pcie_path_width": FactMetric("count", ("pcie_path",), _narrowest),
-    "health.pcie_replays": _fact("pcie_replays", "count"),
-    "health.pcie_fatal": _fact("pcie_fatal", "count"),
+    "health.pcie_replays": _fact("pcie_replays"),
+    "health.pcie_fatal": _fact("pcie_fatal"),
     "health.clock_lock": FactMetric(
         "text", ("reasons", "clock_application_mhz", "clock_application_default_mhz"), _clock_lock
     ),
-    "health.perf_level": _fact("perf_level", "text"),
+    "health.perf_level": _fact("perf_level"),
     "health.power_limit_lowered": FactMetric(
         "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
     ),
@@ -301,7 +310,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
             disturbance=disturbance(metric, device),
             started=now,
             ended=now,
-            details={ON_ALL: on_all},
+            details={"on_all": on_all},
         )
         for device, (unit, value, trouble) in found.items()
     ]
@@ -333,7 +342,10 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
     without a limit that is no news, with one it is UNMEASURED. It was read at `now` (seconds since the epoch)."""
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
-    details = {**answer.get("details", {}), **({"worst": answer["worst"]} if answer.get("worst") else {})}
+    details: Details = {}
+    details.update(answer.get("details", {}))
+    if worst := answer.get("worst"):
+        details["worst"] = worst
     return Measurement(
         metric=metric,
         subject=NODE,

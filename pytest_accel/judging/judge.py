@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_accel.core import versions
-from pytest_accel.core.measurement import DURING, EXPLAINS, NODE, UNPROVEN, Device, Measurement, Trouble
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, said, show
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.skus.peaks import why_not_applicable
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
@@ -29,7 +30,7 @@ Explain = Callable[[Measurement], "str | None"]
 
 def told(measurement: Measurement) -> str | None:
     """Return the cause that the measurement itself holds."""
-    return measurement.details.get(EXPLAINS)
+    return measurement.details.get("explains")
 
 
 def judge(
@@ -47,13 +48,14 @@ def judge(
     shortfall, and of nothing else.
     """
     verdict = _judge(attempts, limit, software, explain)
-    little = attempts[-1].details.get(UNPROVEN)
+    details = attempts[-1].details
+    little: str | None = details.get("unproven")
     if little and verdict.status is Status.PASS:
         verdict = said(verdict, f"{verdict.sentence}; {little}", Status.MARGINAL)
-    worst = attempts[-1].details.get("worst")
+    worst: str | None = details.get("worst")
     if worst and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, at {worst}")
-    during = attempts[-1].details.get(DURING)
+    during: str | None = details.get("during")
     if during and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, during {during}")
     return _advise(verdict) if limit and limit.severity == "warn" else verdict
@@ -272,7 +274,7 @@ def why_not(
     metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
 ) -> Verdict | None:
     """A verdict without a measurement: what cannot exist here, and performance of the wrong product."""
-    why = sku.why_not_applicable(metric, platform) if sku else None
+    why = why_not_applicable(sku, metric, platform) if sku else None
     if why:
         return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
     wrong = wrong_product(subject, sku, devices)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
-from pytest_accel.core.measurement import EXPLAINS, Measurement, Trouble
+from pytest_accel.core.details import Cell, Details
+from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.messages import Pair
 from pytest_accel.core.stats import estimate_rate
 
@@ -73,18 +73,18 @@ def judged_again(
     return [*judged, *(each for each in fresh if "cells" not in each.details)]
 
 
-def _renewed(row: Measurement, cells: Mapping[str, Any], when: Measurement) -> Measurement:
-    details = {**row.details, "cells": {**row.details["cells"], **cells}}
+def _renewed(row: Measurement, cells: Mapping[str, Cell], when: Measurement) -> Measurement:
+    details: Details = {**row.details, "cells": {**row.details["cells"], **cells}}
     return replace(row, details=details, started=when.started, ended=when.ended)
 
 
-def _cells(found: Sequence[Measurement]) -> dict[Pair, Mapping[str, Any]]:
+def _cells(found: Sequence[Measurement]) -> dict[Pair, Cell]:
     return {
         (each.subject, receiver): cell for each in found for receiver, cell in each.details.get("cells", {}).items()
     }
 
 
-def _rates(cells: Mapping[Pair, Mapping[str, Any]]) -> dict[Pair, float]:
+def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
     return {pair: 0.0 if cell["wrong"] else estimate_rate(cell["samples"]).mean for pair, cell in cells.items()}
 
 
@@ -106,7 +106,7 @@ def _own(
     row: Measurement,
     matrix: Mapping[Pair, float],
     guilty: Mapping[Pair, tuple[str, ...]],
-    cells: Mapping[Pair, Mapping[str, Any]],
+    cells: Mapping[Pair, Cell],
     names: Mapping[str, str],
 ) -> Measurement:
     me = row.subject
@@ -115,15 +115,16 @@ def _own(
     pair = min(mine or clear or [pair for pair in matrix if pair[0] == me], key=matrix.__getitem__)
     cell = cells[pair]
     samples: tuple[float, ...] = tuple(cell["samples"])
-    details = {
-        **{key: value for key, value in row.details.items() if key != "cells"},
+    details: Details = {
+        **row.details,
         "row": {names.get(receiver, receiver): rate for (sender, receiver), rate in matrix.items() if sender == me},
         "worst_pair": f"{names.get(pair[0], pair[0])} to {names.get(pair[1], pair[1])}",
     }
+    del details["cells"]
     told = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
     told += [STAGED] if cell.get("direct") is False else []
     if told:
-        details[EXPLAINS] = "; ".join(told)
+        details["explains"] = "; ".join(told)
     return replace(
         row,
         conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},

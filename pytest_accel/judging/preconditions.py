@@ -12,11 +12,12 @@ from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Platform
+from pytest_accel.probes.declare import PARTS, Declaration
 
-EVERYTHING = ("",)
-MEMORY = ("stream", "memory_pattern")
-COMPUTE = ("matmul", "exact_matmul", "soak", "ddp")
-PEERS = ("peer_copy", "all_reduce", "ddp")
+EVERYTHING = PARTS
+MEMORY = ("memory",)
+COMPUTE = ("compute",)
+PEERS = ("link",)
 
 RESET = "drain the node, reset it by `nvidia-smi --gpu-reset -i {index}` or reboot, and run again"
 FABRIC = "look at `systemctl status nvidia-fabricmanager`, wait until `nvidia-smi -q` shows Fabric Completed"
@@ -26,7 +27,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reason:
-    """A row of the table: when it holds, what it is, the probes (by the beginning of their name) that it stops."""
+    """A state that makes measurements meaningless, and the parts of the device whose probes it stops."""
 
     holds: Callable[[Facts], object]
     """What is wrong, for the sentence; nothing if it does not hold."""
@@ -99,7 +100,7 @@ REASONS = (
 )
 
 
-def stopped(probe: str, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
+def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
     """Why `probe` says nothing about the subject now and what to do, or None. The node is stopped by any device."""
     for device in devices:
         if subject in (device.uuid, NODE) and (why := _why(probe, device, platform)):
@@ -107,11 +108,12 @@ def stopped(probe: str, subject: str, devices: Iterable[Device], platform: Platf
     return None
 
 
-def _why(probe: str, device: Device, platform: Platform) -> str | None:
+def _why(probe: Declaration, device: Device, platform: Platform) -> str | None:
     for reason in REASONS:
         if reason.switched and platform.link.get("topology") != "switch":
             continue
-        found = reason.holds(device.facts) if probe.startswith(reason.stops) else None
+        stops = reason.stops is EVERYTHING or set(reason.stops) & set(probe.stresses)
+        found = reason.holds(device.facts) if stops else None
         if found:
             return f"{reason.says.format(found=found)}; {reason.do.format(index=device.index)}"
     return None

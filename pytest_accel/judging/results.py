@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.measurement import NEXT_RUN, NODE, Measurement, Peak, Trouble, estimate_of, is_rate
+from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run
 
@@ -146,10 +147,11 @@ def droop(measured: Measurement, earlier: Sequence[Measurement]) -> float | None
 
 def _share_of_last(measured: Measurement, probe: str, earlier: Sequence[Measurement], other: str) -> float | None:
     """A measurement of `probe` as a share of the last one that `other` made of the same subject and variant."""
-    own, _, variant = measured.metric.partition(".")
-    if own != probe or not isinstance(measured.value, int | float):
+    own = parse(measured.metric)
+    if own.probe != probe or not isinstance(measured.value, int | float):
         return None
-    same = [each for each in earlier if (each.metric, each.subject) == (f"{other}.{variant}", measured.subject)]
+    metric = str(replace(own, probe=other))
+    same = [each for each in earlier if (each.metric, each.subject) == (metric, measured.subject)]
     found = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
     return measured.value / found[-1] if found else None
 
@@ -212,4 +214,4 @@ def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
     interval = next_run(found, spread.between_runs, spread.runs)
     if not math.isfinite(interval.high - interval.low):
         return measurement
-    return replace(measurement, details={**measurement.details, NEXT_RUN: [interval.low, interval.high]})
+    return replace(measurement, details={**measurement.details, "next_run": [interval.low, interval.high]})

@@ -7,26 +7,30 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, get_args
 
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 
 Reading = Mapping[str, Any]
 
-GAUGES = ("clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c")
-TELEMETRY_COUNTERS = (
-    "energy_j",
-    "busy_s",
-    "steal_s",
-    "sw_power_cap_s",
-    "sw_thermal_s",
-    "hw_thermal_s",
-    "hw_power_brake_s",
-)
-REASONS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40, "hw_power_brake_s": 0x80}
-"""Bits of NVML's clock event reasons (nvml.h): what stands in for a counter that the driver does not have."""
-WIDTH = "pcie_width"
-LINK = ("pcie_gen", WIDTH)
+GaugeName = Literal["clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c"]
+ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s"]
+CounterName = Literal["energy_j", "busy_s", "steal_s", ReasonName]
+SoakName = Literal["power_w", ReasonName]
+LinkName = Literal["pcie_gen", "pcie_width"]
+
+GAUGES: tuple[GaugeName, ...] = get_args(GaugeName)
+TELEMETRY_COUNTERS: tuple[CounterName, ...] = get_args(CounterName)
+REASONS: dict[ReasonName, ClockEvent] = {
+    "sw_power_cap_s": ClockEvent.SW_POWER_CAP,
+    "sw_thermal_s": ClockEvent.SW_THERMAL,
+    "hw_thermal_s": ClockEvent.HW_THERMAL,
+    "hw_power_brake_s": ClockEvent.HW_POWER_BRAKE,
+}
+"""The reason that stands in for a counter which the driver does not have."""
+LINK: tuple[LinkName, ...] = get_args(LinkName)
 """A generation rises as the link wakes up: the best that was seen. Lanes never change at rest: the fewest."""
 
 UNWATCHED_SECONDS = 5.0
@@ -43,7 +47,7 @@ STEADY_K = 1.0
 STEAL_SHARE = 0.05
 """Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
 
-SOAK_METRICS = {
+SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.power": ("power_w", "W"),
     "soak.throttle.hw_thermal": ("hw_thermal_s", "s"),
     "soak.throttle.sw_thermal": ("sw_thermal_s", "1"),
@@ -52,21 +56,21 @@ SOAK_METRICS = {
 """Metrics of a soak that the sensor measures: the mean of a gauge, how far a counter went (s), or its share (1)."""
 
 
-def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
+def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     """Mean, least and most of each gauge; how far each counter went; every throttle reason seen, as one mask."""
-    found: dict[str, Any] = {"readings": len(readings)}
-    for name in GAUGES:
-        values = [each[name] for each in readings if name in each]
+    found: TelemetrySummary = {"readings": len(readings)}
+    for gauge in GAUGES:
+        values = [each[gauge] for each in readings if gauge in each]
         if values:
-            found[name] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-    for name in TELEMETRY_COUNTERS:
-        values = [each[name] for each in readings if name in each]
-        if len(values) > 1 and values == sorted(values) and _throughout(readings, name):
-            found[name] = values[-1] - values[0]  # one that went back was reset, and says nothing
-    for name in LINK:
-        values = [each[name] for each in readings if name in each]
+            found[gauge] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
+    for counter in TELEMETRY_COUNTERS:
+        values = [each[counter] for each in readings if counter in each]
+        if len(values) > 1 and values == sorted(values) and _throughout(readings, counter):
+            found[counter] = values[-1] - values[0]  # one that went back was reset, and says nothing
+    for part in LINK:
+        values = [each[part] for each in readings if part in each]
         if values:
-            found[name] = min(values) if name == WIDTH else max(values)
+            found[part] = min(values) if part == "pcie_width" else max(values)
     masks = [int(each["reasons"]) for each in readings if "reasons" in each]
     if masks:
         found["reasons"] = 0
@@ -76,7 +80,9 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
     lost = next((each["lost"] for each in readings if "lost" in each), None)
-    return {**found, **({"lost": lost} if lost else {})}
+    if lost:
+        found["lost"] = lost
+    return found
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
@@ -86,19 +92,21 @@ def _throughout(readings: Sequence[Reading], name: str) -> bool:
     return unseen <= UNWATCHED_SECONDS
 
 
-def _sampled(readings: Sequence[Reading]) -> dict[str, Any]:
+def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     """Seconds under each throttle reason without a counter: a reason that is read holds until the next reading."""
     masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
     names = [name for name in REASONS if len(masks) > 1 and not any(name in each for each in readings)]
-    seconds = {
-        name: math.fsum(after - at for (at, mask), (after, _) in itertools.pairwise(masks) if mask & REASONS[name])
-        for name in names
-    }
+    if not names:
+        return {}
     unseen = max((after - at for (at, _), (after, _) in itertools.pairwise(masks)), default=0.0)
-    return {**seconds, "sampled": names, "unseen": unseen} if names else {}
+    found: TelemetrySummary = {"sampled": names, "unseen": unseen}
+    for name in names:
+        held = (after - at for (at, mask), (after, _) in itertools.pairwise(masks) if mask & REASONS[name])
+        found[name] = math.fsum(held)
+    return found
 
 
-def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
+def disturbance(device: Device, summary: TelemetrySummary) -> str | None:
     """What disturbed the device from outside while it was measured, or None."""
     seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
     share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
@@ -147,7 +155,7 @@ def _warming(readings: Sequence[Reading], third: float) -> float | None:
     return fmean(late) - fmean(middle) if late and middle else None
 
 
-def seen_beside(measured: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
+def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """The metrics that only the sensor can know, of what ran while it looked."""
     if measured.metric == "soak.rate":
         return soak_measurements(measured, device, summary)
@@ -156,7 +164,7 @@ def seen_beside(measured: Measurement, device: Device, summary: Mapping[str, Any
     return []
 
 
-def link_measurements(copy: Measurement, summary: Mapping[str, Any]) -> list[Measurement]:
+def link_measurements(copy: Measurement, summary: TelemetrySummary) -> list[Measurement]:
     """Generation and lanes of the host link while it was loaded: at rest a healthy one may show less."""
     unread = Trouble("not_applicable", "nobody reads this link while it is loaded")
     bare = replace(copy, unit="count", samples=(), seconds=(), peak=None)
@@ -166,7 +174,7 @@ def link_measurements(copy: Measurement, summary: Mapping[str, Any]) -> list[Mea
     ]
 
 
-def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
+def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """The metrics of a soak that only the sensor can know."""
     found = []
     if "lost" in summary and soak.trouble is None:
@@ -174,8 +182,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
         soak = replace(soak, trouble=Trouble("need", f"the sensor saw nothing of {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
-        value = summary.get(name)
-        value = value["mean"] if isinstance(value, dict) else value
+        value = _told(name, summary)
         trouble = soak.trouble
         if value is not None and unit == "1":
             value = value / summary["seconds"] if summary.get("seconds") else None
@@ -193,6 +200,13 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
     return found
 
 
-def _unwatched(soak: Measurement, summary: Mapping[str, Any]) -> float:
+def _told(name: SoakName, summary: TelemetrySummary) -> float | None:
+    """Return the mean of a gauge or the seconds that a counter went on; None where nothing was read."""
+    if name == "power_w":
+        return summary["power_w"]["mean"] if "power_w" in summary else None
+    return summary.get(name)
+
+
+def _unwatched(soak: Measurement, summary: TelemetrySummary) -> float:
     """Seconds of a soak before the first and after the last reading."""
-    return soak.ended - soak.started - float(summary.get("seconds", 0.0))
+    return soak.ended - soak.started - summary.get("seconds", 0.0)

@@ -90,6 +90,8 @@ def _number(name: str, value: object) -> float:
 
 def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
     """The limits that the markers of a test declare. Raises BadMarker, naming the test, the value, the choices."""
+    from pytest_accel.core.sku import DeclaredBy
+
     found = []
     for mark in marks:
         declare = MARKERS.get(mark.name)
@@ -102,7 +104,7 @@ def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
         except (TypeError, ValueError) as error:
             signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
             raise BadMarker(f"{where}: {mark.name}: {error}\n  it is {signature.partition(' ->')[0]}") from None
-        found.append(replace(limit, origin=f"marker {mark.name} of {where}"))
+        found.append(replace(limit, origin=f"marker {mark.name} of {where}", declared_by=DeclaredBy.MARKER))
     return found
 
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.core import sizes
+from pytest_accel.probes.declare import SIZES, Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _CHUNK = 2**26
 """Elements that are made and compared at a time, so that the check needs little memory beside the payload."""
 
 
-@probe("all_reduce.busbw@{size}", runs="ranks")
+@probe(
+    "all_reduce.busbw@{size}",
+    runs="ranks",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"size": SIZES},
+    budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
+    derived_floor=0.94,
+    required=True,
+    verifies="sums",
+    cost=Cost("link", share=0.8),
+    small={"size": "64KiB"},
+)
 def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
     """Bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
 
@@ -44,10 +55,10 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
 
 
 def _bytes(size: str) -> int:
-    found = re.fullmatch(r"([1-9]\d*)(KiB|MiB|GiB)", size)
-    if not found:
+    found = sizes.in_bytes(size)
+    if found is None:
         raise NotApplicable(f"size {size!r} is not a number with KiB, MiB or GiB, such as 8GiB")
-    return int(found[1]) * _UNITS[found[2]]
+    return found
 
 
 def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:

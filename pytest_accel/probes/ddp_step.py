@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
-@probe("ddp.step_ms", runs="ranks")
+def operations(*, layers: int, width: int, batch: int) -> float:
+    """Return the floating-point operations of one step: those of the forward pass, and twice as many backward."""
+    return 6.0 * layers * width**2 * batch
+
+
+@probe(
+    "ddp.step_ms",
+    runs="ranks",
+    unit="ms",
+    stresses=["compute", "link"],
+    also={"ddp.exposed": "1"},
+    budgets={"quick": 3.0, "standard": 10.0, "long": 30.0},
+    verifies="sums",
+    cost=Cost("matmul.fp32", operations=operations),
+    small={"layers": 2, "width": 64, "batch": 16},
+)
 def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[ProbeResult]:
     """Milliseconds of one step (forward, backward, SGD) of `layers` linear layers of `width` x `width`, fp32.
 

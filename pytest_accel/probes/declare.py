@@ -1,49 +1,331 @@
-"""What pytest needs to know of a probe before any process runs it."""
+"""The declaration of a probe: everything that the rest of the package knows of it.
+
+A probe is declared at its decorator and nowhere else. The checks of threshold files, the budgets, the reasons that stop
+a probe, the search for the cause of a shortfall and the simulated node read the declaration.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from types import FunctionType
 from typing import Any, TypeVar
+
+from pytest_accel.core import sizes
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import LEVELS, UNITS
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 
+RUNS = ("together", "in_turn", "ranks", "peers", "facts")
+"""Ways to run a probe. "together": on every device at once. "in_turn": made ready at once, and measured on one device
+after the other. "ranks": the devices form one process group. "peers": one process sees all devices. "facts": read
+by the sensor, not measured."""
+
+PARTS = ("compute", "memory", "host", "link")
+"""Parts of a device that a probe may stress: its units and their clock, its memory, its link to the host, its links to
+other devices."""
+
+PEAKS = ("tflops", "memory", "host_link", "peer_link")
+"""Figures of the datasheet or the platform that a metric may be a fraction of."""
+
+VERIFIES = ("products", "copies", "stores", "sums")
+"""What a probe compares with known values: matrix products, copied data, stored data, sums over all ranks."""
+
+DEFAULT_BUDGETS = {"quick": 2.0, "standard": 5.0, "long": 15.0}
+"""Seconds for a probe that declares no budgets."""
+
+ANY = re.compile(r"[^@]+")
+"""The variants of a probe that takes any name."""
+SIZES = re.compile(sizes.PATTERN)
+"""The variants of a probe that takes any size: 8GiB."""
+
+Variants = Sequence[str] | re.Pattern[str]
+
 
 @dataclass(frozen=True)
-class Spec:
-    """How a probe is run and what its result is called.
+class Cost:
+    """How a simulated node gets the healthy value of a metric for which the SKU has no figure.
 
-    `runs` is "together" (every device at once), "in_turn" (made ready at once, and measured one after the other),
-    "ranks" (the devices form one process group; the subject is the node) or "peers" (one process sees all devices).
+    The value is `share` of `of`, which is the "peak" of the metric, the "link" rate of a device to all its peers, or
+    another metric, whose name may hold conditions of the probe ("matmul.{dtype}"). `for_each_link` multiplies it by the
+    number of links that a device has in a mesh. With `operations`, a function of the probe's conditions that returns
+    floating-point operations, the value is the duration of that many operations at the rate `of` in TFLOPS, in ms.
     """
 
+    of: str
+    share: float = 1.0
+    for_each_link: bool = False
+    operations: Callable[..., float] | None = None
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a probe declares; the arguments of `probe` say what each field means."""
+
     metric: str
+    function: Callable[..., Any]
+    unit: str = ""
     runs: str = "together"
+    stresses: Sequence[str] = ()
+    variants: Mapping[str, Variants] = field(default_factory=dict)
+    also: Mapping[str, str] = field(default_factory=dict)
+    budgets: Mapping[str, float] = field(default_factory=lambda: DEFAULT_BUDGETS)
+    budgets_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    peak: str = ""
+    derived_floor: float | None = None
+    sustained: bool = False
+    required: bool = False
+    verifies: str = ""
+    cost: Cost | Mapping[str, Cost] | None = None
+    small: Mapping[str, Any] = field(default_factory=dict)
+    node: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the function, by which threshold files set conditions and budgets."""
+        return self.function.__name__
+
+    @property
+    def place(self) -> str:
+        """The file and line of the function."""
+        return f"{self.function.__code__.co_filename}:{self.function.__code__.co_firstlineno}"
+
+    @property
+    def packaged(self) -> bool:
+        """True for our own probes, which are the only ones that a SKU's limits speak of."""
+        return self.function.__module__.startswith("pytest_accel.probes.")
+
+    @property
+    def conditions(self) -> list[str]:
+        """The names of its conditions: the parameters after the device."""
+        return list(inspect.signature(self.function).parameters)[1:]
+
+    @property
+    def fact(self) -> bool:
+        """True if the sensor reads it and no worker measures it."""
+        return self.runs == "facts"
+
+    @property
+    def for_several(self) -> bool:
+        """True if the probe needs more than one device."""
+        return self.runs in ("ranks", "peers")
+
+    @property
+    def family(self) -> str:
+        """The first word of its metrics."""
+        return parse(self.metric).probe
+
+    def names(self) -> Iterator[str]:
+        """Yield the metrics that the probe can find, as far as they can be listed."""
+        listed = {key: value for key, value in self.variants.items() if not isinstance(value, re.Pattern)}
+        for key, value in listed.items():
+            yield from (self.metric.replace(f"{{{key}}}", each) for each in value)
+        if not self.variants:
+            yield self.metric
+        yield from self.also
+
+    def finds(self, metric: str) -> bool:
+        """Return whether the probe finds this metric under its packaged conditions."""
+        return metric in self.also or bool(self._pattern.fullmatch(metric))
+
+    def unit_of(self, metric: str) -> str | None:
+        """Return the unit of a metric, None where the probe does not find it or it is a fact."""
+        if metric in self.also:
+            return self.also[metric]
+        return self.unit if self.unit and self._pattern.fullmatch(metric) else None
+
+    def cost_of(self, variant: str) -> Cost | None:
+        """Return the cost of one variant of the metric."""
+        return self.cost.get(variant) if isinstance(self.cost, Mapping) else self.cost
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """The expression that matches the names of its metrics."""
+        text = re.escape(self.metric)
+        for key, value in self.variants.items():
+            one = value.pattern if isinstance(value, re.Pattern) else "|".join(map(re.escape, value))
+            text = text.replace(re.escape(f"{{{key}}}"), f"(?:{one})")
+        return re.compile(text)
 
 
-def probe(metric: str, runs: str = "together") -> Callable[[Probe], Probe]:
-    """Declare a probe. `metric` may name the probe's conditions: "matmul.{dtype}"."""
+_DECLARED: dict[str, Declaration] = {}
+"""By the pattern of the metric. `pytest_accel.probes` imports every packaged probe."""
+
+
+def probe(
+    metric: str,
+    *,
+    unit: str = "",
+    runs: str = "together",
+    stresses: Sequence[str] = (),
+    variants: Mapping[str, Variants] | None = None,
+    also: Mapping[str, str] | None = None,
+    budgets: Mapping[str, float] | None = None,
+    budgets_of: Mapping[str, Mapping[str, float]] | None = None,
+    peak: str = "",
+    derived_floor: float | None = None,
+    sustained: bool = False,
+    required: bool = False,
+    verifies: str = "",
+    cost: Cost | Mapping[str, Cost] | None = None,
+    small: Mapping[str, Any] | None = None,
+    node: bool = False,
+) -> Callable[[Probe], Probe]:
+    """Declare a probe.
+
+    Args:
+        metric: Name of what it finds, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
+        unit: Unit of that metric, one of `core.sku.UNITS`.
+        runs: How the devices take part, one of `RUNS`.
+        stresses: Parts of the device that limit it, one or more of `PARTS`, the most important first. A pending repair
+            of a part stops its probes; the cause of a shortfall is sought there.
+        variants: For each condition in `metric`, the values that exist, or a pattern (`ANY`, `SIZES`). A limit on
+            another is refused.
+        also: Further metrics that it finds, or that are made of what is read while it runs, with their units.
+        budgets: Seconds per metric by level, warm-up included; 0: not measured. Default: `DEFAULT_BUDGETS`.
+        budgets_of: Budgets of single variants.
+        peak: Figure that the metric is a fraction of, one of `PEAKS`.
+        derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
+        sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
+        required: True if nobody may accept against a threshold file without a limit on it.
+        verifies: What it compares with known values, one of `VERIFIES`. A simulated fault strikes there.
+        cost: Where a simulated node gets a healthy value that the SKU's file does not have; by variant if they differ.
+        small: Conditions that say how much is allocated or done, with values small enough for a simulated node.
+        node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
+
+    Raises:
+        TypeError: The declaration lacks something, or the function is not one at the top of a module.
+    """
 
     def declare(function: Probe) -> Probe:
-        function.accel = Spec(metric, runs)  # type: ignore[attr-defined]
+        if why := unusable(function):
+            raise TypeError(why)
+        declared = Declaration(
+            metric,
+            function,
+            unit=unit,
+            runs=runs,
+            stresses=tuple(stresses),
+            variants=variants or {},
+            also=also or {},
+            budgets=DEFAULT_BUDGETS if budgets is None else budgets,
+            budgets_of=budgets_of or {},
+            peak=peak,
+            derived_floor=derived_floor,
+            sustained=sustained,
+            required=required,
+            verifies=verifies,
+            cost=cost,
+            small=small or {},
+            node=node or runs == "ranks",
+        )
+        if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
+            raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
+        other = _DECLARED.get(metric, declared)
+        if other.place != declared.place:
+            raise TypeError(f"{declared.place}: probe {declared.name}: {other.name} ({other.place}) finds {metric} too")
+        _DECLARED[metric] = declared
+        finder_of.cache_clear()
+        function.accel = declared  # type: ignore[attr-defined]
         return function
 
     return declare
 
 
-def spec_of(function: Callable[..., Any]) -> Spec:
-    """The declaration of a probe; a plain function is named after itself and runs on all devices together."""
-    found = getattr(function, "accel", None)
-    return found if isinstance(found, Spec) else Spec(function.__name__)
+def unusable(function: Any) -> str | None:
+    """Return why a function cannot be a probe, or None. A worker imports a probe by its module and its name."""
+    if not isinstance(function, FunctionType):
+        kind = type(function).__name__
+        return f"a probe is a function at the top of a module, not an object of type {kind}; write one that calls it"
+    if function.__qualname__ != function.__name__ or function.__name__ == "<lambda>":
+        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        return f"{place}: {function.__qualname__} cannot be a probe: define it at the top of a module, for the workers"
+    return None
+
+
+def _wrong_signature(declared: Declaration) -> Iterator[str]:
+    """Yield what the parameters of the function lack for the declaration."""
+    if not inspect.signature(declared.function).parameters:
+        yield "it has no parameter; the first one is the device"
+    for name in dict.fromkeys([*re.findall(r"{(\w+)}", declared.metric), *declared.variants, *declared.small]):
+        if name not in declared.conditions:
+            yield f"it has no condition {name}, which its declaration names"
+
+
+def _wrong_fields(declared: Declaration) -> Iterator[str]:
+    """Yield what the declaration lacks."""
+    fields: list[tuple[str, Iterable[str], Sequence[str]]] = [("runs", [declared.runs], RUNS)]
+    if not declared.fact:
+        for name in re.findall(r"{(\w+)}", declared.metric):
+            if name not in declared.variants:
+                yield f"variants={{{name!r}: ...}} is missing: the values that exist, or ANY"
+        fields += [
+            ("unit", [declared.unit, *declared.also.values()], UNITS),
+            ("stresses", declared.stresses or [""], PARTS),
+            ("peak", [declared.peak], ("", *PEAKS)),
+            ("verifies", [declared.verifies], ("", *VERIFIES)),
+        ]
+    for name, values, known in fields:
+        for value in values:
+            if value not in known:
+                what = f"{name} {value!r} is not known" if value else f"{name} is missing"
+                yield f"{what}: one of {', '.join(filter(None, known))}"
+    for budgets in (declared.budgets, *declared.budgets_of.values()):
+        if set(budgets) != set(LEVELS) or min(budgets.values()) < 0:
+            yield f"budgets {dict(budgets)}: needs seconds for each of {', '.join(LEVELS)}"
+    if declared.derived_floor is not None and not 0 < declared.derived_floor < 1:
+        yield f"derived_floor {declared.derived_floor:g} is no share between 0 and 1"
+
+
+def spec_of(function: Callable[..., Any]) -> Declaration:
+    """Return the declaration of a probe. A function without one names its metric and runs on all devices together."""
+    declared = getattr(function, "accel", None)
+    return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function)
+
+
+def declarations() -> list[Declaration]:
+    """Return the declarations of all probes that were imported."""
+    return list(_DECLARED.values())
+
+
+@cache
+def finder_of(metric: str) -> Declaration | None:
+    """Return the declaration of the probe that finds exactly this metric, or None."""
+    return next((each for each in _DECLARED.values() if each.finds(metric)), None)
+
+
+def declaration_of(metric: str) -> Declaration | None:
+    """Return the declaration that speaks for a metric, or None.
+
+    It is that of the probe that finds it, under packaged conditions or others, else that of the first probe whose
+    metrics begin with the same word.
+    """
+    family = parse(metric).probe
+    alike = (each for each in _DECLARED.values() if each.family == family)
+    return finder_of(metric) or finder_of(parse(metric).base) or next(alike, None)
+
+
+def unit_of(metric: str) -> str | None:
+    """Return the unit of a metric that a declared probe finds, None for facts and for everything else."""
+    declared = finder_of(metric)
+    return declared.unit_of(metric) if declared else None
+
+
+def known_metrics(family: str = "") -> list[str]:
+    """Return the metrics that probes measure, as far as they can be listed; of one first word only, if it is given."""
+    return [name for each in declarations() if not each.fact and family in ("", each.family) for name in each.names()]
 
 
 def conditions_of(
     function: Callable[..., Any], packaged: dict[str, Any], given: dict[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """The conditions that a probe will run under, and whether they are the packaged ones.
+    """Return the conditions that a probe will run under, and whether they are the packaged ones.
 
-    `packaged` (of the SKU) stand over the probe's own defaults, `given` (by the test) over both. They stay the
+    `packaged` (of the SKU) override the probe's own defaults, `given` (by the test) override both. They stay the
     packaged ones as long as `given` only fills what the metric's name says. Raises TypeError for a condition
     that the probe does not have.
     """

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -34,7 +35,15 @@ ROUNDED = 1e-3
 """Of the elements: a sum in another order rounds so many otherwise at least, a fault strikes few."""
 
 
-@probe("exact_matmul.{dtype}")
+@probe(
+    "exact_matmul.{dtype}",
+    unit="count",
+    stresses=["compute"],
+    variants={"dtype": tuple(INTEGER_UP_TO)},
+    budgets={"quick": 2.0, "standard": 30.0, "long": 300.0},
+    verifies="products",
+    small={"m": 32, "n": 32, "k": 32},
+)
 def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Number of elements of matrix products that are not what they have to be, to the last bit.
 
@@ -81,7 +90,7 @@ class _Watch:
         self.largest = largest(dtype, k)
         self.wrong = self.products = self.differing = self.on_host = 0
         self.checksum = 0
-        self.seen: list[dict[str, Any]] = []
+        self.seen: list[Mismatch] = []
         self._bits = {2: device.torch.int16, 4: device.torch.int32}[2 if dtype in ("bf16", "fp16") else 4]
         self._random = Product(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
@@ -179,9 +188,9 @@ class _Watch:
         count = int(differs.sum())
         self.wrong += count
         for row, column in differs.nonzero()[:SHOWN].tolist():
-            place = {"what": what, "product": self.products, "row": row, "column": column}
-            values = {"found": float(result[row, column]), "expected": float(expected[row, column])}
-            self.seen.append({**place, **values, "elements": count})
+            place: Mismatch = {"what": what, "product": self.products, "row": row, "column": column}
+            place["found"], place["expected"] = float(result[row, column]), float(expected[row, column])
+            self.seen.append({**place, "elements": count})
         del self.seen[64:]
         return count
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.drivers.host import cpus_of
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -21,13 +21,38 @@ if TYPE_CHECKING:
 DIRECTIONS = ("h2d", "d2h", "both")
 
 
-@probe("host_copy.{direction}", runs="in_turn")
+@probe(
+    "host_copy.{direction}",
+    runs="in_turn",
+    unit="GB/s",
+    stresses=["host"],
+    variants={"direction": DIRECTIONS},
+    also={"host_copy.pcie_gen": "count", "host_copy.pcie_width": "count"},
+    budgets={"quick": 0.5, "standard": 1.0, "long": 3.0},
+    peak="host_link",
+    derived_floor=0.95,
+    required=True,
+    verifies="copies",
+    cost=Cost("peak", share=0.82),
+    small={"mib": 1},
+)
 def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
     """Host link in GB/s, this device alone: H2D, D2H, or the sum of both at once. `mib` MiB a transfer."""
     return _host_copy(device, f"host_copy.{direction}", direction, mib)
 
 
-@probe("host_copy_all.{direction}")
+@probe(
+    "host_copy_all.{direction}",
+    unit="GB/s",
+    stresses=["host"],
+    variants={"direction": DIRECTIONS},
+    budgets={"quick": 1.0, "standard": 2.0, "long": 5.0},
+    peak="host_link",
+    derived_floor=0.95,
+    verifies="copies",
+    cost=Cost("peak", share=0.82),
+    small={"mib": 1},
+)
 def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
     """The same with every device at once: what switches, host memory and the processor leave of it."""
     return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
@@ -108,7 +133,15 @@ LATENCY_COPIES = 1000
 LATENCY_WARM_UP = 100
 
 
-@probe("host_copy.latency", runs="in_turn")
+@probe(
+    "host_copy.latency",
+    runs="in_turn",
+    unit="us",
+    stresses=["host"],
+    also={"host_copy.latency_p99": "us"},
+    budgets={"quick": 0.1, "standard": 0.2, "long": 0.5},
+    derived_floor=0.95,
+)
 def host_latency(device: Compute) -> Iterator[ProbeResult]:
     """Microseconds of a copy of 4 bytes from pinned memory and the wait for it: median and 99th percentile of 1000.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.timing import time_bursts, time_once
@@ -16,7 +17,24 @@ PILOTS = ((64, 0.05), (256, 1.2))
 dtype may be thousands of times slower than fp32."""
 
 
-@probe("matmul.{dtype}")
+@probe(
+    "matmul.{dtype}",
+    unit="TFLOPS",
+    stresses=["compute"],
+    variants={"dtype": PRODUCTS},
+    budgets={"quick": 3.0, "standard": 15.0, "long": 30.0},
+    budgets_of={  # those that only inform, or that no file limits at `quick`
+        "mxfp8": {"quick": 0.0, "standard": 4.0, "long": 15.0},
+        "fp4": {"quick": 0.0, "standard": 12.0, "long": 30.0},
+    },
+    peak="tflops",
+    derived_floor=0.92,
+    sustained=True,
+    required=True,
+    verifies="products",
+    cost=Cost("peak", share=0.7),
+    small={"m": 32, "n": 32, "k": 32},
+)
 def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Sustained dense matrix multiplication in TFLOPS (fp8 and int8 too: operations are counted alike).
 
@@ -48,7 +66,18 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     return finding
 
 
-@probe("matmul_burst.{dtype}")
+@probe(
+    "matmul_burst.{dtype}",
+    unit="TFLOPS",
+    stresses=["compute"],
+    variants={"dtype": PRODUCTS},
+    budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
+    peak="tflops",
+    derived_floor=0.92,
+    verifies="products",
+    cost=Cost("matmul.{dtype}"),
+    small={"m": 32, "n": 32, "k": 32},
+)
 def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """The first 20 ms of a matrix product after a second of rest, in TFLOPS: faster than what is sustained.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.gemm import OPERAND_BYTES, Operands, Product
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
@@ -37,7 +38,17 @@ OPERATION_SECONDS = (0.15e-3, 10e-3)
 CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
 
 
-@probe("matmul_best.{dtype}")
+@probe(
+    "matmul_best.{dtype}",
+    unit="TFLOPS",
+    stresses=["compute"],
+    variants={"dtype": PRODUCTS},
+    budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
+    peak="tflops",
+    derived_floor=0.92,
+    verifies="products",
+    cost=Cost("matmul.{dtype}"),
+)
 def matmul_best(
     device: Compute,
     *,
@@ -68,7 +79,7 @@ def matmul_best(
         conditions={**product.conditions, "searched": len(found.tried)},
         details={
             "finalists": {_name(shape): rate / 1e12 for shape, rate in found.finalists.items()},
-            "within 2 % of the best": found.plateau,
+            "within_2_percent": found.plateau,
             "anchors": {_name(shape): found.tried[shape] / 1e12 for shape in ANCHORS if shape in found.tried},
         },
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device.error_class import Unmeasurable
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -33,7 +34,15 @@ LISTED, LISTED_AT_ONCE = 1000, 100
 """Mismatches whose address and bits are told, in all and of one comparison; all of them are counted."""
 
 
-@probe("memory_pattern.{state}")
+@probe(
+    "memory_pattern.{state}",
+    unit="count",
+    stresses=["memory"],
+    variants={"state": ("cold", "hot")},
+    budgets={"quick": 2.0, "standard": 15.0, "long": 120.0},
+    verifies="stores",
+    small={"mib": 1},
+)
 def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = None) -> ProbeResult:
     """Number of 64-bit words of device memory that did not keep what was written.
 
@@ -68,7 +77,7 @@ class _Memory:
     device: Compute
     mib: int | None
     wrong: int = 0
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[Mismatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         torch = self.device.torch

@@ -8,14 +8,28 @@ from itertools import cycle, groupby, permutations
 from operator import itemgetter
 from typing import Any
 
+from pytest_accel.core.details import Cell
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
-@probe("peer_copy.{direction}", runs="peers")
+@probe(
+    "peer_copy.{direction}",
+    runs="peers",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"direction": ("one_way", "both")},
+    budgets={"quick": 10.0, "standard": 30.0, "long": 60.0},
+    peak="peer_link",
+    derived_floor=0.965,
+    required=True,
+    verifies="copies",
+    cost=Cost("peak", share=0.78),
+    small={"mib": 1},
+)
 def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[ProbeResult]:
     """Peer link in GB/s for every directed pair, `mib` MiB a transfer, payload compared.
 
@@ -34,7 +48,17 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) ->
         yield _row(device, list(row), direction=direction, mib=mib, budget=device.seconds / len(wanted))
 
 
-@probe("peer_copy_all.{how}", runs="peers")
+@probe(
+    "peer_copy_all.{how}",
+    runs="peers",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"how": ("rounds", "all")},
+    budgets={"quick": 0.0, "standard": 5.0, "long": 10.0},
+    verifies="copies",
+    cost={"rounds": Cost("peer_copy.both"), "all": Cost("peer_copy.one_way", for_each_link=True)},
+    small={"mib": 1},
+)
 def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> Iterator[ProbeResult]:
     """Peer links under load from all devices, in GB/s; a switch or its manager that is short shows here alone.
 
@@ -92,7 +116,7 @@ def _at_once(
 
 def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
     """Some or all of what one device sends."""
-    cells: dict[str, Any] = {}
+    cells: dict[str, Cell] = {}
     found = []
     for sender, receiver in pairs:
         me, other = device.devices[sender], device.devices[receiver]

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.gemm import Product
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
-@probe("soak.rate")
+@probe(
+    "soak.rate",
+    unit="TFLOPS",
+    stresses=["compute"],
+    also={
+        "soak.droop_slow": "1",
+        "soak.power": "W",
+        "soak.throttle.hw_thermal": "s",
+        "soak.throttle.sw_thermal": "1",
+        "soak.throttle.power_brake": "s",
+    },
+    budgets={"quick": 15.0, "standard": 300.0, "long": 3600.0},
+    derived_floor=0.92,
+    sustained=True,
+    required=True,
+    verifies="products",
+    cost=Cost("matmul.{dtype}"),
+    small={"m": 32, "n": 32, "k": 32},
+)
 def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[ProbeResult]:
     """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share that is lost once it is warm.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.probes.declare import probe
+from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -33,7 +33,23 @@ WINDOW_ROUNDS = 5
 MOST_WINDOWS = 256
 
 
-@probe("stream.{op}")
+@probe(
+    "stream.{op}",
+    unit="GB/s",
+    stresses=["memory"],
+    variants={"op": OPERATIONS},
+    budgets={"quick": 1.0, "standard": 3.0, "long": 10.0},
+    budgets_of={  # those that only inform
+        "write": {"quick": 0.0, "standard": 1.5, "long": 5.0},
+        "copy_kernel": {"quick": 0.0, "standard": 1.5, "long": 5.0},
+    },
+    peak="memory",
+    derived_floor=0.93,
+    required=True,
+    verifies="copies",
+    cost=Cost("peak", share=0.87),
+    small={"mib": 1},
+)
 def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult:
     """Bandwidth in GB/s (10^9) over arrays of `mib` MiB, bytes counted as read plus written.
 
@@ -106,7 +122,15 @@ def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], obj
     )
 
 
-@probe("stream.slowest_window")
+@probe(
+    "stream.slowest_window",
+    unit="GB/s",
+    stresses=["memory"],
+    budgets={"quick": 1.0, "standard": 3.0, "long": 5.0},
+    peak="memory",
+    derived_floor=0.93,
+    small={"mib": 1},
+)
 def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> ProbeResult:
     """Read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB; by default windows over 90 % of free memory.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import registry
 from pytest_accel.judging import preconditions
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
@@ -38,7 +39,7 @@ def _add_profilers(found: IdleCheck, pool: WorkerPool, devices: Sequence[Device]
     for each in pool.sensor.profilers:
         found.notes.append(f"before the run, {each['says']}")
         for device in devices if each["disturbs"] else ():
-            if device.driver != "cpu":
+            if registry.vendor(device.driver).accelerator:
                 found.disturbed.setdefault(device.uuid, each["says"])
 
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypedDict
 
 PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "rest")
 """Processes and imports; memory allocated and data made; blocks that warm up; blocks that are sampled; results and
 limits checked and written; the sensor waited for; what is left (pytest itself)."""
+
+
+class TimeSpent(TypedDict, total=False):
+    """Where the time of a run went, in seconds."""
+
+    seconds: dict[str, float]
+    """By phase, and "device": the time that the devices were at work."""
+    probes: dict[str, dict[str, float]]
+    """By metric and phase."""
 
 
 class Timeline:

@@ -12,11 +12,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.closing import Circumstances
+from pytest_accel.drivers import registry
+from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run.phases import TimeSpent
+from pytest_accel.skus.waivers import WaiverInfo
 
 SCHEMA = 1
 FILE = "record.json"
@@ -24,27 +27,96 @@ TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
 
 
+class RunInfo(TimeSpent, total=False):
+    """When, where and how the run was made. Times are ISO 8601."""
+
+    started: str
+    ended: str
+    host: str
+    command: list[str]
+    level: str
+    platform: str
+    user: str
+    output: str
+    """The folder that the record was written to."""
+    simulated: dict[str, Any]
+    """The node that was simulated, as run/simulation.py describes it; absent for hardware."""
+
+
+class SkuInfo(TypedDict, total=False):
+    """What the devices were judged as."""
+
+    name: str
+    asked: str | None
+    """As it was asked for: a name, a file or "auto"."""
+    files: Mapping[str, str]
+    """Every file that a limit came from, with its SHA-256."""
+
+
+class EarlierAttempt(TypedDict):
+    """A record beside this one that holds some of the same devices."""
+
+    record: str
+    started: str | None
+    state: str | None
+    line: str | None
+    """Its closing line; None if the run did not end."""
+    devices: list[str]
+    """The UUIDs that both have."""
+
+
+class SideFile(TypedDict, total=False):
+    """The file of all readings, beside the record."""
+
+    file: str
+    sha256: str | None
+    """None if the file cannot be read."""
+
+
+class ClosingInfo(TypedDict, total=False):
+    """The closing line, its first word and the exit status."""
+
+    line: str
+    exit: int
+    word: str
+
+
+class JudgedFrom(TypedDict, total=False):
+    """The record that was judged again, and when."""
+
+    record: str
+    sha256: str | None
+    judged: str
+
+
 @dataclasses.dataclass
 class Record:
     """Everything of one run. `state` is running, interrupted or finished."""
 
-    run: dict[str, Any]
-    sku: dict[str, Any] = dataclasses.field(default_factory=dict)
+    run: RunInfo
+    sku: SkuInfo = dataclasses.field(default_factory=SkuInfo)
     devices: list[Device] = dataclasses.field(default_factory=list)
     software: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Versions by name (kernel, python, torch, cuda, nccl ...)."""
     measurements: list[Measurement] = dataclasses.field(default_factory=list)
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
-    waivers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    waivers: WaiverInfo = dataclasses.field(default_factory=WaiverInfo)
     notes: list[str] = dataclasses.field(default_factory=list)
-    earlier_attempts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    telemetry: dict[str, Any] = dataclasses.field(default_factory=dict)
+    earlier_attempts: list[EarlierAttempt] = dataclasses.field(default_factory=list)
+    telemetry: SideFile = dataclasses.field(default_factory=SideFile)
     state: str = "running"
-    closing: dict[str, Any] = dataclasses.field(default_factory=dict)
+    closing: ClosingInfo = dataclasses.field(default_factory=ClosingInfo)
+    """Empty in a run that did not end."""
     circumstances: Circumstances | None = None
     """What, besides the verdicts, decided the closing line. None in a run that did not end."""
-    judged_from: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
+    judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
+    """Empty in the record of a run."""
     schema: int = SCHEMA
+
+
+def closing_info(closing: Closing) -> ClosingInfo:
+    """Return a closing line as the record holds it."""
+    return {"line": closing.line, "exit": closing.exit, "word": closing.word}
 
 
 def write(record: Record, folder: Path) -> None:
@@ -79,10 +151,10 @@ def hash_file(path: Path) -> str | None:
         return None
 
 
-def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
+def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierAttempt]:
     """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
     wanted = set(uuids)
-    found = []
+    found: list[EarlierAttempt] = []
     for path, old in _records(folder):
         shared = {device["uuid"] for device in old["devices"]} & wanted
         if shared:
@@ -105,7 +177,7 @@ def last_accelerators(folder: Path, host: str) -> str | None:
     """
     newest: tuple[str, str] | None = None
     for path, old in _records(folder):
-        models = [str(each["model"]) for each in old["devices"] if each["driver"] != "cpu"]
+        models = [str(each["model"]) for each in old["devices"] if registry.vendor(each["driver"]).accelerator]
         started = str(old["run"].get("started", ""))
         if old["devices"] and old["run"].get("host") == host and started >= (newest or ("",))[0]:
             shown = f"{path} shows {len(models)} x {', '.join(sorted(set(models)))}; now there is none"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import Sku
-from pytest_accel.probes.declare import Spec, conditions_of, spec_of
+from pytest_accel.probes.declare import Declaration, conditions_of, spec_of, unusable
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class ProbeRequest:
     """What one test asks for. `packaged` if the SKU's limits apply; `suffix` sets other conditions apart."""
 
     function: Callable[..., Any]
-    spec: Spec
+    spec: Declaration
     conditions: dict[str, Any]
     metric: str
     suffix: str
@@ -44,13 +44,14 @@ def request_of(
 ) -> ProbeRequest:
     """Settle conditions and metric. The SKU's limits are for our probes under the packaged conditions only.
 
-    Raises TypeError for a condition that the probe does not have.
+    Raises TypeError for a function that no worker could import, and for a condition that the probe does not have.
     """
+    if why := unusable(function):
+        raise TypeError(why)
     spec = spec_of(function)
-    ours = function.__module__.startswith("pytest_accel.probes.")
-    packaged = dict(sku.probes.get(function.__name__, {})) if sku and ours else {}
+    packaged = dict(sku.probes.get(spec.name, {})) if sku and spec.packaged else {}
     conditions, standard = conditions_of(function, packaged, given)
     extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
     suffix = "" if standard else "@" + ",".join(extra)
     name = (metric or spec.metric.format(**conditions)) + suffix
-    return ProbeRequest(function, spec, conditions, name, suffix, packaged=ours and standard)
+    return ProbeRequest(function, spec, conditions, name, suffix, packaged=spec.packaged and standard)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.drivers import registry
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader
 from pytest_accel.skus.waivers import Waivers, load
@@ -63,7 +63,7 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platf
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
     """What narrows the devices, by what says so: the option, and the environment. Raises Refused."""
-    narrowing = visible_devices.narrowing(found, os.environ)
+    narrowing = registry.vendor(found[0].driver).visibility.narrowing(found, os.environ) if found else {}
     for name, entries in narrowing.items():
         if entries in ([], ["-1"], ["NoDevFiles"]):
             raise Refused(f"{name}={os.environ[name]} hides every device: unset it")

@@ -15,7 +15,7 @@ import pytest_accel
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
@@ -23,6 +23,7 @@ from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts, why_not, worst, wrong_product
+from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
@@ -33,6 +34,7 @@ from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets, requirements
+from pytest_accel.skus.peaks import peak, why_not_applicable
 
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
@@ -105,9 +107,9 @@ class Session:
         """The facts of every device that have a limit, without the name of the probe."""
         return self.setup.limited_facts(probe)
 
-    def budget(self, probe: str, metric: str = "") -> float:
-        """Seconds that a probe may take at the level of the run; 0 where there is no time for it."""
-        return budgets.budget(probe, self.options.level, self.sku, metric.partition(".")[2])
+    def budget(self, declared: Declaration, metric: str) -> float:
+        """Return the seconds that a probe may take for a metric at the level of the run; 0 where it has no time."""
+        return budgets.budget(declared, metric, self.options.level, self.sku)
 
     def host(self) -> dict[str, Any]:
         """What the sensor read of the host, once."""
@@ -195,7 +197,7 @@ class Session:
         binding = requirements.required_at(self.options.level, self.setup.limits)
         own = binding.get(asked.metric) if asked.packaged else None
         limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
-        fact = asked.spec.runs == "facts"
+        fact = asked.spec.fact
         why = why_not(asked.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
@@ -219,16 +221,16 @@ class Session:
     def _barred(self, asked: ProbeRequest, subject: str) -> str | None:
         """Why a device is left out of a probe: it is another product, or its state makes the result meaningless."""
         wrong = wrong_product(subject, self.sku, self.devices)
-        return wrong or preconditions.stopped(asked.function.__name__, subject, self.devices, self.platform)
+        return wrong or preconditions.stopped(asked.spec, subject, self.devices, self.platform)
 
     def _stopped(self, asked: ProbeRequest, subject: str) -> Verdict | None:
-        if asked.spec.runs == "facts" or not (why := self._barred(asked, subject)):
+        if asked.spec.fact or not (why := self._barred(asked, subject)):
             return None
         return Verdict(asked.metric, subject, Status.UNMEASURED, why)
 
     def _no_time(self, asked: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
         """What the level leaves no time for is not measured, and lacking where a limit requires it."""
-        if asked.spec.runs == "facts" or self.budget(asked.function.__name__, asked.metric):
+        if asked.spec.fact or self.budget(asked.spec, asked.metric):
             return None
         status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
         return Verdict(asked.metric, subject, status, f"level {self.options.level} has no time for it")
@@ -264,7 +266,7 @@ class Session:
 
     def _repeat(self, result: Attempts, asked: ProbeRequest, limits: Sequence[Limit]) -> None:
         """Measure again, still hot and together, before a device is blamed; then those that are short alone."""
-        if asked.spec.runs == "facts":
+        if asked.spec.fact:
             return
         floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
         self._measure(result, asked, pairs=peer_matrix.accused(result.rows, max(floors, default=0.0)))
@@ -282,11 +284,11 @@ class Session:
 
     def _result(self, asked: ProbeRequest) -> Attempts:
         key = asked.key
-        if asked.spec.runs == "facts":
+        if asked.spec.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
         if key not in self._results:
             result = Attempts(explain=explaining(self.devices))
-            if asked.spec.runs == "facts":
+            if asked.spec.fact:
                 for each in self._facts(asked.metric):
                     result.add(each)
                 self._note(result, soon=True)
@@ -316,7 +318,7 @@ class Session:
         self, result: Attempts, asked: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
     ) -> None:
         """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
-        seconds = self.budget(asked.function.__name__, asked.metric)
+        seconds = self.budget(asked.spec, asked.metric)
         request = WorkerRequest(
             metric=asked.metric,
             suffix=asked.suffix,
@@ -342,7 +344,7 @@ class Session:
     def _forget_counters(self) -> None:
         """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
         for key, each in list(self._verdicts.items()):
-            ours = each.limit is not None and not each.limit.origin.startswith("marker ")
+            ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
             if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}
@@ -375,7 +377,7 @@ class Session:
         return peer_matrix.judged_fairly(found, self.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
-        return self.sku.peak(metric, self.platform) if self.sku else None
+        return peak(self.sku, metric, self.platform) if self.sku else None
 
     def _add(self, result: Attempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and what the sensor alone can know."""
@@ -395,7 +397,7 @@ class Session:
             )
             result.add(measured)
             for more in beside:
-                if not (self.sku and self.sku.why_not_applicable(more.metric, self.platform)):
+                if not (self.sku and why_not_applicable(self.sku, more.metric, self.platform)):
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
@@ -436,7 +438,7 @@ class Session:
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
-        self.record.run.update(self.pool.spent())
+        self.record.run = {**self.record.run, **self.pool.spent()}
         self.record.state = "interrupted" if interrupted else "finished"
         return self._close(self._circumstances(interrupted, ended))
 
@@ -447,7 +449,7 @@ class Session:
 
     def _close(self, around: Circumstances) -> Closing:
         closing = close(self.verdicts, around)
-        self.record.circumstances, self.record.closing = around, vars(closing)
+        self.record.circumstances, self.record.closing = around, record.closing_info(closing)
         self.save()
         self.finished = True
         if self.folder.problem:  # which nobody knew before it was written

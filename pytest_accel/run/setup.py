@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.run import record, selection, simulation
 from pytest_accel.run.options import Options
@@ -77,7 +79,7 @@ class Setup:
 
     def _recognise(self, output: Path | None) -> Sku | None:
         """The SKU that the devices are, or the CPU's; None when there is an accelerator that nobody can use."""
-        if output and not self.node and all(device.driver == "cpu" for device in self.found.devices):
+        if output and not self.node and not any(map(is_accelerator, self.found.devices)):
             missing = record.last_accelerators(output, socket.gethostname())
             if missing:
                 self.found = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
@@ -95,8 +97,9 @@ class Setup:
         self.platform, doubt = selection.platform_of(self.sku, wanted, self.found.devices)
         if doubt:
             self.no_acceptance.append(doubt)
-        if self.sku.vendor == "cpu":
-            self.no_acceptance.append("a CPU is no accelerator")
+        vendor = registry.vendor(self.sku.vendor)
+        if not vendor.accelerator:
+            self.no_acceptance.append(f"a {vendor.title} is no accelerator")
 
     def _narrow(self) -> None:
         """Keep the devices that the user chose. What is expected stays what it was."""
@@ -121,7 +124,12 @@ class Setup:
     def limited_facts(self, probe: str) -> list[str]:
         """The facts of every device that have a limit, without the name of the probe."""
         return [
-            metric.partition(".")[2]
+            parse(metric).variant
             for metric in self.limits
-            if metric.partition(".")[0] == probe and metric != "inventory.sku" and not requirements.of_node(metric)
+            if parse(metric).probe == probe and metric != "inventory.sku" and not requirements.of_node(metric)
         ]
+
+
+def is_accelerator(device: Device) -> bool:
+    """Return False for a device that is on every machine."""
+    return registry.vendor(device.driver).accelerator

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.drivers import registry
 from pytest_accel.drivers.hints import hints
+from pytest_accel.drivers.vendor import Vendor
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
-
-SIMULATED_LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
-"""The Python package that a simulated management library stands below, and what installs it."""
 
 HZ = 20.0
 """Readings a second; more than of a real node, since its time runs faster."""
@@ -41,15 +40,14 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
         found = nodes.load(options.simulate)
     except BadFile as bad:
         raise Refused(f"--accel-simulate: {bad}") from None
-    _check_library(found.sku.vendor)
+    _check_library(registry.vendor(found.sku.vendor))
     return found
 
 
-def _check_library(vendor: str) -> None:
+def _check_library(vendor: Vendor) -> None:
     """Raise Refused without the package that the driver talks through: the node would be rejected for its lack."""
-    library, advice = SIMULATED_LIBRARIES[vendor]
-    if not importlib.util.find_spec(library):
-        raise Refused(f"--accel-simulate: a simulated {vendor.upper()} node needs {library}: pip install {advice}")
+    if not importlib.util.find_spec(vendor.library):
+        raise Refused(f"--accel-simulate: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
 
 
 def processes(node: Node, folder: Path) -> Processes:

@@ -7,14 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.simulate.board import Board
 from pytest_accel.simulate.faults import (
-    CLOCK_SETTING,
-    HW_SLOWDOWN,
-    HW_THERMAL,
     LINK_ERRORS,
-    POWER_BRAKE,
-    SW_THERMAL,
     Symptoms,
 )
 from pytest_accel.simulate.libraries import amdsmi as smi
@@ -193,7 +189,7 @@ def _power(model: Model, row: dict[str, float], sick: Symptoms) -> dict[str, Any
             "default_power_cap": cap,
             "max_power_cap": cap,
         },
-        "amdsmi_get_gpu_perf_level": smi.DETERMINISM if sick.reasons & CLOCK_SETTING else smi.AUTO,
+        "amdsmi_get_gpu_perf_level": smi.DETERMINISM if sick.reasons & ClockEvent.APPLICATION_CLOCKS else smi.AUTO,
         "amdsmi_get_clock_info": smi.By(
             {
                 smi.GFX: {"max_clk": int(model.clock_mhz * sick.shows.get("clock_share", 1.0))},
@@ -217,8 +213,8 @@ def _power(model: Model, row: dict[str, float], sick: Symptoms) -> dict[str, Any
 def _held(reasons: int) -> Any:
     """What holds the clock now."""
     return smi.violations(
-        prochot_thrm=int(bool(reasons & (HW_SLOWDOWN | HW_THERMAL | POWER_BRAKE))),
-        socket_thrm=int(bool(reasons & SW_THERMAL)),
+        prochot_thrm=int(bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE))),
+        socket_thrm=int(bool(reasons & ClockEvent.SW_THERMAL)),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core import sizes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import spec_of
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -31,10 +32,6 @@ REAL_SECONDS = 0.001
 """Real time that the work of a block takes at most, beyond its first call; for the rest of it only time passes. Not in
 collectives, where every rank has to do the same."""
 
-SMALL = {"m": 32, "n": 32, "k": 32, "mib": 1, "layers": 2, "width": 64, "batch": 16}
-SMALL_SIZE = ("64KiB", 2**16)
-"""Conditions that say how much is allocated, cut down to what many devices can share a processor with."""
-SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 UNNAMED_SHARE = 0.9
 """Assumed: what a probe times beside its metric (a step without its communication) takes this much of it."""
@@ -141,15 +138,15 @@ class SimulatedDevice(Compute):
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Iterator[Any]:
         """Run a probe at a small size. What it finds is called after the size that was asked for."""
-        small = {key: _smaller(key, value) for key, value in conditions.items()}
+        declared = spec_of(probe)
+        small = {key: _smaller(value, declared.small.get(key, value)) for key, value in conditions.items()}
         reduced = {key: value for key, value in small.items() if value != conditions[key]}
         budget, self.seconds = self.seconds, self.seconds / PACE  # what it may really take
         self._scale = math.prod(_amount(conditions[key]) / _amount(value) for key, value in reduced.items())
-        named = spec_of(probe).metric
-        self._metric, self._small = named.format(**conditions), named.format(**small)
+        self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
         try:
-            with flipping(self.torch, probe.__name__, self._ever_flips(), self._flips):
+            with flipping(self.torch, declared.verifies, self._ever_flips(), self._flips):
                 found = probe(self, **small)
                 for each in found if isinstance(found, (list, tuple, Iterator)) else [found]:
                     if isinstance(each, ProbeResult):
@@ -264,18 +261,15 @@ class SimulatedDevice(Compute):
         return block
 
 
-def _smaller(key: str, value: Any) -> Any:
-    if key == "size" and isinstance(value, str):
-        return SMALL_SIZE[0] if _amount(value) > SMALL_SIZE[1] else value
-    if key in SMALL and isinstance(value, int | None):  # None is all there is
-        return min(value or SMALL[key], SMALL[key])
-    return value
+def _smaller(value: Any, small: Any) -> Any:
+    """Return the smaller of a condition and what its probe declares as small; None is all there is."""
+    return small if value is None or _amount(small) < _amount(value) else value
 
 
 def _amount(value: Any) -> float:
     """A number, or a size such as 8GiB in bytes."""
-    if isinstance(value, str) and value[:-3].isdigit() and value[-3:] in SIZE_UNITS:
-        return float(value[:-3]) * SIZE_UNITS[value[-3:]]
+    if isinstance(value, str):
+        return float(sizes.in_bytes(value) or 1)
     return float(value) if isinstance(value, int | float) else 1.0
 
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pytest_accel.core import yaml_lines
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.yaml_lines import Check, Findings, Located
-
-SW_THERMAL, HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, CLOCK_SETTING, SYNC_BOOST = 0x20, 0x08, 0x40, 0x80, 0x02, 0x10
-"""Bits of NVML's clock event reasons (nvml.h)."""
 
 
 @dataclass
@@ -78,10 +76,10 @@ def _share(at: Located, key: str, findings: Findings) -> float | None:
 LINK_ERRORS = ("replay", "recovery", "crc", "effective")
 """What NVLinks count, the last from NVLink 5 on; of xGMI the library tells that there were errors, not which."""
 HOT = {
-    "hw": ("hw_thermal_s", HW_SLOWDOWN | HW_THERMAL),
-    "sw": ("sw_thermal_s", SW_THERMAL),
-    "memory": ("memory_thermal_s", SW_THERMAL),
-    "regulators": ("regulators_thermal_s", HW_SLOWDOWN | HW_THERMAL),
+    "hw": ("hw_thermal_s", ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL),
+    "sw": ("sw_thermal_s", ClockEvent.SW_THERMAL),
+    "memory": ("memory_thermal_s", ClockEvent.SW_THERMAL),
+    "regulators": ("regulators_thermal_s", ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL),
 }
 """What is too hot, or who says so, to its counter and its clock event reasons."""
 RAS_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "xgmi_wafl")
@@ -215,7 +213,7 @@ def _(sick: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
     sick.clock *= 1 - by
     sick.power *= 1 - by
     sick.throttled["hw_power_brake_s"] = share
-    sick.reasons |= HW_SLOWDOWN | POWER_BRAKE
+    sick.reasons |= ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
 
 
 @fault("power-cap-lowered", "health.power_limit_lowered from the start; matmul.*, soak.rate")
@@ -229,7 +227,7 @@ def _(sick: Symptoms, by: float = 0.3) -> None:
 def _(sick: Symptoms, by: float = 0.25) -> None:
     """Somebody locked the clock below what the device would choose."""
     sick.clock *= 1 - by
-    sick.reasons |= CLOCK_SETTING
+    sick.reasons |= ClockEvent.APPLICATION_CLOCKS
 
 
 @fault("capped", "nothing: power capping is normal")

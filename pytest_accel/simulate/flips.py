@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-COPIES = ("stream", "host_copy", "host_copy_all", "peer_copy", "peer_copy_all")
-"""Probes whose copies may be corrupted."""
 PRODUCTS = ("mm", "_int_mm", "_scaled_mm", "addmm")
 STORES = ("fill_", "mul_")
 """What writes the patterns of the memory test."""
@@ -19,8 +17,11 @@ STRIDE = 7919
 
 
 @contextlib.contextmanager
-def flipping(torch: Any, probe: str, ever: Collection[str], where: Callable[[], str]) -> Iterator[None]:
-    """Flip bits of what `where` says at that moment (Symptoms.flips); `ever` is all that it may say."""
+def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[], str]) -> Iterator[None]:
+    """Flip bits below a probe that compares what it `verifies` with known values.
+
+    `where` says in what at that moment (Symptoms.flips); `ever` is all that it may say.
+    """
     if not ever:
         yield
         return
@@ -41,8 +42,8 @@ def flipping(torch: Any, probe: str, ever: Collection[str], where: Callable[[], 
             if said == "always" and name in PRODUCTS:
                 flip(found, 1)
             matmul = said == "matmul" and name in PRODUCTS
-            copy = said == "copy" and name == "copy_" and probe in COPIES
-            memory = said == "memory" and name in STORES and probe == "memory_pattern"
+            copy = said == "copy" and name == "copy_" and verifies == "copies"
+            memory = said == "memory" and name in STORES and verifies == "stores"
             if matmul or copy or memory:
                 flip(found, next(places))
             return found

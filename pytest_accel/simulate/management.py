@@ -10,10 +10,11 @@ from typing import Any
 
 import pynvml
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.drivers import Hint
 from pytest_accel.simulate import amd_node, stated
 from pytest_accel.simulate.board import Board
-from pytest_accel.simulate.faults import CLOCK_SETTING, LINK_ERRORS, Symptoms
+from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
@@ -154,6 +155,7 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
     """What the functions of NVML answer for one device now."""
     shows, serial = sick.shows, f"SIM{model.seed:06d}{place:02d}"
     memory = int(model.memory_bytes * shows.get("memory_share", 1.0))
+    locked = sick.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)
     used = int(shows.get("used_gb", 0) * 1e9)
     temperature = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
@@ -184,9 +186,9 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
         "nvmlDeviceGetTotalEnergyConsumption": int(1000 * row["energy_j"]),
         "nvmlDeviceGetTemperature": round(temperature),
         "nvmlDeviceGetMarginTemperature": nvml.fills(marginTemperature=round(SLOWDOWN_C - temperature)),
-        "nvmlDeviceGetCurrentClocksEventReasons": int(row["reasons"]) | (sick.reasons & CLOCK_SETTING) | at_rest,
+        "nvmlDeviceGetCurrentClocksEventReasons": int(row["reasons"]) | locked | at_rest,
         "nvmlDeviceGetClock": {
-            APPLICATION_NOW: int(model.clock_mhz * (sick.clock if sick.reasons & CLOCK_SETTING else 1.0)),
+            APPLICATION_NOW: int(model.clock_mhz * (sick.clock if locked else 1.0)),
             APPLICATION_DEFAULT: int(model.clock_mhz),
         },
         "nvmlDeviceGetCurrPcieLinkGeneration": gen,

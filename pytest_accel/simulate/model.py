@@ -8,28 +8,20 @@ those of reference measurements: devices of one product differ by about 1 % wher
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.core.sku import DERIVED_FLOOR, Limit
-from pytest_accel.simulate.faults import FAULT_DTYPES, FAULTS, Symptoms
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import Limit
+from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
+from pytest_accel.simulate.faults import FAULTS, Symptoms
 from pytest_accel.simulate.node import Fault, Node
-
-FAMILY = {
-    "matmul": "compute",
-    "soak": "compute",
-    "ddp": "compute",
-    "stream": "memory",
-    "host_copy": "host",
-    "host_copy_all": "host",
-    "peer_copy": "link",
-    "peer_copy_all": "link",
-    "all_reduce": "link",
-}
-"""What does the work of a metric."""
+from pytest_accel.skus import peaks
 
 SPREAD = {"compute": 0.01, "memory": 0.003, "host": 0.003, "link": 0.001}
 """Standard deviation between healthy devices; drawn no further out than two of them."""
@@ -37,33 +29,12 @@ NOISE = {"compute": 0.006, "memory": 0.003, "host": 0.004, "link": 0.001}
 """Standard deviation from block to block."""
 LAG_1 = 0.45
 
-ASSUMED_SHARE = {"matmul": 0.7, "stream": 0.87, "host_copy": 0.82, "host_copy_all": 0.82, "peer_copy": 0.78}
-"""Of the datasheet's peak: the healthy rate of what the SKU's file has no figure for."""
-ASSUMED_REDUCE = 0.8
-"""Bus bandwidth of an all-reduce as a share of the link's rate."""
-
 LOAD = {"compute": 1.0, "memory": 0.7, "host": 0.3, "link": 0.5, "": 0.1}
 """Power under load as a share of what is allowed, by what does the work; "" is idle."""
 COOLANT_C, KELVIN_AT_LIMIT, TAU_S = 30.0, 36.0, 30.0
 """Assumed: inlet temperature, rise at the power limit, time constant of a heat sink."""
 CAPPED_SHARE, CAPPED_CLOCK = 0.9, 0.8
 """Assumed: share of the time that the power limit holds a matrix product back, and of its highest clock then."""
-SW_POWER_CAP = 0x04
-
-PACKAGED = (
-    *(f"matmul.{dtype}" for dtype in FAULT_DTYPES),
-    *(f"stream.{op}" for op in ("copy", "copy_kernel", "triad", "read", "write")),
-    *(f"{probe}.{way}" for probe in ("host_copy", "host_copy_all") for way in ("h2d", "d2h", "both")),
-    "peer_copy.one_way",
-    "peer_copy.both",
-    "peer_copy_all.rounds",
-    "peer_copy_all.all",
-    "all_reduce.busbw",
-    "ddp.step_ms",
-    "soak.rate",
-)
-STEP_OPERATIONS = 6 * 4 * 8192**2 * 1024
-"""Of the packaged training step: forward, and twice that backward, of four layers of 8192 x 8192, 1024 rows."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +105,7 @@ class Model:
 
     def rate(self, metric: str, unit: str) -> Rate:
         """The healthy value of a metric; of one that nobody knows, that of its unit."""
-        base = metric.partition("@")[0]
-        sustained = "matmul." + base.partition(".")[2] if base.startswith("matmul_") else base
-        known = (self.rates[name] for name in (metric, base, sustained, unit) if name in self.rates)
+        known = (self.rates[name] for name in (metric, parse(metric).base, unit) if name in self.rates)
         return next(known, Rate(1.0, "assumed: nothing is known of it"))
 
     def value(self, metric: str, unit: str, place: int, sick: Symptoms) -> float:
@@ -185,15 +154,17 @@ class Model:
             "temperature_c": target + (before - target) * math.exp(-seconds / TAU_S),
             "clock_mhz": self.clock_mhz * sick.clock * (CAPPED_CLOCK if capped else 1.0),
             "energy_j": row["energy_j"] + watts * seconds,
-            "reasons": float((sick.reasons | (SW_POWER_CAP if capped else 0)) if kind else 1),
+            "reasons": float(
+                (sick.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
+            ),
             **{counter: row[counter] + share * seconds for counter, share in counted.items()},
         }
 
 
 def family(metric: str, unit: str) -> str:
-    """What does the work of a metric: by its name, else by its unit."""
-    probe = metric.partition(".")[0].partition("@")[0]
-    return FAMILY.get(probe) or FAMILY.get(probe.partition("_")[0]) or ("memory" if unit == "GB/s" else "compute")
+    """Return the part of a device that does the work of a metric: as its probe declares it, else by its unit."""
+    declared = declaration_of(metric)
+    return declared.stresses[0] if declared and declared.stresses else "memory" if unit == "GB/s" else "compute"
 
 
 def applied(*faults: Fault) -> Symptoms:
@@ -241,46 +212,59 @@ def rates(node: Node) -> dict[str, Rate]:
     """The healthy value of every packaged metric, and of every unit for what is not packaged."""
     limits = node.sku.limits_on(node.platform)
     found = {metric: rate for metric in limits if (rate := _stated(limits[metric]))}
-    for metric in [metric for metric in found if "@" in metric]:  # at one size; the largest value stands for others
-        base = metric.partition("@")[0]
+    for metric in [metric for metric in found if parse(metric).size]:  # the largest value stands for other sizes
+        base = parse(metric).base
         found[base] = max(found.get(base, found[metric]), found[metric], key=lambda rate: rate.value)
-    for metric in PACKAGED:
-        if metric not in found and (rate := _assumed(node, metric, found)):
-            found[metric] = rate
+    costs = {metric: (declared, cost) for declared in declarations() for metric, cost in _costs(declared)}
+    for follows in (False, True):  # first what follows from a peak, then what follows from that
+        for metric, (declared, cost) in costs.items():
+            if metric not in found and follows is (cost.of not in ("peak", "link")):
+                rate = _assumed(node, metric, declared, cost, found)
+                found.update({metric: rate} if rate else {})
     for unit, metric in (("TFLOPS", "matmul.bf16"), ("GB/s", "stream.copy"), ("ms", "ddp.step_ms")):
         if metric in found:
             found[unit] = Rate(found[metric].value, f"assumed: as {metric}")
     return found
 
 
+def _costs(declared: Declaration) -> Iterator[tuple[str, Cost]]:
+    """Yield the metrics of a packaged probe whose healthy value follows from another figure, and how."""
+    names = [name for name in declared.names() if name not in declared.also] or [parse(declared.metric).base]
+    for name in names if declared.packaged else ():
+        if cost := declared.cost_of(parse(name).variant):
+            yield name, cost
+
+
 def _stated(limit: Limit) -> Rate | None:
-    """The reference of a limit, or what its bound is derived from."""
+    """Return the reference of a limit, or what its floor is derived from."""
     if limit.relative:
         return None
     if limit.reference:
         return Rate(limit.reference, f"reference ({limit.origin})")
-    share = DERIVED_FLOOR.get(limit.metric.partition(".")[0])
-    if limit.floor and share:
-        return Rate(limit.floor / share, f"floor / {share:g} ({limit.origin})")
+    declared = declaration_of(limit.metric)
+    if limit.floor and declared and declared.derived_floor:
+        return Rate(limit.floor / declared.derived_floor, f"floor / {declared.derived_floor:g} ({limit.origin})")
     return None
 
 
-def _assumed(node: Node, metric: str, found: Mapping[str, Rate]) -> Rate | None:
-    """A share of the datasheet's peak, or what follows from another metric."""
-    peak = node.sku.peak(metric, node.platform)
-    share = ASSUMED_SHARE.get(metric.partition(".")[0])
-    if peak and share:
-        return Rate(peak[0] * share, f"assumed: {share:g} of {peak[1]}")
-    if metric == "peer_copy_all.rounds" and "peer_copy.both" in found:
-        return Rate(found["peer_copy.both"].value, "assumed: as peer_copy.both")
-    if metric == "peer_copy_all.all" and "peer_copy.one_way" in found:
-        links = 1 if node.platform.link.get("topology") == "switch" else max(1, node.devices - 1)
-        return Rate(links * found["peer_copy.one_way"].value, f"assumed: peer_copy.one_way on {links} at once")
-    if metric == "all_reduce.busbw" and "gb_per_s" in node.platform.link:
-        return Rate(node.platform.link["gb_per_s"] * ASSUMED_REDUCE, f"assumed: {ASSUMED_REDUCE:g} of the link's rate")
-    if metric == "ddp.step_ms" and "matmul.fp32" in found:
-        seconds = STEP_OPERATIONS / 1e12 / found["matmul.fp32"].value
-        return Rate(seconds * 1000, "assumed: its operations at matmul.fp32")
-    if metric == "soak.rate" and "matmul.bf16" in found:
-        return Rate(found["matmul.bf16"].value, "assumed: as matmul.bf16")
-    return None
+def _assumed(node: Node, metric: str, declared: Declaration, cost: Cost, known: Mapping[str, Rate]) -> Rate | None:
+    """Return the healthy value of a metric as its probe's cost derives it; None where the base is not known."""
+    packaged, _ = conditions_of(declared.function, dict(node.sku.probes.get(declared.name, {})), {})
+    conditions = {**packaged, **dict.fromkeys(declared.variants, parse(metric).variant)}
+    link = node.platform.link
+    if cost.of == "peak":
+        base, what = peaks.peak(node.sku, metric, node.platform) or (None, "")
+    elif cost.of == "link":
+        base, what = link.get("gb_per_s"), "the link's rate"
+    else:
+        what = cost.of.format(**conditions)
+        base = known[what].value if what in known else None
+    if not base:
+        return None
+    if cost.operations:
+        wanted = {name: conditions[name] for name in inspect.signature(cost.operations).parameters}
+        return Rate(cost.operations(**wanted) / (base * 1e12) * 1000, f"assumed: its operations at {what}")
+    if cost.for_each_link:
+        links = 1 if link.get("topology") == "switch" else max(1, node.devices - 1)
+        return Rate(links * base, f"assumed: {what} on {links} at once")
+    return Rate(base * cost.share, f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {what}")

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel import probes
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
-from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.declare import declarations
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.skus import loader
@@ -22,9 +21,7 @@ SIMULATED_VENDORS = ("nvidia", "amd")
 NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
 """Faults that the devices of a vendor cannot state: a rehearsal in which nothing happens would say that all is well."""
 
-PROBES = tuple(
-    name for name in probes.__all__ if callable(found := getattr(probes, name)) and spec_of(found).runs != "facts"
-)
+PROBES = tuple(sorted(each.name for each in declarations() if each.packaged and not each.fact))
 """What a fault may begin with, as `at: soak` or, ten simulated seconds later, `at: soak+10`."""
 
 DEFAULT_DEVICES = 1

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytest_accel.simulate.faults import HW_THERMAL, SYNC_BOOST, Symptoms, fault
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.simulate.faults import Symptoms, fault
 
 OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     # -- another product, other firmware, other settings than the neighbours have
@@ -34,8 +35,9 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("compute-prohibited", "whatever runs on the device is UNMEASURED", "Its compute mode lets nobody in.",
      {"compute_mode": 2}),
     ("sync-boost", "health.clock_lock", "It is in a group whose slowest member sets the clock.",
-     {"reasons": SYNC_BOOST}),
-    ("slow-at-rest", "health.slowdown", "It holds its clock down for heat while it rests.", {"reasons": HW_THERMAL}),
+     {"reasons": ClockEvent.SYNC_BOOST}),
+    ("slow-at-rest", "health.slowdown", "It holds its clock down for heat while it rests.",
+     {"reasons": ClockEvent.HW_THERMAL}),
     # -- errors and repairs that the device remembers
     ("rows-remapped", "health.remapped_uncorrectable; later counters.rows_remapped",
      "More rows were replaced than its vendor accepts.",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pytest_accel.core.metrics import ALL_REDUCE, UNITS, unit_of
-from pytest_accel.core.sku import DERIVED_FLOOR, Platform, Sku
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
-from pytest_accel.skus.readiness import FACTS
-
-CLOSED = ("matmul", "matmul_burst", "matmul_best", "all_reduce")
-"""First words of metrics whose second are all known: another one is a slip of the pen."""
+from pytest_accel.probes.declare import declaration_of, declarations, known_metrics, unit_of
+from pytest_accel.skus.peaks import why_not_applicable
 
 BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all",))
@@ -63,9 +61,10 @@ def check_limits(root: Located, findings: Findings) -> None:
             _check_derived(key, metric, at, findings)
         _check_bounds(key, at, findings)
         expected = unit_of(metric)
-        if expected is None and metric.partition(".")[0] in CLOSED:
-            alike = [name for name in UNITS if name.partition(".")[0] == metric.partition(".")[0]]
-            findings.add(at, f"{key}: the suite measures no {metric}; {nearest(metric, alike or [ALL_REDUCE])}")
+        declared = declaration_of(metric)
+        if expected is None and declared and not declared.fact:
+            alike = known_metrics(parse(metric).probe)
+            findings.add(at, f"{key}: the suite measures no {metric}; {nearest(metric, alike or [declared.metric])}")
         if expected and limit["unit"] not in (expected, "of peak"):
             findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}")
 
@@ -83,14 +82,14 @@ def _check_equals(key: str, at: Located, findings: Findings) -> None:
 
 
 def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> None:
-    probe = metric.partition(".")[0]
+    declared = declaration_of(metric)
     if "reference" not in at.data:
         findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
     elif at.data["unit"].data == "of peak":
         findings.add(at.data["floor"], f"{key}: a derived floor is in the unit of its reference, not a share of a peak")
-    elif probe not in DERIVED_FLOOR:
-        known = ", ".join(DERIVED_FLOOR)
-        findings.add(at.data["floor"], f"{key}: no rule derives a floor for {probe} (only for {known})")
+    elif declared is None or declared.derived_floor is None:
+        known = ", ".join(sorted({each.family for each in declarations() if each.derived_floor}))
+        findings.add(at.data["floor"], f"{key}: no rule derives a floor for {metric} (only for {known})")
 
 
 def _check_bounds(key: str, at: Located, findings: Findings) -> None:
@@ -109,6 +108,27 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
             findings.add(at.data[name], f"{key}: {name} {bound:g} is no fraction of a peak in (0, 1]")
 
 
+def check_probes(root: Located, findings: Findings) -> None:
+    """Find conditions, budgets and spreads of probes that do not exist: nothing would ever read them."""
+    measuring = {each.name: each for each in declarations() if each.packaged and not each.fact}
+    for name, at in items_of(root.data.get("probes")):
+        if name not in measuring:
+            findings.add(at, f"probes.{name}: is no probe; {nearest(name, measuring)}")
+            continue
+        for condition, value in items_of(at):
+            if condition not in measuring[name].conditions:
+                known = nearest(condition, measuring[name].conditions)
+                findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
+    for level, budgets in items_of(root.data.get("budgets")):
+        for name, at in items_of(budgets):
+            if parse(name).probe not in measuring:
+                findings.add(at, f"budgets.{level}.{name}: is no probe; {nearest(name, measuring)}")
+    for metric, at in items_of(root.data.get("spread")):
+        if declaration_of(metric) is None:
+            known = nearest(metric, {each.family for each in measuring.values()})
+            findings.add(at, f"spread.{metric}: nothing measures it; {known}")
+
+
 def check_whole(root: Located, findings: Findings) -> None:
     """What is more than one value's own mistake."""
     if not root.data["platforms"].data:
@@ -124,12 +144,13 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
     So it is for what is measured and has no limit, and the files `own`, which change another's limits, cannot say it.
     """
     for metric, at in items_of(root.data.get("not_applicable")):
-        if metric.partition(".")[0] in FACTS:
+        declared = declaration_of(metric)
+        if declared and declared.fact:
             findings.add(at, f"not_applicable.{metric}: is stated, not measured; change its limit, or waive it")
         elif at.file in own:
             findings.add(at, f"not_applicable.{metric}: {root.file} extends another file, which says so or does not")
     anywhere = Platform("any", None)
     for key, at in limits_of(root):
-        why = sku.why_not_applicable(key.rpartition("limits.")[2], anywhere)
+        why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)
         if why:
             findings.add(at, f"{key}: has a limit, but is not applicable: {why}")

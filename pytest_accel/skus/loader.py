@@ -6,11 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import metrics, yaml_lines
+from pytest_accel.core import yaml_lines
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import DERIVED_FLOOR, LEVELS, Datasheet, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import LEVELS, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
-from pytest_accel.skus.checks import check_applicable, check_limits, check_whole, drop_other_kinds, items_of, limits_of
+from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.checks import (
+    check_applicable,
+    check_limits,
+    check_probes,
+    check_whole,
+    drop_other_kinds,
+    items_of,
+    limits_of,
+)
 from pytest_accel.skus.schema import SKU
 
 _HERE = Path(__file__).parents[1]
@@ -42,6 +53,7 @@ def read(name: str) -> tuple[Sku, Located]:
     found = SKU(root, "", findings) or {}
     findings.raise_if_any()
     check_limits(root, findings)
+    check_probes(root, findings)
     check_whole(root, findings)
     findings.raise_if_any()
     sku = _build(found, layers, own_file=None if _shipped(path) else shown(path))
@@ -57,7 +69,7 @@ def load_shipped() -> list[Sku]:
 
 def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
     """The SKUs that every one of `devices` is; none if there is no device or they differ."""
-    skus = [sku for sku in skus if sku.match or sku.vendor == "cpu"]
+    skus = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
     return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
 
 
@@ -86,10 +98,14 @@ def shown(path: Path) -> str:
 
 @dataclass
 class _Layers:
-    """A file on top of what it extends. `own` are the user's files that change another; `files` have their SHA-256."""
+    """A file on top of what it extends. `own` are the user's files that change another; `files` have their SHA-256.
+
+    `kinds` has whose file each of `files` is.
+    """
 
     root: Located
     files: dict[str, str]
+    kinds: dict[str, DeclaredBy]
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Metrics of the file below whose limits a user's file replaced."""
@@ -99,6 +115,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     """One file on top of the one that it extends, or else of its vendor's."""
     name = shown(path)
     root, digest = yaml_lines.read(path, name)
+    kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -115,7 +132,8 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limits_of(root):
         drop_other_kinds(both[key], limit)
     _join("explained", under.root, root, merged)
-    return _Layers(merged, {**under.files, name: digest}, own, under.replaced | replaced)
+    files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
+    return _Layers(merged, files, kinds, own, under.replaced | replaced)
 
 
 def _join(key: str, under: Located, over: Located, merged: Located) -> None:
@@ -129,9 +147,9 @@ def _vendor(root: Located) -> _Layers:
     """What is true of all parts of the vendor that a file names; nothing where there is no such file."""
     path = SHIPPED / VENDOR_FILES / f"{root.data['vendor'].data if 'vendor' in root.data else ''}.yaml"
     if not path.is_file():
-        return _Layers(Located({}, root.file, root.line), {})
+        return _Layers(Located({}, root.file, root.line), {}, {})
     under, digest = yaml_lines.read(path, shown(path))
-    return _Layers(under, {shown(path): digest})
+    return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
@@ -234,7 +252,8 @@ def _at(root: Located, *keys: str) -> Located | None:
 
 def _changed(metric: str, root: Located, own: list[str]) -> bool:
     """True if one of the files `own` says how the metric is measured: shape, time, precision or spread."""
-    probe = metrics.probe_of(metric)
+    declared = declaration_of(metric)
+    probe = declared.name if declared else parse(metric).probe
     tables = [root.data.get("probes"), root.data.get("spread"), *(at for _, at in items_of(root.data.get("budgets")))]
     places = [at for table in tables for key, at in items_of(table) if key in (probe, metric)]
     return any(_from(at, own) for at in [*places, root.data.get("precision")])
@@ -242,15 +261,16 @@ def _changed(metric: str, root: Located, own: list[str]) -> bool:
 
 def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
     """True if a user's file changed the limit, or how its metric is measured."""
-    replaced = metric in layers.replaced and at.file.startswith((".", "/"))
+    replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
     return replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own)
 
 
 def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers) -> Limit:
     floor, reference = raw.get("floor"), raw.get("reference")
     of_reference = None
-    if floor == "derived" and reference is not None:
-        of_reference = DERIVED_FLOOR[metric.partition(".")[0]]
+    declared = declaration_of(metric)
+    if floor == "derived" and reference is not None and declared and declared.derived_floor:
+        of_reference = declared.derived_floor
         floor = round(of_reference * reference, 4)
     return Limit(
         metric=metric,
@@ -270,5 +290,6 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers)
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
         software=raw.get("software", {}),
         origin=at.where,
+        declared_by=layers.kinds[at.file],
         overridden=_overridden(metric, at, layers),
     )

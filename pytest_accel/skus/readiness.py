@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
-
-REQUIRED_PROBES = ("inventory", "health", "matmul", "stream", "host_copy", "soak")
-REQUIRED_OF_SEVERAL = ("peer_copy", "all_reduce")
-"""A SKU file is fit to accept against only if it has a sourced limit for each of these."""
-
-FACTS = ("inventory", "health", "counters", "host_counters")
-"""What devices and host state of themselves: no measurement makes a limit on it better founded."""
+from pytest_accel.probes.declare import declaration_of, declarations
 
 STANDINGS = ("validated", "published", "provisional", "catalogue")
 """Best first. `validated`: measured by us on enough nodes; `published`: on others' word; `provisional`: measured by
@@ -22,9 +17,15 @@ ENOUGH_NODES = 3
 
 
 def required_probes(sku: Sku, platform: Platform) -> list[str]:
-    """The probes that an acceptance on this platform needs a limit for; not what cannot exist there."""
-    wanted = [*REQUIRED_PROBES, *(REQUIRED_OF_SEVERAL if (platform.devices or 1) > 1 else ())]
-    return [probe for probe in wanted if not _excluded(probe, sku)]
+    """Return the first words of the metrics that an acceptance on this platform needs a limit for, sorted.
+
+    Those are what packaged probes declare as required, without what cannot exist here.
+    """
+    several = (platform.devices or 1) > 1
+    wanted = {
+        each.family for each in declarations() if each.packaged and each.required and (several or not each.for_several)
+    }
+    return sorted(probe for probe in wanted if not _excluded(probe, sku))
 
 
 def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
@@ -53,21 +54,22 @@ def _binding(sku: Sku, platform: Platform, levels: Iterable[str]) -> list[Limit]
 
 
 def _probe(limit: Limit) -> str:
-    return limit.metric.partition(".")[0]
+    return parse(limit.metric).probe
 
 
 def _excluded(probe: str, sku: Sku) -> bool:
     """True if the file says that nothing of the probe can exist on this product."""
-    return any(metric.partition(".")[0] == probe for metric in sku.not_applicable) and not any(
-        metric.partition(".")[0] == probe
+    return any(parse(metric).probe == probe for metric in sku.not_applicable) and not any(
+        parse(metric).probe == probe
         for limits in (sku.limits, *(platform.limits for platform in sku.platforms.values()))
         for metric in limits
     )
 
 
 def _of(limit: Limit) -> str | None:
-    """The standing of one limit; None for a rule, which no measurement could make better."""
-    if limit.source is None or limit.source.kind == "derived" or _probe(limit) in FACTS:
+    """Return the standing of one limit; None for a rule or a fact, which no measurement founds better."""
+    declared = declaration_of(limit.metric)
+    if limit.source is None or limit.source.kind == "derived" or (declared and declared.fact):
         return None
     if limit.source.kind != "measured":
         return "published"

@@ -6,16 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
 
-NODE_PROBES = ("all_reduce", "ddp", "host", "host_counters")
 NODE_FACTS = ("inventory.driver", "inventory.count")
+"""Facts of the inventory that concern the node and not a device."""
 
 
 def of_node(metric: str) -> bool:
-    """True if the metric's subject is the node."""
-    return metric in NODE_FACTS or metric.partition(".")[0] in NODE_PROBES
+    """Return whether the metric's subject is the node."""
+    declared = declaration_of(metric)
+    return metric in NODE_FACTS or (declared is not None and declared.node)
 
 
 def device_count(platform: Platform, found: int) -> int:
@@ -55,7 +59,13 @@ def _links(platform: Platform, where: str) -> dict[str, Limit]:
     if link.get("topology") == "switch":
         made.append(Limit("health.fabric", "text", equals="completed", if_supported=True))
     return {
-        each.metric: replace(each, origin=where, source=platform.source, overridden=platform.overridden)
+        each.metric: replace(
+            each,
+            origin=where,
+            declared_by=DeclaredBy.RUN,
+            source=platform.source,
+            overridden=platform.overridden,
+        )
         for each in made
     }
 
@@ -70,12 +80,13 @@ def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -
     return {
         metric: limit
         for metric, limit in limits.items()
-        if sku is None or sku.why_not_applicable(metric, platform) is None
+        if sku is None or why_not_applicable(sku, metric, platform) is None
     }
 
 
 def _fact(metric: str, expected: str | int, origin: str) -> Limit:
-    return Limit(metric, "count" if isinstance(expected, int) else "text", equals=expected, origin=origin)
+    unit = "count" if isinstance(expected, int) else "text"
+    return Limit(metric, unit, equals=expected, origin=origin, declared_by=DeclaredBy.RUN)
 
 
 def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -91,7 +102,7 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Why nobody may accept against this file: a part of what must be judged has no sourced limit."""
-    if sku is None or sku.vendor == "cpu":
+    if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # which is no acceptance anyway
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"

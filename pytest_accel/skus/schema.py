@@ -5,9 +5,9 @@ from __future__ import annotations
 from pytest_accel.core import versions, yaml_lines
 from pytest_accel.core.sku import DTYPES, LEVELS, TOPOLOGIES, UNITS
 from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.drivers import registry
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
-VENDORS = ("nvidia", "amd", "intel", "habana", "google", "ascend", "neuron", "cpu")
 
 _source = yaml_lines.record_of(
     {
@@ -35,6 +35,14 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
 
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
     return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
+
+
+def _vendor(at: Located, key: str, findings: Findings) -> str | None:
+    """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
+    known = registry.registered()
+    check: yaml_lines.Check = yaml_lines.one_of(*known.vendors, *known.problems)
+    found: str | None = check(at, key, findings)
+    return found
 
 
 _limit = yaml_lines.record_of(
@@ -124,7 +132,7 @@ SKU = yaml_lines.record_of(
     {
         "sku": yaml_lines.text,
         "title": yaml_lines.text,
-        "vendor": yaml_lines.one_of(*VENDORS),
+        "vendor": _vendor,
         "extends": yaml_lines.text,
         "architecture": yaml_lines.text,
         "match": yaml_lines.record_of(

@@ -1,6 +1,8 @@
 """The packaged acceptance suite: ordinary tests, written with the public names only."""
 
-ORDER = (
+from pathlib import Path
+
+FIRST = (
     "test_inventory",
     "test_health",
     "test_host",
@@ -11,10 +13,13 @@ ORDER = (
     "test_peer_copy",
     "test_all_reduce",
     "test_ddp_step",
-    "test_soak",
-    "test_exact_matmul",
-    "test_memory_pattern_hot",
-    "test_counters",
 )
-"""Links before collectives, so that a link's fault explains theirs; the soak last, products and memory hot from it, and
-what was counted meanwhile."""
+"""Links precede collectives, so that the fault of a link explains theirs."""
+
+LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_counters")
+"""The soak, products and memory while they are hot from it, and what was counted meanwhile."""
+
+_MODULES = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+
+ORDER = (*FIRST, *sorted(_MODULES - {*FIRST, *LAST}), *LAST)
+"""Every module of the suite in the order of a run; one that neither list names comes before the soak."""

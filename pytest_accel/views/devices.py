@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
+from pytest_accel.drivers import registry
 from pytest_accel.judging import inventory
 
 
 def lines(devices: Sequence[Device]) -> list[str]:
     """A line for each device, every figure with the devices that differ, what is hidden, what is not there."""
     found = [_identity(each) for each in devices]
-    stating = [each for each in devices if each.driver != "cpu"]
+    stating = [each for each in devices if registry.vendor(each.driver).accelerator]
     known = {metric: text for metric in inventory.FIGURES if (text := _figure(metric, stating))}
     width = max(map(len, known), default=0)
     found += ["the devices state:"] if known else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.verdict import show
-from pytest_accel.drivers.host.reading import HOST_FACTS
 
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:

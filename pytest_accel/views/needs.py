@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_accel.drivers.host.reading import HOST_FACTS
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.drivers.host.reading import HOST_READERS
 
 DEVICES = (
     ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),
@@ -34,8 +35,8 @@ DEVICES = (
 def page() -> str:
     """The whole page in Markdown."""
     facts = [
-        (f"`{fact.metric}`", fact.what, fact.user, fact.container, fact.machine)
-        for fact in sorted(HOST_FACTS.values(), key=lambda fact: fact.name)
+        (f"`host.{name}`", HOST_FACTS[name].means, reader.user, reader.container, reader.machine)
+        for name, reader in sorted(HOST_READERS.items())
     ]
     return "\n".join(
         [

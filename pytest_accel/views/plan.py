@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
 from pytest_accel.run.request import ProbeRequest, request_of
+from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ def _asked_by(item: Any, run: Session) -> list[ProbeRequest]:
 
 def _seconds(asked: ProbeRequest, run: Session) -> float:
     """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
-    if asked.spec.runs == "facts" or (run.sku and run.sku.why_not_applicable(asked.metric, run.platform)):
+    if asked.spec.fact or (run.sku and why_not_applicable(run.sku, asked.metric, run.platform)):
         return 0.0
-    return run.budget(asked.function.__name__, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
+    return run.budget(asked.spec, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
 
 
 def _title(asked: ProbeRequest) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 
-from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import LEVELS, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.skus import peaks
 from pytest_accel.skus.readiness import best_standing, lacking, standing
 
 FIGURES = {
@@ -149,7 +150,7 @@ def _link(platform: Platform) -> str:
 
 
 def _limits(sku: Sku, sources: _Sources) -> Table:
-    common = sorted(sku.limits.values(), key=lambda limit: limit.origin.startswith("vendor/"))
+    common = sorted(sku.limits.values(), key=lambda limit: limit.declared_by is DeclaredBy.VENDOR_FILE)
     rows = [_limit(limit, sku, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]
@@ -158,7 +159,7 @@ def _limits(sku: Sku, sources: _Sources) -> Table:
 
 
 def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources) -> Sequence[str]:
-    peak = sku.peak(limit.metric, platform or next(iter(sku.platforms.values())))
+    peak = peaks.peak(sku, limit.metric, platform or next(iter(sku.platforms.values())))
     floor = limit.floor
     return (
         limit.metric + "".join(f" {key}={value}" for key, value in limit.conditions.items()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
+from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
-from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.run.record import FILE, Record, write
@@ -195,7 +197,7 @@ def test_limits_for_another_shape_say_nothing() -> None:
 
 
 def test_the_limits_of_a_test_stay_and_are_not_the_files() -> None:
-    marker = Limit("matmul.bf16@m=64", "TFLOPS", floor=100.0, origin="marker accel_min_tflops of test_x")
+    marker = Limit("matmul.bf16@m=64", "TFLOPS", floor=100.0, origin="test_x", declared_by=DeclaredBy.MARKER)
     held = Verdict(marker.metric, "GPU-0", Status.PASS, "", limit=marker)
     old = ran()
     old = replace(
@@ -270,11 +272,48 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
 
 
 def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    strange = Measurement("a", "GPU-0", "s", float("inf"), (1.0, float("-inf")), trouble=Trouble("need", "x"))
+    own: Details = {"on_all": {"gpu0": float("inf")}, "own": {"rows": [1, {"a": None}]}}
+    strange = Measurement(
+        "a", "GPU-0", "s", float("inf"), (1.0, -float("inf")), trouble=Trouble("need", "x"), details=own
+    )
     old = ran(measurements=[*measured(), strange])
     old.verdicts[-1] = replace(old.verdicts[-1], waiver=WAIVER)
     write(old, tmp_path)
     assert record_reader.load(tmp_path / FILE) == old
+
+
+def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> None:
+    """Of a probe of one's own, or of an older version."""
+    write(ran(), tmp_path)
+    path = tmp_path / FILE
+    text = path.read_text()
+    path.write_text(text.replace('"details": {}', '"details": {"rows read": [1, 2]}', 1))
+    assert dict(record_reader.load(path).measurements[0].details) == {"rows read": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("origin", "kind"),
+    [
+        ("h100-sxm.yaml:31", DeclaredBy.SKU_FILE),
+        ("vendor/nvidia.yaml:12", DeclaredBy.VENDOR_FILE),
+        ("./mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("../mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("/etc/limits/mine.yaml:3", DeclaredBy.OWN_FILE),
+        ("platform hgx8 of h100-sxm", DeclaredBy.RUN),
+        ("the machine shows an accelerator", DeclaredBy.RUN),
+        ("marker accel_min_tflops of test_x.py::test_it[gpu0]", DeclaredBy.MARKER),
+    ],
+)
+def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, origin: str, kind: DeclaredBy) -> None:
+    old = ran()
+    declared = Limit("matmul.bf16", "TFLOPS", floor=1.0, origin=origin)
+    old.verdicts = [Verdict("matmul.bf16", "GPU-0", Status.PASS, "", limit=declared)]
+    write(old, tmp_path)
+    path = tmp_path / FILE
+    written = json.loads(path.read_text())
+    del written["verdicts"][0]["limit"]["declared_by"]
+    path.write_text(json.dumps(written))
+    assert record_reader.load(path).verdicts[0].limit == replace(declared, declared_by=kind)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +325,11 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
         ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", none of FAIL, UNMEASURED'),
+        ('"declared_by": "SKU file"', '"declared_by": "hearsay"', 'declared_by is "hearsay", none of SKU file'),
         ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
         ('"how": "together"', '"how": true', "measurements[0].how is true, not text"),
+        ('"details": {}', '"details": {"during": 7}', "measurements[0].details.during is 7, not text"),
+        ('"details": {}', '"details": {"telemetry": {"power_w": {"mean": 1}}}', "telemetry.power_w.max is missing"),
         ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, no list"),
         ("{", "", "is damaged or no record: "),
     ],

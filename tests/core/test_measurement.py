@@ -68,4 +68,4 @@ def test_the_identity_of_a_device_is_its_uuid() -> None:
     today = Device(uuid="GPU-a", index=3, driver="nvidia", model="H100")
     assert today == Device(uuid="GPU-a", index=2, driver="nvidia", model="H100")
     assert today != Device(uuid="GPU-b", index=3, driver="nvidia", model="H100")
-    assert (today.name, Device(uuid="CPU-a", index=0, driver="cpu", model="x").name) == ("gpu3", "cpu0")
+    assert (today.name, Device(uuid="CPU-a", index=0, driver="cpu", model="x", called="cpu").name) == ("gpu3", "cpu0")

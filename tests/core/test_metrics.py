@@ -1,27 +1,21 @@
-"""The vocabulary of metrics: what the packaged suite measures is known by its unit and its probe."""
-
-import re
+"""The name of a metric has a probe, a variant and a size."""
 
 import pytest
 
-from pytest_accel import probes
-from pytest_accel.core import metrics
-from pytest_accel.probes.declare import spec_of
-
-PACKAGED = {name: getattr(probes, name) for name in probes.__all__}
-MADE = [(name, spec_of(each).metric) for name, each in PACKAGED.items() if hasattr(each, "accel")]
+from pytest_accel.core.metrics import Metric, parse
 
 
-@pytest.mark.parametrize(("name", "metric"), MADE)
-def test_a_metric_leads_to_the_probe_that_finds_it(name: str, metric: str) -> None:
-    assert metrics.probe_of(re.sub(r"\{\w+\}", "x", metric)) == name
-
-
-@pytest.mark.parametrize("metric", [metric for _, metric in MADE if "{" not in metric])
-def test_what_is_measured_has_a_unit(metric: str) -> None:
-    assert metrics.unit_of(metric)
-
-
-@pytest.mark.parametrize("metric", ["all_reduce.busbw@8GB", "matmul.bf61", "our.own"])
-def test_what_nobody_measures_has_none(metric: str) -> None:
-    assert metrics.unit_of(metric) is None
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("matmul.bf16", Metric("matmul", "bf16")),
+        ("matmul.bf16@m=4096,n=14336", Metric("matmul", "bf16", "m=4096,n=14336")),
+        ("all_reduce.busbw@8GiB", Metric("all_reduce", "busbw", "8GiB")),
+        ("soak.throttle.hw_thermal", Metric("soak", "throttle.hw_thermal")),
+        ("relu", Metric("relu")),
+        ("relu@alpha=0.5", Metric("relu", "", "alpha=0.5")),
+    ],
+)
+def test_the_parts_of_a_name_make_it_again(name: str, parts: Metric) -> None:
+    assert parse(name) == parts
+    assert str(parts) == name

@@ -8,7 +8,6 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, expected_platform
 
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
-MESH = Platform("oam8", 8, link={"topology": "mesh", "gb_per_s": 448})
 SINGLE = Platform("single", 1)
 ANY = Platform("any", None)
 
@@ -61,57 +60,6 @@ def test_a_file_that_knows_no_name_goes_by_the_pci_id() -> None:
 def test_a_file_without_match_is_for_any_device_of_its_vendor() -> None:
     assert made(match={}).recognises(device("anything"))
     assert not made(match={}).recognises(device(driver="amd"))
-
-
-@pytest.mark.parametrize(
-    ("metric", "platform", "peak"),
-    [
-        ("matmul.bf16", HGX8, 989.4),
-        ("matmul.bf16@m=64", HGX8, 989.4),
-        ("matmul.fp8", HGX8, None),
-        ("stream.copy", HGX8, 3350),
-        ("host_copy.h2d", HGX8, 63),
-        ("host_copy.both", HGX8, 126),
-        ("host_copy_all.d2h", HGX8, 63),
-        ("host_copy.h2d", SINGLE, None),
-        ("peer_copy.one_way", HGX8, 450),
-        ("peer_copy.both", HGX8, 900),
-        ("peer_copy.one_way", MESH, 64),  # a seventh of the links leads to each peer
-        ("peer_copy.both", MESH, 128),
-        ("peer_copy.one_way", Platform("any", None, link=MESH.link), None),
-        ("all_reduce.busbw@8GiB", HGX8, None),
-        ("soak.rate", HGX8, None),
-    ],
-)
-def test_the_peak_of_a_metric(metric: str, platform: Platform, peak: float | None) -> None:
-    found = made().peak(metric, platform)
-    assert (found and found[0]) == peak
-
-
-@pytest.mark.parametrize(
-    ("metric", "platform", "excluded"),
-    [
-        ("matmul.bf16", HGX8, False),
-        ("matmul.fp8", HGX8, True),
-        ("matmul.fp8@m=64", HGX8, True),
-        ("peer_copy.one_way", HGX8, False),
-        ("peer_copy.one_way", SINGLE, True),
-        ("all_reduce.busbw@8GiB", SINGLE, True),
-        ("ddp.step_ms", SINGLE, True),
-        ("peer_copy.one_way", ANY, False),  # one was found, but nobody said that one is expected
-        ("soak.rate", SINGLE, False),
-    ],
-)
-def test_what_cannot_exist_is_decided_by_what_is_expected(metric: str, platform: Platform, excluded: bool) -> None:
-    assert bool(made().why_not_applicable(metric, platform)) is excluded
-
-
-def test_a_sku_without_a_datasheet_excludes_no_dtype() -> None:
-    assert made(datasheet=Datasheet()).why_not_applicable("matmul.fp8", HGX8) is None
-
-
-def test_a_metric_that_the_file_excludes_says_why() -> None:
-    assert made(not_applicable={"soak.power": "no sensor"}).why_not_applicable("soak.power", HGX8) == "no sensor"
 
 
 def test_limits_of_the_platform_stand_over_those_of_the_sku() -> None:

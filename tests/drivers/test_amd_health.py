@@ -10,7 +10,7 @@ import pytest
 
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.amd import AmdDriver
+from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import amdsmi as sim

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
-from pytest_accel.drivers.amd import AmdDriver
+from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.simulate.libraries.amdsmi import Library, install, mi300x, never
 
 if not find_spec("amdsmi"):

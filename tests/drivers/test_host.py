@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from host_tree import BUS, CPU, FAR_NIC, GPU, MC, METAL, NIC, Tree, make, rdma, value, why
 
-from pytest_accel.drivers.host import DECLARED, Fact
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.drivers.host import DECLARED, HostReader
 from pytest_accel.drivers.host.place import Place, place
-from pytest_accel.drivers.host.reading import HOST_FACTS, answer, needed, read
+from pytest_accel.drivers.host.reading import HOST_READERS, answer, needed, read
 
 
 def gpu(path: str = GPU, **files: str) -> dict[str, str]:
@@ -227,7 +228,7 @@ def test_what_cannot_be_read_or_is_garbage_breaks_nothing(tmp_path: Path, name: 
                 path.mkdir()
             else:
                 path.write_bytes(content)
-            found = answer(HOST_FACTS[name], tmp_path / str(place_), METAL)
+            found = answer(HOST_READERS[name], tmp_path / str(place_), METAL)
             reason = str(found.get("unreadable") or found.get("absent") or "")
             assert "value" in found or reason
             assert not re.match(r"\w+Error:", reason), reason
@@ -280,14 +281,14 @@ def test_a_fact_that_is_hidden_says_where_and_why(tmp_path: Path, name: str, tre
 
 def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
     make(tmp_path, {**rdma("mlx5_0", {}), **rdma("mlx5_3", {"counters/link_downed": "7"}, FAR_NIC)})
-    assert answer(HOST_FACTS["nic_link_downed"], tmp_path, METAL)["worst"] == "mlx5_3/1"
+    assert answer(HOST_READERS["nic_link_downed"], tmp_path, METAL)["worst"] == "mlx5_3/1"
     healthy = make(tmp_path / "healthy", rdma("mlx5_0", {}))
-    assert answer(HOST_FACTS["nic_link_downed"], healthy, METAL)["worst"] == ""
+    assert answer(HOST_READERS["nic_link_downed"], healthy, METAL)["worst"] == ""
 
 
 def test_the_bridges_with_access_control_are_named(tmp_path: Path) -> None:
     make(tmp_path, {**gpu(), **bridges(config((0x000D, 1)))})
-    assert answer(HOST_FACTS["acs"], tmp_path, METAL)["worst"] == "0000:10:01.0"
+    assert answer(HOST_READERS["acs"], tmp_path, METAL)["worst"] == "0000:10:01.0"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +323,7 @@ def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, tree: Tree
     ],
 )
 def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
-    assert needed(HOST_FACTS["acs"], where) == words
+    assert needed(HOST_READERS["acs"], where) == words
     make(tmp_path, {**gpu(), **bridges(config()[:64])})
     assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "are shown")
 
@@ -337,7 +338,7 @@ def test_a_reading_that_hangs_costs_only_itself(tmp_path: Path) -> None:
     make(tmp_path, {"proc/sys/kernel/numa_balancing": "0"})
     os.mkfifo(tmp_path / "proc/cmdline")
     began = time.monotonic()
-    chosen: dict[str, Fact] = {name: HOST_FACTS[name] for name in ("kernel_arguments", "numa_balancing")}
+    chosen: dict[str, HostReader] = {name: HOST_READERS[name] for name in ("kernel_arguments", "numa_balancing")}
     found = read(tmp_path, chosen, 0.5)
     threading.Thread(target=(tmp_path / "proc/cmdline").write_text, args=("x",), daemon=True).start()
     assert time.monotonic() - began < 5

@@ -13,7 +13,7 @@ import pytest
 from host_tree import METAL, make, value, why
 
 from pytest_accel.drivers.host import ipmi, nvme
-from pytest_accel.drivers.host.reading import HOST_FACTS, answer
+from pytest_accel.drivers.host.reading import HOST_READERS, answer
 
 DRIVES = {f"{folder}/nvme{drive}{file}": "live" for drive in (0, 1)
           for folder, file in (("sys/class/nvme", "/state"), ("dev", ""))}  # fmt: skip
@@ -51,7 +51,7 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("drives")
 def test_drives_that_are_well_warn_of_nothing(tmp_path: Path) -> None:
-    found = answer(HOST_FACTS["nvme_warnings"], tmp_path, METAL)
+    found = answer(HOST_READERS["nvme_warnings"], tmp_path, METAL)
     assert found["value"] == "none"
     well = {"warning": 0, "celsius": 42, "spare": 1.0, "used": 0.03, "media_errors": 7}
     assert found["details"]["drives"] == {"nvme0": well, "nvme1": well}
@@ -124,7 +124,7 @@ def test_the_controller_tells_what_the_kernel_does_not(controller: Any) -> None:
 
 def test_a_fan_and_a_supply_that_are_not_well_are_named(controller: Any) -> None:
     root = controller(elist("cr ", "0 RPM", "Presence detected, Power Supply AC lost"))
-    found = answer(HOST_FACTS["fan_alarms"], root, METAL)
+    found = answer(HOST_READERS["fan_alarms"], root, METAL)
     assert (found["value"], found["worst"]) == (1, "Fan2A 0 RPM (cr)")
     assert value(root, "power_supplies") == "PS2 Status: Presence detected, Power Supply AC lost (ok)"
 

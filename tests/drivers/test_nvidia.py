@@ -12,8 +12,8 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers import DriverProblem, pci, registry
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.telemetry import summarise
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
@@ -63,6 +63,7 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch,
     assert {key: value for key, value in vars(device).items() if key != "facts"} == {
         "uuid": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f0",
         "index": 0,
+        "called": "gpu",
         "driver": "nvidia",
         "model": "NVIDIA H200",
         "memory_bytes": 150754820096,
@@ -350,7 +351,7 @@ def test_no_library(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(DriverProblem, match="pip install nvidia-ml-py"):
-        NvidiaDriver()
+        registry.vendor("nvidia").driver([])
 
 
 def test_memory_of_others_is_seen_and_explained(open_driver: Open) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
-from pytest_accel.drivers.nvidia import NvidiaDriver, identity, links, memory, power
-from pytest_accel.drivers.nvidia.query import Field
 from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
+from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.query import Field
 from pytest_accel.simulate.libraries.nvml import Library, h100, install, never
 
 ERRORS = {

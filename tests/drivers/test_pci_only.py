@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.drivers import Hint, NoDriver, pci, pci_only
+from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.judging import inventory
@@ -41,8 +41,15 @@ def plug(bus: Path, address: str, pci_id: str, **files: str) -> Hint:
     return Hint(driver, f"PCI {address}")
 
 
+def opened(vendor: str, *hints: Hint) -> PciOnlyDriver:
+    """The driver that the vendor declares."""
+    driver = registry.vendor(vendor).driver(hints)
+    assert isinstance(driver, PciOnlyDriver)
+    return driver
+
+
 def discovered(*hints: Hint) -> list[Device]:
-    return PciOnlyDriver(hints[0].driver, hints).discover()
+    return opened(hints[0].driver, *hints).discover()
 
 
 def test_a_device_is_what_the_kernel_shows_of_it(bus: Path) -> None:
@@ -62,7 +69,7 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
     """Every node of a kind has the same addresses: their histories must not become one."""
     hint = plug(bus, "0000:33:00.0", GAUDI3)
     here = discovered(hint)[0].uuid
-    monkeypatch.setattr(pci_only, "machine", lambda: "another")
+    monkeypatch.setattr(pci_only, "pseudonym", lambda: "another")
     assert discovered(hint)[0].uuid != here
 
 
@@ -100,7 +107,7 @@ def test_nor_does_a_virtual_machine(bus: Path, monkeypatch: pytest.MonkeyPatch) 
                                                 (ASCEND, "npu-smi")])  # fmt: skip
 def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: str, library: str) -> None:
     hint = plug(bus, "0000:33:00.0", pci_id)
-    driver, device = PciOnlyDriver(hint.driver, [hint]), discovered(hint)[0]
+    driver, device = opened(hint.driver, hint), discovered(hint)[0]
     troubles: list[Any] = [
         inventory.read("health.remap_pending", device)[2],
         inventory.read("inventory.memory", device)[2],
@@ -110,7 +117,7 @@ def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: s
     assert {each.kind for each in troubles} == {"need"}
     assert all(library in each.reason for each in troubles)
     assert "nobody could tell whether it was idle" in str(driver.idle(device)), "unknown is not idle"
-    assert library in driver.problems[0]
+    assert library in driver.needs[0]
     assert driver.read(device) == {}
 
 
@@ -129,8 +136,8 @@ def soaked(device: Device) -> list[Measurement]:
 def test_the_kernel_alone_is_no_working_driver(bus: Path) -> None:
     """The node is neither fit nor unfit for a library that we do not drive."""
     hint = plug(bus, "0000:33:00.0", GAUDI3)
-    driver = PciOnlyDriver("habana", [hint])
-    problem = {"driver": "habana", "kind": "need", "reason": driver.problems[0], "shown": [hint.where]}
+    driver = opened("habana", hint)
+    problem = {"driver": "habana", "kind": "need", "reason": driver.needs[0], "shown": [hint.where]}
     found = Discovery(tuple(driver.discover()), [problem], [vars(hint)])
     [measured] = facts("inventory.driver", found, loader.load("gaudi3"))
     assert measured.trouble
@@ -149,6 +156,6 @@ def test_a_function_without_an_id_is_no_other_product(bus: Path) -> None:
 
 def test_nodes_in_dev_are_no_devices() -> None:
     with pytest.raises(NoDriver, match="no driver for Gaudi devices yet, and the PCI bus shows none"):
-        PciOnlyDriver("habana", [Hint("habana", "/dev/accel/accel0")])
+        opened("habana", Hint("habana", "/dev/accel/accel0"))
     with pytest.raises(NoDriver, match="no driver for TPU devices yet"):
-        PciOnlyDriver("google", [])
+        opened("google")

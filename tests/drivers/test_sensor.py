@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import DriverProblem, sensor
+from pytest_accel.drivers import Driver, DriverProblem, sensor
 
 LEFT, RIGHT = (Device(name, index, "fake", "a device") for index, name in enumerate(("left", "right")))
 
@@ -28,12 +28,11 @@ class Heard:
         return [each for each in self.messages if each.get("uuid") == uuid]
 
 
-class Fake:
+class Fake(Driver):
     """A driver whose right device does what the test says."""
 
     def __init__(self, right: Callable[[], dict[str, float]]) -> None:
         self.right = right
-        self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
         return [LEFT, RIGHT]

@@ -15,7 +15,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, ErrorReport, Reports
 from pytest_accel.judging.judge import judge

@@ -1,10 +1,11 @@
 """The cause of a shortfall: what was seen beside it is named, and what was not is not."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pytest_accel.core.details import Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.diagnosis import cause, explaining, variation
@@ -23,16 +24,22 @@ def gpu(**facts: Any) -> Device:
     return Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={**FACTS, **facts})
 
 
-def measured(metric: str, summary: dict[str, Any], **details: Any) -> Measurement:
-    return Measurement(metric, "GPU-0", "TFLOPS", 612.4, details={"telemetry": summary, **details})
+def measured(metric: str, summary: TelemetrySummary, **details: Any) -> Measurement:
+    return Measurement(metric, "GPU-0", "TFLOPS", 612.4, details=cast(Details, {"telemetry": summary, **details}))
 
 
 MEMORY = gpu(memory_clock_max_mhz=2619, memory_max_c=95)
 
 
-def seen(clock: float = 1400.0, **more: Any) -> dict[str, Any]:
-    gauges = {"clock_mhz": clock, "temperature_c": 62.0, "power_w": 690.0}
-    return {"seconds": 10.0, **{name: {"mean": value} for name, value in gauges.items()}, **more}
+def seen(clock: float = 1400.0, **more: Any) -> TelemetrySummary:
+    found: TelemetrySummary = {"seconds": 10.0}
+    found["clock_mhz"], found["temperature_c"], found["power_w"] = around(clock), around(62.0), around(690.0)
+    found.update(cast(TelemetrySummary, more))
+    return found
+
+
+def around(value: float) -> Gauge:
+    return {"mean": value, "min": value - 1, "max": value}
 
 
 @pytest.mark.parametrize(
@@ -57,15 +64,15 @@ def seen(clock: float = 1400.0, **more: Any) -> dict[str, Any]:
             "clock below its highest of 1980 MHz by application clocks: a setting",
         ),
         ("soak.rate", gpu(), seen(reasons=0x12), "by application clocks and sync boost: a setting"),
-        ("stream.copy", MEMORY, seen(memory_clock_mhz={"mean": 1593.0}), "memory clock 1593 MHz of 2619: locked, or"),
-        ("stream.read", MEMORY, seen(memory_temperature_c={"max": 94.0}), "memory at 94 C of the 95 that it may reach"),
-        ("stream.read", MEMORY, seen(clock=1980.0, memory_clock_mhz={"mean": 2619.0}), "slow at full clock"),
-        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz={"mean": 1593.0}), "slow at full clock"),
+        ("stream.copy", MEMORY, seen(memory_clock_mhz=around(1593.0)), "memory clock 1593 MHz of 2619: locked, or"),
+        ("stream.read", MEMORY, seen(memory_temperature_c=around(94.0)), "memory at 94 C of the 95 that it may reach"),
+        ("stream.read", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(2619.0)), "slow at full clock"),
+        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(1593.0)), "slow at full clock"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 4, "pcie_width": 8}, "ran at PCIe 4 x8 under load, its best is 5 x16"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 5, "pcie_width": 16}, "its best: look at NUMA"),
     ],
 )
-def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: dict[str, Any], words: str) -> None:
+def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: TelemetrySummary, words: str) -> None:
     assert words in str(cause(measured(metric, summary), device))
 
 
@@ -84,7 +91,7 @@ def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
         ("exact_matmul.bf16", seen(hw_thermal_s=9.0)),
     ],
 )
-def test_where_nothing_can_tell_nothing_is_said(metric: str, summary: dict[str, Any]) -> None:
+def test_where_nothing_can_tell_nothing_is_said(metric: str, summary: TelemetrySummary) -> None:
     assert cause(measured(metric, summary), gpu()) is None
 
 
@@ -132,7 +139,7 @@ def test_blocks_that_vary_are_said_beside_the_cause() -> None:
         (0.99, {}, "None"),
     ],
 )
-def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: dict[str, Any], words: str) -> None:
+def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: TelemetrySummary, words: str) -> None:
     assert words in str(cause(measured("host_copy_all.h2d", summary, of_alone=of_alone), gpu()))
 
 

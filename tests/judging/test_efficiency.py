@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet
 from pytest_accel.judging.efficiency import attainable, flops_per_clock, joules, of_clock
@@ -68,7 +69,7 @@ def measured(tflops: float, dtype: str = "bf16") -> Measurement:
     return Measurement(f"matmul.{dtype}", "GPU-0", "TFLOPS", tflops, conditions={"dtype": dtype})
 
 
-def at(mhz: float) -> dict[str, Any]:
+def at(mhz: float) -> TelemetrySummary:
     return {"clock_mhz": {"mean": mhz, "min": mhz, "max": mhz}}
 
 

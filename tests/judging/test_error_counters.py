@@ -14,8 +14,8 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
 from pytest_accel.drivers.sensor import _facts
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS, Ledger, reading
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, h100, install, status

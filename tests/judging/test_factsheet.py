@@ -8,10 +8,12 @@ from typing import Any
 import pynvml
 import pytest
 
+from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
+from pytest_accel.judging.error_counters import ERROR_COUNTERS
 from pytest_accel.judging.inventory import FIGURES, Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
@@ -51,6 +53,19 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
     not_there = {"health.retired_pages_pending"}  # before Ampere
     assert {metric for metric, statuses in found.items() if statuses != {Status.PASS}} == not_there
     assert found["health.retired_pages_pending"] == {Status.NOT_APPLICABLE}
+
+
+def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
+    """A fact without one is recorded only, and docs/facts.md says so."""
+    judging: dict[str, list[str]] = {name: [] for name in DEVICE_FACTS}
+    made = {metric: figure.needs for metric, figure in FIGURES.items()}
+    made |= {f"counters.{name}": (counter.fact,) for name, counter in ERROR_COUNTERS.items()}
+    for metric, needs in made.items():
+        for name in set(needs) - {"memory_bytes"}:  # which is a field of the device
+            judging[name].append(metric)
+    assert {name: sorted(fact.metrics) for name, fact in DEVICE_FACTS.items()} == {
+        name: sorted(metrics) for name, metrics in judging.items()
+    }
 
 
 SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [

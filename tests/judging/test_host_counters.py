@@ -11,10 +11,11 @@ import pytest
 from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Called
 
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS, answer
+from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
 from pytest_accel.judging.host_counters import HOST_RATES, Seen, measured
@@ -36,7 +37,7 @@ def limits(vendor: str = "nvidia") -> dict[str, Any]:
 
 def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> Seen:
     make(folder, tree)
-    return Seen(at, {name: answer(HOST_FACTS[name], folder, METAL) for name in COUNTED_HOST_FACTS})
+    return Seen(at, {name: answer(HOST_READERS[name], folder, METAL) for name in COUNTED_HOST_FACTS})
 
 
 def between(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Measurement:

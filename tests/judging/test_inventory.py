@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.drivers.host.reading import HOST_FACTS
 from pytest_accel.judging.inventory import Discovery, facts, host_fact
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.sensor_client import SensorClient

@@ -8,11 +8,11 @@ from typing import Any
 import as_user
 import pytest
 
-from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.probes.declare import declarations
 from pytest_accel.run.idle_gate import check_idle
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.skus import loader
@@ -23,8 +23,7 @@ HEALTHY: dict[str, Any] = {
     "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "recovery_action": "none",
     "remap_pending": False, "fabric_state": "completed", "fabric_status": 0, "temperature_c": 40,
 }  # fmt: skip
-FACTS = {"HOST_COUNTERS", "HOST_FACTS", "counters", "health", "host", "host_counters", "inventory"}
-MEASURING = sorted(set(probes.__all__) - FACTS)
+MEASURING = {each.name: each for each in declarations() if each.packaged and not each.fact}
 
 
 def gpu(index: int = 3, **facts: Any) -> Device:
@@ -33,7 +32,7 @@ def gpu(index: int = 3, **facts: Any) -> Device:
 
 def stops(**facts: Any) -> set[str]:
     device = gpu(**facts)
-    return {probe for probe in MEASURING if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
+    return {name for name, probe in MEASURING.items() if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
 
 
 MEMORY = {"stream", "stream_windows", "memory_pattern"}
@@ -61,7 +60,7 @@ def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[s
 
 
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
-    said = preconditions.stopped("stream", "GPU-3", [gpu(remap_pending=True)], SWITCHED)
+    said = preconditions.stopped(MEASURING["stream"], "GPU-3", [gpu(remap_pending=True)], SWITCHED)
     assert said is not None
     assert said.startswith("not measured: gpu3: a row of its memory waits to be remapped (health.remap_pending); ")
     assert "`nvidia-smi --gpu-reset -i 3`" in said
@@ -69,21 +68,21 @@ def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
 
 def test_a_fabric_matters_where_there_is_a_switch() -> None:
     device = gpu(fabric_state="not started")
-    assert "error 802" in str(preconditions.stopped("matmul", device.uuid, [device], SWITCHED))
-    assert preconditions.stopped("matmul", device.uuid, [device], ALONE) is None
+    assert "error 802" in str(preconditions.stopped(MEASURING["matmul"], device.uuid, [device], SWITCHED))
+    assert preconditions.stopped(MEASURING["matmul"], device.uuid, [device], ALONE) is None
 
 
 def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
-    assert preconditions.stopped("matmul", "GPU-0", node, SWITCHED) is None
+    assert preconditions.stopped(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
     assert "gpu1: its driver asks for recovery: node reboot" in str(
-        preconditions.stopped("all_reduce", NODE, node, SWITCHED)
+        preconditions.stopped(MEASURING["all_reduce"], NODE, node, SWITCHED)
     )
 
 
 def test_what_a_device_does_not_state_stops_nothing() -> None:
     silent = Device("GPU-0", 0, "nvidia", "a GPU")
-    assert not [probe for probe in MEASURING if preconditions.stopped(probe, silent.uuid, [silent], SWITCHED)]
+    assert not [probe for probe in MEASURING.values() if preconditions.stopped(probe, silent.uuid, [silent], SWITCHED)]
 
 
 # -- others

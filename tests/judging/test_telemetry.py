@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -122,7 +123,7 @@ def test_a_lost_device_is_remembered() -> None:
         ({}, 1, False),
     ],
 )
-def test_steal_above_a_share_is_a_disturbance(summary: dict[str, float], cpus: int, disturbed: bool) -> None:
+def test_steal_above_a_share_is_a_disturbance(summary: TelemetrySummary, cpus: int, disturbed: bool) -> None:
     device = replace(GPU, cpus=tuple(range(cpus)))
     assert (disturbance(device, summary) is not None) is disturbed
 

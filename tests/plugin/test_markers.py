@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
 
 WHERE = "test_mine.py::test_ffn"
@@ -38,6 +38,7 @@ def test_a_marker_is_a_limit(
     found = limit(decorator)
     assert (found.unit, found.floor, found.ceiling) == (unit, floor, ceiling)
     assert found.origin == f"marker {decorator.name} of {WHERE}"
+    assert found.declared_by is DeclaredBy.MARKER
     assert found.relative is (unit == "of peak")
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import itertools
 import json
 import re
 import shlex
@@ -12,45 +9,16 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import as_user
+import packaged_suite
 import pytest
 from as_user import BIN, STUB_TORCH, Ran, write
 
 import pytest_accel
-from pytest_accel.probes.declare import conditions_of, spec_of
-from pytest_accel.suite import ORDER
 
-
-def cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """The arguments of every case of a test, fixtures as None."""
-    fixtures = dict.fromkeys(inspect.signature(test).parameters)
-    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
-    for values in itertools.product(*(values for _, values in marks)):
-        yield {**fixtures, **dict(zip((name for name, _ in marks), values, strict=True))}
-
-
-def slow_metrics() -> list[str]:
-    """Every metric of the packaged suite that takes a worker process and time, as its own tests ask for it."""
-    asked = []
-
-    def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
-        if spec_of(probe).runs != "facts":
-            conditions, _ = conditions_of(probe, {}, given)
-            asked.append(metric or spec_of(probe).metric.format(**conditions))
-
-    for name in ORDER:
-        module = importlib.import_module(f"pytest_accel.suite.{name}")
-        for test in (each for each in vars(module).values() if inspect.isfunction(each)):
-            for case in cases(test):
-                test(**{**case, "accel_check": check})
-    return asked
-
-
-NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for metric in slow_metrics())
+NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for _, _, metric in packaged_suite.requests())
 """What a threshold file says so that nothing but facts is asked for."""
 
 FACTS = """

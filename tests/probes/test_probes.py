@@ -18,10 +18,10 @@ pytest.importorskip("torch")
 
 import torch
 import torch_has
-from probe_device import AtOnce, Instead, gpu
+from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
-from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import Product
@@ -54,10 +54,6 @@ class Rotten(torch.Tensor):
         return self
 
 
-def cpu(count: int = 1) -> list[Device]:
-    return [Device(f"CPU-test-{index}", index, "cpu", "a processor") for index in range(count)]
-
-
 @pytest.fixture
 def device() -> Compute:
     return compute()
@@ -70,12 +66,6 @@ def all_fast(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             sys.modules[f"pytest_accel.probes.{module}"], "refuse_slow_path", lambda device, dtype: None
         )
-
-
-def compute(count: int = 1) -> Compute:
-    found = Compute(cpu(count), AtOnce())
-    found.seconds = 0.15
-    return found
 
 
 def per_call(finding: ProbeResult) -> float:
@@ -297,7 +287,9 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
     device = compute(2)
     device.torch = Instead(torch, zeros=lambda *size, **how: torch.zeros(*size, **how).as_subclass(Rotten))
     first = next(probes.peer_copy(device, direction=direction, mib=1))
-    assert "what arrived is not what was sent" in first.details["cells"]["CPU-test-1"]["wrong"]
+    wrong = first.details["cells"]["CPU-test-1"]["wrong"]
+    assert wrong is not None
+    assert "what arrived is not what was sent" in wrong
 
 
 # -- what cannot be measured says so
@@ -542,7 +534,7 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
     gpu = Cycles()
     cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
     cuda.setattr(torch.cuda, "Event", gpu.event)
-    assert gpu_on_cpu.counted_clock() == {"counted_mhz": pytest.approx(1500)}
+    assert gpu_on_cpu.counted_clock()["counted_mhz"] == pytest.approx(1500)
     gpu_on_cpu.sample = lambda *work, **how: ProbeResult("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
     assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
 
@@ -974,7 +966,7 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
     """Or a gigabyte of 141 would pass for all of them."""
     gib = 2**30
     cuda = Instead(torch.cuda, mem_get_info=lambda device: (free * gib, 141 * gib), empty_cache=lambda: None)
-    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), "nvidia")
+    device.backend = Backend(Instead(torch, get_device_module=lambda kind: cuda), TorchKind("cuda", "nccl"))
     device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
     monkeypatch.setattr(device, "is_cpu", False)
     monkeypatch.setattr(device, "synchronize", lambda: None)

@@ -18,6 +18,7 @@ from torch_module import module
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import registry
 from pytest_accel.probes.device import error_class, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable
 from pytest_accel.probes.device.torch_device import Compute
@@ -243,8 +244,12 @@ def test_an_error_of_a_library_that_we_do_not_know_blames_nobody() -> None:
 
 def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
     lost = RuntimeError("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)")
-    assert error_class.kind(lost, other=True) == "device"
-    assert error_class.context_is_lost(lost)
+    intel, gaudi = (registry.vendor(name).torch for name in ("intel", "habana"))
+    assert intel
+    assert gaudi
+    assert error_class.kind(lost, other=True, words=intel.device_errors) == "device"
+    assert error_class.context_is_lost(lost, intel.device_errors)
+    assert error_class.kind(lost, other=True, words=gaudi.device_errors) == "need", "it is no word of that library"
 
 
 # -- a whole run, in processes of its own

@@ -21,7 +21,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
-from pytest_accel.drivers.nvidia import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult

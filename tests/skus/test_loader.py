@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import DERIVED_FLOOR, Sku
+from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.probes.declare import spec_of
 from pytest_accel.skus import loader, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
@@ -62,7 +64,8 @@ def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> 
     for platform in sku.platforms.values():
         for metric, limit in sku.limits_on(platform).items():
             assert limit.metric == metric
-            assert limit.origin.startswith((f"{name}.yaml:", f"vendor/{sku.vendor}.yaml:"))
+            places = {f"{name}.yaml": DeclaredBy.SKU_FILE, f"vendor/{sku.vendor}.yaml": DeclaredBy.VENDOR_FILE}
+            assert limit.declared_by is places[limit.origin.partition(":")[0]]
             assert limit.source is not None
             assert limit.source.by
 
@@ -108,7 +111,7 @@ def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
     limit = loader.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
     if limit.of_reference is not None:
         assert limit.of_reference > 17 / 18
-    assert DERIVED_FLOOR["peer_copy"] > 17 / 18
+    assert (spec_of(probes.peer_copy).derived_floor or 0) > 17 / 18
 
 
 def test_names_are_found_and_near_ones_suggested() -> None:
@@ -193,6 +196,11 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
         ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
         ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
+        ("limits:", "budgets: {quick: {matmull: 1}}\nlimits:", 6, "budgets.quick.matmull: is no probe; did you mean"),
+        ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "probes.matmull: is no probe; did you mean 'matmul'"),
+        ("limits:", "probes: {matmul: {mm: 64}}\nlimits:", 6, "probes.matmul.mm: matmul has no such condition"),
+        ("limits:", f"spread: {{matmull: {{between_runs: 1, runs: 9, source: {SOURCE}}}}}\nlimits:", 6,
+         "spread.matmull: nothing measures it"),
         ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
         ("devices: 8", "devices: eight", 9, "platforms.hgx8.devices: expected a whole number above zero"),
         ("devices: 8", "devices: 8, pcie: {gb_per_sec: 63}", 9, "unknown key 'platforms.hgx8.pcie.gb_per_sec'"),
@@ -243,6 +251,7 @@ def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -
     assert changed == {"matmul.bf16"}
     assert own.limits["matmul.bf16"].floor == 650
     assert own.limits["matmul.bf16"].origin == f"{tmp_path / 'mine.yaml'}:3"
+    assert own.limits["matmul.bf16"].declared_by is DeclaredBy.OWN_FILE
     assert own.limits["matmul.tf32"] == shipped.limits["matmul.tf32"]
     assert set(own.files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(tmp_path / "mine.yaml")}
     assert (own.name, own.own_file) == ("h100-sxm", str(tmp_path / "mine.yaml"))

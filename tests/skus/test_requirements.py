@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.core.sku import LEVELS, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, requirements
 
 H100 = loader.load("h100-sxm")
+INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
 
 
@@ -33,6 +34,7 @@ def test_the_inventory_is_expected_whatever_the_file_says() -> None:
     assert limits["inventory.driver"].equals == "ok"
     assert limits["inventory.count"].equals == 8
     assert limits["inventory.sku"].equals == "h100-sxm"
+    assert {limits[metric].declared_by for metric in INVENTORY} == {DeclaredBy.RUN}
     assert limits["matmul.bf16"] is H100.limits["matmul.bf16"]
     assert limits["host_copy.h2d"] is HGX8.limits["host_copy.h2d"]
 

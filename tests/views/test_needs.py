@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_accel.drivers.host.reading import HOST_FACTS
+from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.views.needs import page
 
 PAGE = Path(__file__).parents[2] / "docs/needs.md"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pytest_accel.core.measurement import Value
+from pytest_accel.core.details import HostDetails, Value
 
 
 class Unreadable(Exception):
@@ -28,46 +27,41 @@ class HostAnswer:
 
     value: Value
     worst: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: HostDetails = field(default_factory=HostDetails)
 
 
 Reader = Callable[[Path], "Value | HostAnswer"]
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One metric `host.NAME`. `user`, `container`, `machine` say what each of them hides; empty for nothing.
+class HostReader:
+    """How a fact of core/host_facts is read. `user`, `container`, `machine` say what each of them hides; empty for
+    nothing.
 
-    `user` is who is not root, `machine` is a virtual machine. `counts`: errors, which are read again after the last
-    probe; of several parts the details have the `counts`.
+    `user` is who is not root, `machine` is a virtual machine. A fact that counts the errors of several parts has the
+    `counts` in its details.
     """
 
     name: str
-    unit: str
-    what: str
     read: Reader
     user: str = ""
     container: str = ""
     machine: str = ""
-    counts: bool = False
-
-    @property
-    def metric(self) -> str:
-        return f"host.{self.name}"
 
 
-DECLARED: dict[str, Fact] = {}
-"""Every fact by name, as the modules beside this one are imported; `reading.FACTS` has all of them."""
+DECLARED: dict[str, HostReader] = {}
+"""Every reader by name, as the modules beside this one are imported; `reading.HOST_READERS` has all of them."""
 
 
-def fact(
-    unit: str, what: str, *, user: str = "", container: str = "", machine: str = "", counts: bool = False
-) -> Callable[[Reader], Reader]:
-    """Declare a reader. It is named after its function, raises Unreadable or Absent, and changes nothing."""
+def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
+    """Declare the reader of the fact that its function is named after.
+
+    The function raises Unreadable or Absent, and changes nothing.
+    """
 
     def declare(reader: Reader) -> Reader:
         name = reader.__name__.rstrip("_")
-        DECLARED[name] = Fact(name, unit, what, reader, user, container, machine, counts)
+        DECLARED[name] = HostReader(name, reader, user, container, machine)
         return reader
 
     return declare

@@ -15,12 +15,12 @@ _FAILED = re.compile(r"fail|lost|out-of-range|error|inactive", re.IGNORECASE)
 """What a power supply says that is not well (IPMI 2.0, table 42-3, type 08h)."""
 
 
-@fact("count", "memory errors that were corrected", machine=_HOST, counts=True)
+@fact(machine=_HOST)
 def ecc_corrected(root: Path) -> HostAnswer:
     return _edac(root, "ce_count")
 
 
-@fact("count", "memory errors that could not be corrected", machine=_HOST, counts=True)
+@fact(machine=_HOST)
 def ecc_uncorrected(root: Path) -> HostAnswer:
     return _edac(root, "ue_count")
 
@@ -35,8 +35,6 @@ def _edac(root: Path, counter: str) -> HostAnswer:
 
 
 @fact(
-    "text",
-    "memory modules: number, size, speed",
     user="only root may read the firmware's tables",
     container="/sys/firmware is masked",
     machine=_HOST,
@@ -74,7 +72,7 @@ def _module(slot: Path) -> str:
 # -- sensors
 
 
-@fact("C", "temperature of the air that comes in", container=_BMC, machine=_BMC)
+@fact(container=_BMC, machine=_BMC)
 def inlet(root: Path) -> HostAnswer:
     """The warmest sensor whose label speaks of inlet or ambient air."""
     found = {}
@@ -96,7 +94,7 @@ def _of_inlet(name: str) -> bool:
     return any(word in name.lower() for word in ("inlet", "ambient"))
 
 
-@fact("count", "fans that report an alarm", container=_BMC, machine=_BMC)
+@fact(container=_BMC, machine=_BMC)
 def fan_alarms(root: Path) -> HostAnswer:
     """A fan that stands still is none: headers without a fan show 0 too."""
     if list(_sensors(root, "fan*_input")):
@@ -111,7 +109,7 @@ def fan_alarms(root: Path) -> HostAnswer:
     return HostAnswer(len(raised), some(raised))
 
 
-@fact("text", "power supplies", container=_BMC, machine=_BMC)
+@fact(container=_BMC, machine=_BMC)
 def power_supplies(root: Path) -> str:
     """ "on", or what those say of themselves that are not."""
     supplies = sorted((root / "sys/class/power_supply").glob("*"))

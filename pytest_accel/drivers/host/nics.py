@@ -31,7 +31,7 @@ def _devices(root: Path) -> dict[str, Path]:
     return {port.parent.parent.name: port.parent.parent for port in ports(root).values()}
 
 
-@fact("count", "RDMA NICs", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nics(root: Path) -> int:
     try:
         return len(_devices(root))
@@ -39,7 +39,7 @@ def nics(root: Path) -> int:
         return 0
 
 
-@fact("text", "RDMA ports that are not active", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nic_state(root: Path) -> HostAnswer:
     """ "active", or the states of the ports that are not, as "DOWN (Polling)"."""
     bad = {}
@@ -50,7 +50,7 @@ def nic_state(root: Path) -> HostAnswer:
     return HostAnswer(some([f"{name} {state}" for name, state in bad.items()]) or "active", details={"bad": bad})
 
 
-@fact("GB/s", "slowest active RDMA port, each way", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nic_rate(root: Path) -> HostAnswer:
     """From "400 Gb/sec (4X NDR)": the rate that was negotiated, before encoding overhead."""
     rates = {}
@@ -70,18 +70,18 @@ def _rate(path: Path) -> float:
     return float(match[1]) / 8
 
 
-@fact("text", "lanes of the RDMA ports", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nic_width(root: Path) -> str:
     words = {match[1] for port in ports(root).values() if (match := re.search(r"\((\d+X)", text(port / "rate")))}
     return ", ".join(sorted(words)) or "not told"
 
 
-@fact("text", "link layers of the RDMA ports", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nic_link_layer(root: Path) -> str:
     return ", ".join(sorted({text(port / "link_layer") for port in ports(root).values()}))
 
 
-@fact("text", "firmware of the RDMA NICs, by board", container=_OWN, machine=_HANDED)
+@fact(container=_OWN, machine=_HANDED)
 def nic_firmware(root: Path) -> str:
     versions: dict[str, set[str]] = {}
     for nic in _devices(root).values():
@@ -89,17 +89,17 @@ def nic_firmware(root: Path) -> str:
     return "; ".join(f"{board} {' and '.join(sorted(each))}" for board, each in sorted(versions.items()))
 
 
-@fact("count", "most often that an RDMA port lost its link", container=_OWN, machine=_HANDED, counts=True)
+@fact(container=_OWN, machine=_HANDED)
 def nic_link_downed(root: Path) -> HostAnswer:
     return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
-@fact("count", "most often that an RDMA port had to recover its link", container=_OWN, machine=_HANDED, counts=True)
+@fact(container=_OWN, machine=_HANDED)
 def nic_link_recovery(root: Path) -> HostAnswer:
     return _of_ports(root, "link_error_recovery")
 
 
-@fact("count", "most errors on the link of an RDMA port", container=_OWN, machine=_HANDED, counts=True)
+@fact(container=_OWN, machine=_HANDED)
 def nic_errors(root: Path) -> HostAnswer:
     return _of_ports(root, *ERRORS)
 
@@ -119,13 +119,13 @@ def _of_ports(root: Path, *counters: str) -> HostAnswer:
 # -- Ethernet
 
 
-@fact("count", "most often that an RDMA NIC's Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
+@fact(container=_ITS, machine=_HANDED)
 def nic_carrier_lost(root: Path) -> HostAnswer:
     """RoCE: the ports' own counters stand still under some drivers, the interface's does not."""
     return _carrier_lost(root, rdma=True)
 
 
-@fact("count", "most often that another Ethernet link was lost", container=_ITS, machine=_HANDED, counts=True)
+@fact(container=_ITS, machine=_HANDED)
 def ethernet_carrier_lost(root: Path) -> HostAnswer:
     return _carrier_lost(root, rdma=False)
 
@@ -147,7 +147,7 @@ def _cards(root: Path) -> list[Path]:
     return [each for each in every if (each / "device").exists() and maybe(each / "type") == "1"]
 
 
-@fact("GB/s", "slowest Ethernet link that is up, each way", container=_ITS, machine="not told as a rule")
+@fact(container=_ITS, machine="not told as a rule")
 def ethernet_rate(root: Path) -> HostAnswer:
     rates = {}
     for interface in _cards(root):

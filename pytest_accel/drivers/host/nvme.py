@@ -30,20 +30,18 @@ WARNINGS = (
 """Bits of the critical warning, from the lowest (NVM Express base specification 2.0, figure 207)."""
 
 
-@fact("count", "NVMe drives", machine=_GUEST)
+@fact(machine=_GUEST)
 def nvme(root: Path) -> int:
     return len(_drives(root))
 
 
-@fact("text", "NVMe drives that are not live", machine=_GUEST)
+@fact(machine=_GUEST)
 def nvme_state(root: Path) -> str:
     states = {drive.name: text(drive / "state") for drive in _some(root)}
     return some([f"{name} {state}" for name, state in states.items() if state != "live"]) or "live"
 
 
 @fact(
-    "text",
-    "what NVMe drives warn of themselves (SMART)",
     user="the log takes CAP_SYS_ADMIN",
     container="unless /dev/nvme* is handed in",
     machine=_GUEST,

@@ -7,6 +7,7 @@ import re
 import struct
 from pathlib import Path
 
+from pytest_accel.core.details import HostDetails
 from pytest_accel.drivers.hints import on_bus
 from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, maybe, number, shown, some, text
 from pytest_accel.drivers.host.place import place
@@ -40,8 +41,6 @@ def bridges(function: Path) -> list[Path]:
 
 
 @fact(
-    "text",
-    "PCI access control (ACS) on the bridges above the accelerators",
     user="the extended configuration space takes CAP_SYS_ADMIN",
     container="unless it is privileged",
     machine=_BRIDGES,
@@ -78,7 +77,7 @@ def _acs_control(bridge: Path) -> int:
     return 0
 
 
-@fact("text", "IOMMU: off, passthrough or translated", machine="the guest's own")
+@fact(machine="the guest's own")
 def iommu(root: Path) -> HostAnswer:
     """By the domains of the accelerators' groups where the kernel tells, otherwise of all groups."""
     groups = root / "sys/kernel/iommu_groups"
@@ -88,7 +87,7 @@ def iommu(root: Path) -> HostAnswer:
     except Absent:
         near = []
     kinds = {maybe(group / "type") for group in near or sorted(groups.glob("*"))} - {""}
-    details = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
+    details: HostDetails = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
     if not kinds and not units and not groups.is_dir():
         raise Absent(f"there is no {shown(groups)}")
     if not kinds and place(root).machine:
@@ -100,7 +99,7 @@ def iommu(root: Path) -> HostAnswer:
     return HostAnswer("passthrough" if kinds == {"identity"} else "translated", details=details)
 
 
-@fact("text", "links of accelerators and the bridges above at their full width", machine=_BRIDGES)
+@fact(machine=_BRIDGES)
 def pcie_width(root: Path) -> str:
     """A link's width never changes with the load, so that one below what both ends can do is a fault."""
     narrow = []
@@ -120,17 +119,17 @@ def pcie_width(root: Path) -> str:
     return some(list(dict.fromkeys(narrow))) or "full"
 
 
-@fact("count", "PCIe errors that were fatal (AER)", machine=_BRIDGES, counts=True)
+@fact(machine=_BRIDGES)
 def pcie_fatal(root: Path) -> HostAnswer:
     return _aer(root, "fatal", "TOTAL_ERR_FATAL")
 
 
-@fact("count", "PCIe errors that lost a transaction, not the link (AER)", machine=_BRIDGES, counts=True)
+@fact(machine=_BRIDGES)
 def pcie_nonfatal(root: Path) -> HostAnswer:
     return _aer(root, "nonfatal", "TOTAL_ERR_NONFATAL")
 
 
-@fact("count", "PCIe errors that were corrected (AER)", machine=_BRIDGES, counts=True)
+@fact(machine=_BRIDGES)
 def pcie_corrected(root: Path) -> HostAnswer:
     return _aer(root, "correctable", "TOTAL_ERR_COR")
 
@@ -155,7 +154,7 @@ def _total(path: Path, name: str) -> int:
     return int(match[1])
 
 
-@fact("text", "accelerators near processors that this process may use", container="its own cpuset")
+@fact(container="its own cpuset")
 def accelerator_numa(root: Path) -> str:
     """The kernel knows each one's NUMA node, and some of that node's processors are in our cpuset."""
     ours, nodes = usable_cpus(root), root / "sys/devices/system/node"
@@ -174,7 +173,7 @@ NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """As `nvidia-smi topo` names them: one PCI bridge between, several, the host bridge, the NUMA node, beyond."""
 
 
-@fact("text", "worst distance of an accelerator to its nearest RDMA NIC", machine="the hypervisor may flatten the tree")
+@fact(machine="the hypervisor may flatten the tree")
 def nic_distance(root: Path) -> HostAnswer:
     nics = {}
     for nic in sorted((root / "sys/class/infiniband").glob("*")):

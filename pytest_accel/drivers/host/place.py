@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -41,6 +42,18 @@ def place(root: Path = Path("/")) -> Place:
     return Place(os.geteuid() == 0, _container(root), _machine(root))
 
 
+def pseudonym() -> str:
+    """Return a stable name of this machine that does not give its machine-id away."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"):
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text:
+            return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return "unknown"
+
+
 def _mark(path: Path) -> str:
     """The text of a file, empty if it tells this user nothing."""
     try:
@@ -68,29 +81,29 @@ def _machine(root: Path) -> str:
     return named or kernel or ("unknown hypervisor" if flags else "")
 
 
-@fact("text", "bare metal, virtual machine or container")
+@fact()
 def machine(root: Path) -> str:
     return str(place(root))
 
 
-@fact("text", "product as the firmware names it", machine="the virtual machine's own")
+@fact(machine="the virtual machine's own")
 def product(root: Path) -> str:
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'sys_vendor')} {text(folder / 'product_name')}"
 
 
-@fact("text", "version and date of the firmware (BIOS)", machine="the virtual machine's own")
+@fact(machine="the virtual machine's own")
 def firmware(root: Path) -> str:
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'bios_version')} ({text(folder / 'bios_date')})"
 
 
-@fact("text", "serial number of the node", user="only root may read it", machine="the virtual machine's own")
+@fact(user="only root may read it", machine="the virtual machine's own")
 def serial(root: Path) -> str:
     return text(root / "sys/class/dmi/id/product_serial")
 
 
-@fact("text", "kernel log readable", user="where dmesg_restrict is set", container="seldom shared")
+@fact(user="where dmesg_restrict is set", container="seldom shared")
 def kernel_log(root: Path) -> str:
     """Opened and closed again: a message is never taken from another reader."""
     path = root / "dev/kmsg"

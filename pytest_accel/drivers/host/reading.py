@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host import (
     DECLARED,
     Absent,
-    Fact,
     HostAnswer,
+    HostReader,
     Unreadable,
     chassis,
     nics,
@@ -25,13 +26,10 @@ from pytest_accel.drivers.host import (
 from pytest_accel.drivers.host.place import Place
 
 READERS = (place, system, pci, nics, nvme, chassis, services)
-HOST_FACTS = {
-    name: fact for reader in READERS for name, fact in DECLARED.items() if fact.read.__module__ == reader.__name__
-}
-"""Every fact by name, in the order in which they are shown."""
+"""The modules that declare readers; importing them is what declares."""
 
-COUNTED_HOST_FACTS = tuple(name for name, fact in HOST_FACTS.items() if fact.counts)
-"""Those that count errors."""
+HOST_READERS = {name: DECLARED[name] for name in HOST_FACTS}
+"""The reader of every fact, in the order in which they are shown."""
 
 SECONDS = 10.0
 """How long all facts together may take. They are small files, and one call of ipmitool; what takes longer hangs."""
@@ -40,13 +38,15 @@ Answer = Mapping[str, Any]
 """A fact as the sensor sends it: `value` with `worst` and `details`, or `unreadable`, or `absent`."""
 
 
-def read(root: Path = Path("/"), facts: Mapping[str, Fact] = HOST_FACTS, seconds: float = SECONDS) -> dict[str, Answer]:
+def read(
+    root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
+) -> dict[str, Answer]:
     """Every fact by name. Each has a thread of its own, and none is waited for longer than `seconds` in all."""
     answers: dict[str, Answer] = {}
     where = place.place(root)
     until = time.monotonic() + seconds
 
-    def ask(fact: Fact) -> None:
+    def ask(fact: HostReader) -> None:
         answers[fact.name] = answer(fact, root, where)
 
     threads = {name: threading.Thread(target=ask, args=(fact,), daemon=True) for name, fact in facts.items()}
@@ -58,7 +58,7 @@ def read(root: Path = Path("/"), facts: Mapping[str, Fact] = HOST_FACTS, seconds
     return {name: answers.get(name, silent) for name in facts}
 
 
-def answer(fact: Fact, root: Path, where: Place) -> Answer:
+def answer(fact: HostReader, root: Path, where: Place) -> Answer:
     """One fact, or why there is none and what it takes to see it."""
     try:
         found = fact.read(root)
@@ -73,7 +73,7 @@ def answer(fact: Fact, root: Path, where: Place) -> Answer:
     return {"value": found.value, "worst": found.worst, "details": dict(found.details)}
 
 
-def needed(fact: Fact, where: Place) -> str:
+def needed(fact: HostReader, where: Place) -> str:
     """What it takes to see a fact that is hidden here, as far as it is declared."""
     takes = []
     if fact.machine and where.machine:

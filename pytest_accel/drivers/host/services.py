@@ -12,22 +12,22 @@ RUNNING, STOPPED = "running", "not running"
 HIDDEN = "the processes of the host are not shown"
 
 
-@fact("text", "NVIDIA fabric manager, which an NVSwitch system needs", container=HIDDEN)
+@fact(container=HIDDEN)
 def fabric_manager(root: Path) -> str:
     return _state(root, "nv-fabricmanager")
 
 
-@fact("text", "NVIDIA IMEX, which joins the memory of the nodes of a rack", container=HIDDEN)
+@fact(container=HIDDEN)
 def imex(root: Path) -> str:
     return _state(root, "nvidia-imex")
 
 
-@fact("text", "NVIDIA MPS, by which processes share a device", container=HIDDEN)
+@fact(container=HIDDEN)
 def mps(root: Path) -> str:
     return _state(root, "nvidia-cuda-mps-control")
 
 
-@fact("text", "DCGM host engine, which may profile the devices meanwhile", container=HIDDEN)
+@fact(container=HIDDEN)
 def host_engine(root: Path) -> str:
     return _state(root, "nv-hostengine")
 

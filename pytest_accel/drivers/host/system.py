@@ -29,7 +29,7 @@ def listed(path: Path) -> set[int]:
         raise Unreadable(f"{shown(path)} is no list of numbers") from None
 
 
-@fact("count", "automatic NUMA balancing: 0 is off")
+@fact()
 def numa_balancing(root: Path) -> int:
     path = root / "proc/sys/kernel/numa_balancing"
     if path.parent.is_dir() and not path.exists():
@@ -37,7 +37,7 @@ def numa_balancing(root: Path) -> int:
     return number(path)
 
 
-@fact("text", "frequency governors in use", machine="the hypervisor keeps the clocks to itself")
+@fact(machine="the hypervisor keeps the clocks to itself")
 def cpu_governor(root: Path) -> str:
     paths = sorted((root / CPU).glob("cpufreq/policy*/scaling_governor"))
     if not paths:
@@ -45,7 +45,7 @@ def cpu_governor(root: Path) -> str:
     return ", ".join(sorted({text(path) for path in paths}))
 
 
-@fact("1", "lowest share of its maximum clock that a core may reach", machine="the hypervisor keeps it to itself")
+@fact(machine="the hypervisor keeps it to itself")
 def cpu_clock_cap(root: Path) -> HostAnswer:
     shares = {}
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
@@ -59,18 +59,18 @@ def cpu_clock_cap(root: Path) -> HostAnswer:
     return HostAnswer(round(shares[worst], 4), worst if shares[worst] < 1 else "")
 
 
-@fact("text", "simultaneous multithreading", machine="threads of the guest need not be threads of a core")
+@fact(machine="threads of the guest need not be threads of a core")
 def smt(root: Path) -> str:
     return text(root / CPU / "smt/control")
 
 
-@fact("text", "kernel arguments that move numbers")
+@fact()
 def kernel_arguments(root: Path) -> str:
     words = text(root / "proc/cmdline").split()
     return " ".join(word for word in words if word.partition("=")[0] in TUNING) or "none"
 
 
-@fact("text", "traces of trouble in the kernel's taint")
+@fact()
 def kernel_taint(root: Path) -> HostAnswer:
     taint = number(root / "proc/sys/kernel/tainted")
     return HostAnswer(
@@ -78,7 +78,7 @@ def kernel_taint(root: Path) -> HostAnswer:
     )
 
 
-@fact("count", "machine check exceptions since boot", machine="the host takes them", counts=True)
+@fact(machine="the host takes them")
 def machine_checks(root: Path) -> int:
     for line in text(root / "proc/interrupts").splitlines():
         name, _, rest = line.strip().partition(":")
@@ -87,7 +87,7 @@ def machine_checks(root: Path) -> int:
     raise Absent("this processor counts no machine checks in /proc/interrupts")
 
 
-@fact("text", "transparent huge pages")
+@fact()
 def huge_pages(root: Path) -> str:
     path = root / "sys/kernel/mm/transparent_hugepage/enabled"
     chosen = re.search(r"\[(\w+)\]", text(path))
@@ -96,7 +96,7 @@ def huge_pages(root: Path) -> str:
     return chosen.group(1)
 
 
-@fact("GB", "memory set aside as explicit huge pages")
+@fact()
 def huge_pages_reserved(root: Path) -> float:
     folder = root / "sys/kernel/mm/hugepages"
     if not folder.is_dir():
@@ -105,17 +105,17 @@ def huge_pages_reserved(root: Path) -> float:
     return sum(number(path / "nr_hugepages") * int(size[1]) * 1024 for path, size in sizes if size) / 1e9
 
 
-@fact("count", "processors online")
+@fact()
 def cpus(root: Path) -> int:
     return len(listed(root / CPU / "online"))
 
 
-@fact("count", "NUMA nodes", machine="the guest's own")
+@fact(machine="the guest's own")
 def numa_nodes(root: Path) -> int:
     return len(listed(root / "sys/devices/system/node/online"))
 
 
-@fact("GB", "memory of the machine", machine="the guest's own")
+@fact(machine="the guest's own")
 def memory(root: Path) -> float:
     return _memory_bytes(root) / 1e9
 
@@ -145,12 +145,12 @@ def usable_cpus(root: Path) -> set[int]:
     return _status(root, "Cpus_allowed_list")
 
 
-@fact("count", "processors that this process may run on", container="its own cpuset")
+@fact(container="its own cpuset")
 def cpus_usable(root: Path) -> int:
     return len(usable_cpus(root))
 
 
-@fact("count", "processors that the time quota of this process is worth", container="its own cgroup")
+@fact(container="its own cgroup")
 def cpu_quota(root: Path) -> float:
     """cpu.max of cgroup v2, cpu.cfs_quota_us of v1, the tightest up to the top; without one, all that are online."""
     quotas = [float(len(listed(root / CPU / "online")))]
@@ -163,7 +163,7 @@ def cpu_quota(root: Path) -> float:
     return min(quotas)
 
 
-@fact("GB", "memory that this process may use", container="its own cgroup")
+@fact(container="its own cgroup")
 def memory_usable(root: Path) -> float:
     limits = [_memory_bytes(root)]
     for folder in _groups(root, "memory"):
@@ -184,7 +184,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
             yield from (top / each for each in (below, *below.parents))
 
 
-@fact("text", "memory that a process may lock, by which NICs and pinned buffers live", container="its own limit")
+@fact(container="its own limit")
 def memlock(root: Path) -> str:
     path = root / "proc/self/limits"
     match = re.search(r"^Max locked memory\s+(\S+)", text(path), re.MULTILINE)
@@ -193,13 +193,13 @@ def memlock(root: Path) -> str:
     return f"{int(match[1]) / 1e6:g} MB" if match[1].isdigit() else match[1]
 
 
-@fact("GB", "size of /dev/shm, by which ranks on one node meet", container="its own, 64 MB by default")
+@fact(container="its own, 64 MB by default")
 def shm(root: Path) -> float:
     found = _shm(root)
     return found.f_blocks * found.f_frsize / 1e9
 
 
-@fact("GB", "free in /dev/shm", container="its own")
+@fact(container="its own")
 def shm_free(root: Path) -> float:
     found = _shm(root)
     return found.f_bavail * found.f_frsize / 1e9
@@ -215,7 +215,7 @@ def _shm(root: Path) -> os.statvfs_result:
         raise Unreadable(f"{shown(path)}: {error.strerror}") from None
 
 
-@fact("text", "modules for DMA between NICs and accelerators")
+@fact()
 def peer_memory(root: Path) -> str:
     """nvidia_peermem or nv_peer_mem for NVIDIA. Newer drivers do it by DMA-BUF and need neither."""
     there = [name for name in ("nvidia_peermem", "nv_peer_mem", "amdgpu") if (root / "sys/module" / name).is_dir()]

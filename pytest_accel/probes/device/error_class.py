@@ -7,6 +7,8 @@ reject nobody.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Unmeasurable(Exception):
     """Something that the measurement needs is lacking; the text names it."""
@@ -57,13 +59,14 @@ COLLECTIVE = ("NCCL error", "RCCL error")
 DEVICE_FAILED_COLLECTIVE = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
 """What NCCL says when a device failed it. Its other errors (ncclGetErrorString: system, internal, usage, remote) are
 mostly /dev/shm without room (NCCL issues 328, 1683) or the end of another rank."""
-LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS", "ERROR_DEVICE_LOST")
+LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
-def kind(error: Exception, *, other: bool = False) -> str:
-    """The kind of trouble (`measurement.Trouble`) that an exception is.
+def kind(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
+    """Return the kind of trouble (`measurement.Trouble`) that an exception is.
 
-    `other`: the device is driven by a library that is not CUDA, whose errors nobody here can lay to the device.
+    `other`: the device is driven by a library that is not CUDA, whose errors nobody here can lay to the device, except
+    those that have one of its vendor's `words`.
     """
     if isinstance(error, (Unmeasurable, ImportError)):
         return "need"
@@ -71,24 +74,24 @@ def kind(error: Exception, *, other: bool = False) -> str:
         return "not_applicable"
     if isinstance(error, WrongResult):
         return "device"
-    if not _of_library(error):
+    if not _of_library(error, words):
         return "need" if other and isinstance(error, RuntimeError) else "bug"
     if REFUSED in str(error):
         return "not_applicable"
     return "need" if _blames_nobody(error) else "device"
 
 
-def context_is_lost(error: Exception) -> bool:
-    """True for an error that stays: every later call of this process would fail with it too."""
-    if type(error).__name__ == "OutOfMemoryError" or not _of_library(error):
+def context_is_lost(error: Exception, words: Sequence[str] = ()) -> bool:
+    """Return True for an error that stays: every later call of this process would fail with it too."""
+    if type(error).__name__ == "OutOfMemoryError" or not _of_library(error, words):
         return False
     return _collective(error) or not (REFUSED in str(error) or _blames_nobody(error))
 
 
-def _of_library(error: Exception) -> bool:
-    """True for an error of the libraries that drive devices."""
+def _of_library(error: Exception, vendors: Sequence[str]) -> bool:
+    """Return True for an error of the libraries that drive devices; `vendors` are the words of the device's vendor."""
     names = ("AcceleratorError", "OutOfMemoryError", "DistBackendError")
-    return type(error).__name__ in names or any(words in str(error) for words in LIBRARY_ERRORS)
+    return type(error).__name__ in names or any(words in str(error) for words in (*LIBRARY_ERRORS, *vendors))
 
 
 def _collective(error: Exception) -> bool:

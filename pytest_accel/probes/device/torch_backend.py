@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.device.error_class import Unmeasurable
-
-
-@dataclass(frozen=True)
-class TorchKind:
-    """What torch calls a vendor's devices and its library of collectives; the packages are imported before either."""
-
-    name: str
-    collectives: str
-    package: str = ""
-    collectives_package: str = ""
-
-
-KINDS = {
-    "nvidia": TorchKind("cuda", "nccl"),
-    "amd": TorchKind("cuda", "nccl"),
-    "intel": TorchKind("xpu", "xccl"),
-    "ascend": TorchKind("npu", "hccl", "torch_npu"),
-    "habana": TorchKind("hpu", "hccl", "habana_frameworks.torch.core", "habana_frameworks.torch.distributed.hccl"),
-}
-"""By driver. Sources: docs.pytorch.org (torch.xpu, torch.distributed), github.com/Ascend/pytorch, docs.habana.ai."""
-
-UNDRIVEN = "torch_xla has no streams and events that could be timed; pytest_accel does not drive it"
-"""Why TPUs and AWS Neuron devices are not measured."""
 
 
 class Backend:
     """torch.cuda, torch.xpu, torch.npu or torch.hpu. What the module lacks is a need that names it, never a bug.
 
-    `cuda` is True for NVIDIA and AMD, whose paths are older than the others and owe them nothing.
+    `cuda` is True for torch.cuda, in torch's builds for CUDA and for ROCm.
     """
 
-    def __init__(self, torch: Any, driver: str) -> None:
-        if driver not in KINDS:
-            raise Unmeasurable(UNDRIVEN)
-        self.kind = KINDS[driver]
+    def __init__(self, torch: Any, kind: TorchKind) -> None:
+        self.kind = kind
         self.cuda = self.kind.name == "cuda"
         self.name = f"torch.{self.kind.name}"
         self._version = str(torch.__version__)

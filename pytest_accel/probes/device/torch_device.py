@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import COUNTED, Device
+from pytest_accel.core.details import ProbeDetails
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.core.visible_devices import mistaken, unselectable, verified
+from pytest_accel.drivers import registry
+from pytest_accel.drivers.vendor import TorchKind
+from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
@@ -53,7 +56,7 @@ class ProbeResult:
     seconds: list[float] = field(default_factory=list)
     peak: dict[str, Any] | None = None
     conditions: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
+    details: ProbeDetails = field(default_factory=ProbeDetails)
     subject: str | None = None
     wrong: str | None = None
     """What the device computed or kept wrongly: a failure that no repeat clears. The figure stays as evidence."""
@@ -100,8 +103,9 @@ class Compute:
         self.torch: Any = torch
         self.devices = devices
         self.gate = gate
-        self.is_cpu = devices[0].driver == "cpu"
-        """True where torch works on the CPU: for a CPU, and for a simulated device."""
+        self.vendor = registry.vendor(devices[0].driver)
+        self.is_cpu = self.vendor.torch is not None and self.vendor.torch.on_host
+        """True where torch works on the CPU: for a CPU, for a simulated device, or as its vendor declares."""
         self.backend: Backend
         """What drives the devices, where torch does not work on the CPU."""
         self.other = False
@@ -119,21 +123,24 @@ class Compute:
 
     def _open(self, place: int, device: Device) -> Any:
         torch = self.torch
-        if device.driver == "cpu":
-            return torch.device("cpu")
         self.refuse_modes(device)
-        if why := unselectable(self.devices):
+        if why := self.vendor.visibility.unselectable(self.devices):
             raise Unmeasurable(why)
-        backend = self.backend = Backend(torch, device.driver)
+        kind = self.vendor.torch
+        if kind is None:
+            raise Unmeasurable(self.vendor.no_torch)
+        if kind.on_host:
+            return torch.device(kind.name)
+        backend = self.backend = Backend(torch, kind)
         if backend.cuda:
-            self._start_cuda(device)
+            self._start_cuda(device, kind)
         else:
             backend.start(device.product)
         if place >= (count := backend.device_count()):
             library = "CUDA" if backend.cuda else backend.name
             raise Unmeasurable(f"{library} sees {count} devices of {len(self.devices)}")
         properties = backend.properties(place)
-        if found := mistaken(properties, device):
+        if found := self.vendor.visibility.mistaken(properties, device):
             raise Unmeasurable(f"torch opened the device {found}, not {device.uuid} at {device.pci_address}")
         self.other = not backend.cuda
         if self.other:
@@ -151,12 +158,12 @@ class Compute:
         if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
             raise Unmeasurable(f"the compute mode of {device.name} is {mode}, which keeps a second process out")
 
-    def _start_cuda(self, device: Device) -> None:
+    def _start_cuda(self, device: Device, kind: TorchKind) -> None:
         """Start CUDA, or say why it cannot: what is lacking, or that the device which NVML shows does not work."""
         torch = self.torch
         if not (torch.version.cuda or torch.version.hip):
             raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for CPUs only")
-        if bool(torch.version.hip) != (device.driver == "amd"):
+        if bool(torch.version.hip) != kind.hip:
             other = "ROCm" if torch.version.hip else "CUDA"
             raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for {other}")
         if torch.version.hip and not os.access(KFD, os.R_OK | os.W_OK):
@@ -176,6 +183,11 @@ class Compute:
             raise RuntimeError(f"CUDA error: {text}") from error
 
     @property
+    def device_errors(self) -> Sequence[str]:
+        """Words of an error that lay it to the device, as its vendor declares them."""
+        return self.vendor.torch.device_errors if self.vendor.torch else ()
+
+    @property
     def blas(self) -> dict[str, Any]:
         """The library of the matrix products and what the environment tells it, for the conditions."""
         if self.is_cpu or self.other:
@@ -191,8 +203,8 @@ class Compute:
 
     @property
     def measures_peak(self) -> bool:
-        """True for a CPU, which has no datasheet: its peak is measured beside the samples."""
-        return self.devices[0].driver == "cpu"
+        """True for what is no accelerator, a CPU: it has no datasheet, so its peak is measured beside the samples."""
+        return not self.vendor.accelerator
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Any:
         """Run a probe under these conditions; returns what it found."""
@@ -295,7 +307,7 @@ class Compute:
             details={"ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
         )
 
-    def counted_clock(self) -> dict[str, float]:
+    def counted_clock(self) -> ProbeDetails:
         """The SM clock in MHz by a kernel that counts its cycles, right behind the work that is still queued; of two
         lengths, so that what a launch costs cancels. Nothing where torch has no such kernel, or it counts other cycles.
         """
@@ -307,7 +319,7 @@ class Compute:
             spin(cycles)
             marks.append(clock.mark())
         short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
-        return {COUNTED: (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
+        return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
         """Become a rank of the process group that meets in the file `rendezvous` (gloo on CPUs, else the vendor's).

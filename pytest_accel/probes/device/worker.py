@@ -88,8 +88,9 @@ class Worker:
         try:
             self._take(message)
         except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
-            lost = self.compute is not None and error_class.context_is_lost(error)
-            kind = error_class.kind(error, other=self.compute is not None and self.compute.other)
+            words = self.compute.device_errors if self.compute else ()
+            lost = self.compute is not None and error_class.context_is_lost(error, words)
+            kind = error_class.kind(error, other=self.compute is not None and self.compute.other, words=words)
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
     def _take(self, message: dict[str, Any]) -> None:

@@ -6,22 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel.core import visible_devices
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message
+from pytest_accel.drivers import registry
+from pytest_accel.drivers.vendor import Vendor
 from pytest_accel.judging.preconditions import SETTLE_STEP
 from pytest_accel.run.processes.supervisor import Child
 
 Environment = Mapping[str, str | None]
 """Variables of a child process; what is None is not inherited."""
 
-CPU_HZ, DEFAULT_HZ = 2.0, 10.0
-"""Readings a second; a processor is read more rarely, since the reading runs on it."""
-
 
 def readings_per_second(devices: Sequence[Device]) -> float:
-    """How often each of these devices is read while they work."""
-    return CPU_HZ if devices and devices[0].driver == "cpu" else DEFAULT_HZ
+    """Return the number of readings of each device in a second while they work, the least that a vendor declares."""
+    rates = [registry.vendor(device.driver).readings_per_second for device in devices]
+    return min(rates, default=Vendor.readings_per_second)
 
 
 def threads_of(group: Sequence[Device]) -> int:
@@ -36,8 +35,10 @@ def without_gpus(threads: int) -> Environment:
 
 
 def environment_of(group: Sequence[Device]) -> Environment:
-    """The environment of a worker: a GPU's sees its own device only, by UUID; a CPU's sees no GPU."""
-    return without_gpus(threads_of(group)) if group[0].driver == "cpu" else visible_devices.selecting(group)
+    """Return the environment of a worker: it sees its own devices only, and no GPU if it computes on the CPU."""
+    vendor = registry.vendor(group[0].driver)
+    on_host = vendor.torch is not None and vendor.torch.on_host
+    return {**(without_gpus(threads_of(group)) if on_host else {}), **vendor.visibility.selecting(group)}
 
 
 @dataclass(frozen=True)

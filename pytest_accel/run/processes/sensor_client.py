@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
-from pytest_accel.drivers.host.reading import COUNTED_HOST_FACTS, HOST_FACTS
+from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.error_counters import Ledger
@@ -106,7 +107,7 @@ class SensorClient:
 
     def host_counted(self, metric: str) -> Measurement:
         """One metric `host_counters.*`: what the host counted, or the kernel said of it, since the first probe."""
-        if metric.partition(".")[2] in LOGGED:
+        if parse(metric).variant in LOGGED:
             return self.reports.logged(metric, NODE, next(iter(self.counters.windows.values()), []))
         if self._host_after is None:
             self._host_after = self._host_counters()
@@ -121,7 +122,7 @@ class SensorClient:
         windows = self.counters.windows.get(device.uuid, [])
         if metric in XIDS:
             return self.reports.measured(metric, device, windows)
-        if metric.partition(".")[2] in LOGGED:
+        if parse(metric).variant in LOGGED:
             return self.reports.logged(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 

@@ -14,7 +14,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
 from pytest_accel.judging.error_reports import Ended
-from pytest_accel.run.phases import around
+from pytest_accel.run.phases import TimeSpent, around
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
@@ -233,8 +233,8 @@ class WorkerPool:
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
         return {"event": "open", "devices": fields, "threads": self.processes.threads(group)}
 
-    def spent(self) -> dict[str, Any]:
-        """Seconds of the run by phase and of the devices at work (`seconds`), and by metric and phase (`probes`)."""
+    def spent(self) -> TimeSpent:
+        """Return where the time of the run went so far."""
         found = {**self.timeline.seconds(), "device": self.device_seconds}
         return {"seconds": _rounded(found), "probes": {name: _rounded(of) for name, of in self.timeline.probes.items()}}
 

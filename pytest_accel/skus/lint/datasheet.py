@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
+from pytest_accel.drivers import registry
 from pytest_accel.skus.lint.physics import memory_arithmetic
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
@@ -15,8 +16,6 @@ HALF_RATE = 512
 """Tensor FLOPs per clock and SM of GeForce parts: half the rate while accumulating in fp32, int8 at full rate."""
 CUT = (0.0, 0.05)
 """Of fp32: what graphics parts, export parts and Blackwell Ultra have left of fp64."""
-OWN_RATIOS = ("habana", "google", "neuron", "intel", "ascend")
-"""Vendors some of whose parts run eight bits no faster than sixteen."""
 MEMORY = {
     "GDDR7": (700, 2_000),
     "GDDR6X": (700, 1_100),
@@ -102,7 +101,7 @@ def dtype_ratio(subject: Subject) -> Iterator[Finding]:
 def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
     """dtype, the one it is compared with, and the ratios that exist, the usual one first."""
     half_rate = sku.datasheet.compute.get("tensor_flops_per_clock") == HALF_RATE
-    one: list[tuple[float, float]] = [(1, 1)] if sku.vendor in OWN_RATIOS else []
+    one: list[tuple[float, float]] = [(1, 1)] if registry.vendor(sku.vendor).equal_rates else []
     yield "fp16", "bf16", [(1, 1)]
     yield "fp8", base, [(2, 2), *one]
     int8 = [(2.0, 2.0), *one]

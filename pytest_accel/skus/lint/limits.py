@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 LOOSE, TIGHT = 0.7, 0.98
 """Of the healthy reference: below, badly degraded parts pass; above, the noise of healthy ones fails."""
 SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
-SEVERAL = ("peer_copy", "all_reduce", "ddp")
 
 
 @rule
@@ -75,7 +75,8 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 def one_device(subject: Subject) -> Iterator[Finding]:
     """One device validates no link and no collective."""
     for key, limit, _ in subject.limits():
-        if limit.metric.startswith(SEVERAL) and limit.source is not None and limit.source.devices == 1:
+        declared = declaration_of(limit.metric)
+        if declared and declared.for_several and limit.source is not None and limit.source.devices == 1:
             yield subject.error(f"{key}.source.devices", 1, "expected two or more: a link has two ends")
 
 

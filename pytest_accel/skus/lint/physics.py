@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
@@ -18,15 +21,14 @@ IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 
 def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | None:
     """What the hardware can do in the metric of a limit, and what that is; None where nobody can say."""
-    probe, _, _ = limit.metric.partition(".")
     if limit.relative:
         return 1.0, "the peak"
-    if probe == "all_reduce":
+    if parse(limit.metric).probe == "all_reduce":
         return _wire(limit, platform)
     if limit.metric == "soak.power":
         watts = platform.power_watts or sku.datasheet.power.get("watts")
         return (watts, "the power limit") if watts else None
-    return sku.peak(_measured_as(sku, limit.metric), platform)
+    return peaks.peak(sku, _measured_as(sku, limit.metric), platform)
 
 
 def soak_dtype(sku: Sku) -> str:
@@ -40,19 +42,19 @@ def _measured_as(sku: Sku, metric: str) -> str:
 
 def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """By how much a healthy value may exceed what `reach` says."""
-    if limit.metric.startswith("all_reduce"):
+    if parse(limit.metric).probe == "all_reduce":
         return _in_network(limit, platform)
     return 1.0 if limit.relative else max(1.0, _clocked(sku, _measured_as(sku, limit.metric)))
 
 
 def _clocked(sku: Sku, metric: str) -> float:
     """What the clocks that the device reports come to, of what the datasheet states."""
-    probe, _, dtype = metric.partition(".")
+    declared = declaration_of(metric)
     compute, memory = sku.datasheet.compute, sku.datasheet.memory
-    if probe == "stream":
+    if declared and declared.peak == "memory":
         return (memory_arithmetic(memory) or 0.0) / float(memory["gb_per_s"])
-    clock = compute.get("fp32_clock_mhz" if dtype == "fp32" else "tensor_clock_mhz")
-    if not probe.startswith("matmul") or not clock:
+    clock = compute.get("fp32_clock_mhz" if parse(metric).variant == "fp32" else "tensor_clock_mhz")
+    if not declared or declared.peak != "tflops" or not clock:
         return 1.0
     return float(compute.get("max_clock_mhz", clock) / clock)
 
@@ -104,7 +106,7 @@ def _beside_physics(subject: Subject) -> Iterator[tuple[str, float, float, float
 
 def _small(metric: str) -> bool:
     """Collectives of small messages are bounded by latency, not by the links."""
-    size = re.fullmatch(r"all_reduce\..*@(\d+)([KMG])iB", metric)
+    size = re.fullmatch(r"(\d+)([KMG])iB", parse(metric).size)
     return size is not None and (size[2] == "K" or (size[2] == "M" and int(size[1]) < 128))
 
 
@@ -162,8 +164,7 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
 def burst(subject: Subject) -> Iterator[Finding]:
     """A sustained rate lies below the burst and the best shape of its dtype; equal means it was copied from there."""
     for key, limit, platform in subject.limits():
-        probe, _, dtype = limit.metric.partition(".")
-        dtype = soak_dtype(subject.sku) if limit.metric == "soak.rate" else dtype
+        probe, dtype = parse(limit.metric).probe, parse(_measured_as(subject.sku, limit.metric)).variant
         figure = limit.reference or limit.floor
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
 from pytest_accel.skus.lint.physics import reach
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
@@ -48,12 +49,12 @@ def missing(subject: Subject) -> Iterator[Finding]:
 
 def _required(sku: Sku) -> set[str]:
     """What some level requires on some platform; collectives of any size are one."""
-    return {metric.partition("@")[0] for metric, limit in _all_limits(sku) if limit.levels}
+    return {parse(metric).base for metric, limit in _all_limits(sku) if limit.levels}
 
 
 def _limited(sku: Sku) -> set[str]:
     """What has a limit, or cannot exist."""
-    return {metric.partition("@")[0] for metric, _ in _all_limits(sku)} | sku.not_applicable.keys()
+    return {parse(metric).base for metric, _ in _all_limits(sku)} | sku.not_applicable.keys()
 
 
 def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:

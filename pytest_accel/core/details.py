@@ -1,0 +1,278 @@
+"""The details of a measurement: every key with its type, its unit, who writes it and who reads it.
+
+They are written to the record as they are. All keys are optional, and keys that are not named here pass unread: what a
+probe of the user's own has to report belongs under `own`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+Value = float | int | str | bool
+
+
+class _CellSamples(TypedDict):
+    samples: Sequence[float]
+    """GB/s, one a block."""
+    seconds: Sequence[float]
+    """Seconds that one copy took, block by block."""
+    wrong: str | None
+    """Why the payload is not what was sent; None where it is."""
+
+
+class Cell(_CellSamples, total=False):
+    """The copies of one device to another: a cell of the matrix of peers."""
+
+    direct: bool
+    """True if the sender may write the receiver's memory; False if torch copies through the host."""
+
+
+class Mismatch(TypedDict, total=False):
+    """An element of a product, or a word of memory, that is not what it has to be."""
+
+    what: str
+    """Of a product: what it was compared with."""
+    product: int
+    """The number of the product, from 1."""
+    row: int
+    column: int
+    found: float
+    expected: float
+    elements: int
+    """How many elements of the product differ."""
+    address: int
+    """Of memory: the byte from the start of what was covered."""
+    pattern: str
+    """The pattern that was written."""
+    bits: str | None
+    """The bits that differ, in hexadecimal; None if the difference was gone when the word was read again."""
+
+
+class ProbeDetails(TypedDict, total=False):
+    """What a probe reports beside its value. Written in the worker process, by `probes/`."""
+
+    own: Mapping[str, Any]
+    """Whatever a probe of the user's own reports, under names of its own. Nothing here reads it."""
+
+    # Written by `Compute.sample`, for every metric that is timed in blocks.
+    ended_by: str
+    """Why sampling ended, for instance "precision" or "budget". For the record."""
+    ends: Sequence[float]
+    """Seconds from the start of sampling to the end of each block. Read by the soak, for its droop."""
+    warmup_blocks: int
+    """Blocks that were not counted. For the record."""
+
+    counted_mhz: float
+    """matmul, soak: the SM clock (MHz) by counted cycles, right behind the last block. Read by judging/efficiency."""
+    without_sync_ms: float
+    """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
+    all_reduce_ms: float
+    """ddp_step: an all-reduce (ms) of the same gradients by itself. For the record."""
+    p50_us: float
+    """host_latency: median time (us) of one copy. For the record, as the two below."""
+    p99_us: float
+    most_us: float
+    cells: Mapping[str, Cell]
+    """peer_copy: the row of the sender by the receiver's UUID. Read by judging/peer_matrix, which puts `row` and
+    `worst_pair` in its place."""
+
+    compared_products: int
+    """exact_matmul: how many products were compared. For the record, as the four below."""
+    differing_products: int
+    normal_data: str
+    """What the products of normal data were compared with, or why they were not."""
+    compared_on_the_host: int
+    """Elements that were compared with the host's product."""
+    excluded_fault_rate_95: float
+    """The rate of faults (in a product) that so many products without a fault exclude, at 95 %."""
+    checksum: int
+    """exact_matmul: of the exact results. Read by judging/results: it is the same on all devices."""
+    mismatches: Sequence[Mismatch]
+    """exact_matmul, memory_pattern: the first mismatches. For the record."""
+    covered_bytes: int
+    """memory_pattern: bytes that were written and read back. For the record."""
+    of_bytes: int
+    """memory_pattern: bytes of memory that the device has. For the record."""
+
+    finalists: Mapping[str, float]
+    """matmul_best: TFLOPS of the finalists of the search, by shape. For the record, as the two below."""
+    within_2_percent: int
+    """Shapes whose rate is within 2 % of the best."""
+    anchors: Mapping[str, float]
+    """TFLOPS of the shapes that every search tries, by shape."""
+
+    slowest: int
+    """stream_windows: the place of the slowest window. For the record, as the two below."""
+    of_median: float
+    """The slowest window as a share of the median of all."""
+    windows_gb_per_s: Sequence[float]
+    """The rate (GB/s) of each window, by place."""
+
+
+class HostDetails(TypedDict, total=False):
+    """What a fact of the host has beside its value. Written in the sensor process, by drivers/host."""
+
+    counts: Mapping[str, int]
+    """Counters: the count of each part (port, controller). Read by judging/host_counters."""
+    bad: Mapping[str, str]
+    """nic_state: the state of every port that is not active. For the record, as all below."""
+    rates: Mapping[str, float]
+    """nic_rate, ethernet_rate: GB/s of every link that is up."""
+    taint: int
+    """kernel_taint: the bits as the kernel has them."""
+    drives: Mapping[str, Mapping[str, float]]
+    """nvme_warnings: what the SMART log of each drive says."""
+    units: Sequence[str]
+    """iommu: the names of the IOMMUs."""
+    domains: Sequence[str]
+    """iommu: the kinds of domains of the accelerators' groups."""
+    nearest: Mapping[str, str]
+    """nic_distance: by accelerator, its nearest RDMA NIC and how far that is."""
+
+
+class Gauge(TypedDict):
+    """The readings of one gauge while a probe ran, in the unit of the gauge."""
+
+    mean: float
+    min: float
+    max: float
+
+
+class TelemetrySummary(TypedDict, total=False):
+    """What the sensor read of one device while a probe measured. Written by judging/telemetry, where the device has it.
+
+    Read by judging/diagnosis (the cause of a shortfall), judging/efficiency (the share of what the clock gives), and
+    judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds, within the window.
+    """
+
+    readings: int
+    """How many readings the window has."""
+    seconds: float
+    """From the first to the last of them."""
+    clock_mhz: Gauge
+    """SM or system clock."""
+    memory_clock_mhz: Gauge
+    power_w: Gauge
+    temperature_c: Gauge
+    memory_temperature_c: Gauge
+    margin_c: Gauge
+    """Kelvin to the temperature at which the device slows down."""
+    energy_j: float
+    busy_s: float
+    """CPU: processor time of all cores."""
+    steal_s: float
+    """CPU: processor time that the hypervisor took."""
+    sw_power_cap_s: float
+    """Held back by the power limit, as is normal under full load."""
+    sw_thermal_s: float
+    """Held back by the driver, because of heat."""
+    hw_thermal_s: float
+    """Held back by the device itself, because of heat."""
+    hw_power_brake_s: float
+    """Held back by the power brake of the board."""
+    pcie_gen: int
+    """The highest generation of the host link that was seen."""
+    pcie_width: int
+    """The fewest lanes of the host link that were seen."""
+    reasons: int
+    """Every clock event reason that was seen, as one mask."""
+    sampled: Sequence[str]
+    """The names above whose seconds are those between readings of `reasons`, for want of a counter."""
+    unseen: float
+    """The longest time (s) between two such readings."""
+    lost: str
+    """Why the device was lost meanwhile."""
+
+
+class OfClock(TypedDict, total=False):
+    """The rate of a matrix product as a share of what its clock gives. Written by judging/efficiency."""
+
+    mhz: float
+    """The mean clock (MHz) by the driver."""
+    counted_mhz: float
+    """The clock (MHz) by counted cycles, where they were counted."""
+    share: float
+    """Read by judging/diagnosis. Absent where the two clocks disagree."""
+
+
+class CounterWindow(TypedDict):
+    """How far an error counter went from one reading to the next."""
+
+    during: str
+    moved: int
+
+
+class ReportedError(TypedDict):
+    """An Xid, or a message of the kernel log, as judging/error_reports heard it."""
+
+    uuid: str
+    number: int
+    """Of an Xid; 0 for a message."""
+    at: float
+    """Seconds since the epoch."""
+    source: str
+    pid: int | None
+    text: str
+    message: str
+    """The name of a message; empty for an Xid."""
+    during: str
+
+
+class JudgingDetails(TypedDict, total=False):
+    """What judging adds, in the pytest process or in that of the command."""
+
+    telemetry: TelemetrySummary
+    """Any probe on a device: what the sensor read meanwhile. Written by judging/evidence, read by judging/diagnosis."""
+    of_peak: float
+    """The value as a share of its peak, of the datasheet or measured beside. Written by judging/evidence."""
+    of_clock: OfClock
+    """matmul, soak: written by judging/evidence, read by judging/diagnosis."""
+    of_alone: float
+    """host_copy_all: the share of what the device moves alone. Written by judging/evidence, read by
+    judging/diagnosis."""
+    droop: float
+    """matmul_burst: the share that is lost when the same product goes on. Written by judging/evidence."""
+    joules_per_tflop: float
+    """matmul, soak: J for 10^12 operations, by the energy counter. Written by judging/evidence."""
+    variation: float
+    """Standard deviation of the blocks as a share of their mean. Written by judging/evidence, read by
+    judging/diagnosis."""
+    unproven: str
+    """soak: why it proves little though it holds. Written by judging/evidence, read by judging/judge."""
+    counters: Mapping[str, int]
+    """Error counters that moved meanwhile, by name. Written by judging/evidence."""
+    next_run: Sequence[float]
+    """Low and high of the interval in which the value of the next run lies, at 95 %, in the unit of the metric.
+    Written by judging/results, read by judging/compare."""
+    ranks: Sequence[Value | None]
+    """Collectives: the value of every rank. Written by judging/results."""
+    traceback: str
+    """Of a probe that raised. Written by judging/results."""
+    on_all: Mapping[str, Value]
+    """Facts: the value of every device that states one, by its name. Written by judging/inventory, read by
+    judging/compare for limits that are the same on all."""
+    worst: str
+    """host, host_counters: the part whose value is told. Written by judging/inventory and judging/host_counters, read
+    by judging/judge."""
+    moved: Mapping[str, int]
+    """host_counters: how far the counter of each part went. Written by judging/host_counters."""
+    during: str
+    """counters: the probes during which the counter moved. Written by judging/error_counters and
+    judging/error_reports, read by judging/judge."""
+    windows: Sequence[CounterWindow]
+    """counters: where the counter moved. Written by judging/error_counters."""
+    reports: Sequence[ReportedError]
+    """counters: what was reported. Written by judging/error_reports."""
+    row: Mapping[str, float]
+    """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
+    judging/peer_matrix, as the two below."""
+    worst_pair: str
+    """peer_copy: the pair that the device is judged by, by name."""
+    explains: str
+    """peer_copy: the cause of a shortfall, which the whole matrix alone can tell. Read by judging/judge. Records of
+    older versions have it of every measurement."""
+
+
+class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):
+    """What explains the value of a measurement."""

@@ -1,0 +1,86 @@
+"""The vendors that are installed: the entry points of the group `pytest_accel_drivers`, ours among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from pytest_accel.drivers.interface import Driver, Hint, NoDriver
+from pytest_accel.drivers.vendor import Vendor
+
+GROUP = "pytest_accel_drivers"
+
+NONE_AT_ALL = {
+    "pytest-accel": "no driver is registered, not even one of its own: install pytest-accel again "
+    "(in a checkout: pip install -e .)"
+}
+
+
+class BadVendor(Exception):
+    """An entry point that declares no usable vendor; the text names the distribution and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All declared vendors. `problems` has a sentence for each name whose declaration cannot be used."""
+
+    vendors: Mapping[str, Vendor]
+    problems: Mapping[str, str]
+
+
+@cache
+def registered() -> Registry:
+    """Return the vendors of this environment. The entry points are read once in a process, at the first call."""
+    return read(entry_points(group=GROUP))
+
+
+def vendor(name: str) -> Vendor:
+    """Return the vendor of this name; for one that nobody declares, an accelerator that cannot be opened."""
+    found = registered()
+    unusable = found.problems.get(name, f"no installed package declares a vendor {name} in the entry points {GROUP}")
+    return found.vendors.get(name) or _unusable(name, unusable)
+
+
+def read(entries: Iterable[EntryPoint]) -> Registry:
+    """Load the vendors of entry points. One that is broken costs only itself."""
+    named: dict[str, list[EntryPoint]] = {}
+    for entry in entries:
+        named.setdefault(entry.name, []).append(entry)
+    vendors, problems = {}, {}
+    for name, several in named.items():
+        try:
+            vendors[name] = _load(several)
+        except BadVendor as bad:
+            problems[name] = str(bad)
+    return Registry(vendors, problems if named else NONE_AT_ALL)
+
+
+def _load(entries: Sequence[EntryPoint]) -> Vendor:
+    """Return what the one entry point of a name declares. Raises BadVendor."""
+    entry, *others = entries
+    if others:
+        declaring = " and ".join(sorted(map(_distribution, entries)))
+        raise BadVendor(f"{declaring} both declare the vendor {entry.name}: uninstall all but one")
+    place = f"{_distribution(entry)}: the entry point {entry.name} = {entry.value} of {GROUP}"
+    try:
+        found = entry.load()
+    except Exception as error:  # noqa: BLE001  importing a package may raise anything
+        raise BadVendor(f"{place} cannot be loaded: {type(error).__name__}: {error}") from None
+    if not isinstance(found, Vendor):
+        raise BadVendor(f"{place} is a {type(found).__name__}, not a pytest_accel.drivers.Vendor")
+    if found.name != entry.name:
+        raise BadVendor(f"{place} declares a vendor of another name: {found.name}")
+    return found
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an unknown distribution"
+
+
+def _unusable(name: str, reason: str) -> Vendor:
+    def refuse(_shown: Sequence[Hint]) -> Driver:
+        raise NoDriver(reason)
+
+    return Vendor(name, name, refuse, no_torch=reason)

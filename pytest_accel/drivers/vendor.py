@@ -1,0 +1,91 @@
+"""The declaration of a vendor: everything that the other rooms need to know of one vendor's devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pytest_accel.drivers.interface import Driver, DriverProblem, Hint
+from pytest_accel.drivers.visibility import Visibility
+
+VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x1200"
+"""PCI classes of accelerators (PCI Code and ID Assignment Specification): class and subclass."""
+
+NO_XLA = "torch_xla has no streams and events that could be timed; pytest_accel does not drive it"
+"""The reason why devices that torch drives through torch_xla alone are not measured."""
+
+HOST_KIND = "cpu"
+"""The type of a `torch.device` whose work the processor does."""
+
+
+@dataclass(frozen=True)
+class TorchKind:
+    """The part of torch that drives the devices of a vendor.
+
+    `name` is the type of a `torch.device` ("cuda", "xpu", "cpu"), `collectives` the backend of `torch.distributed`.
+    The packages are imported before torch is asked for either.
+    """
+
+    name: str
+    collectives: str
+    package: str = ""
+    collectives_package: str = ""
+    hip: bool = False
+    """True if torch drives the devices as `torch.cuda` in its build for ROCm."""
+    device_errors: tuple[str, ...] = ()
+    """Words of an error that lay it to the device, beside those of CUDA, HIP and their collectives."""
+
+    @property
+    def on_host(self) -> bool:
+        """True if the work is done by the processor."""
+        return self.name == HOST_KIND
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One vendor of accelerators, as its package declares it in the entry point group `pytest_accel_drivers`.
+
+    Every process of a run imports these declarations. A module that holds one must not import a management library or
+    torch: `open` does so when the sensor calls it.
+    """
+
+    name: str
+    """The name in threshold files (`vendor:`) and in records; the name of the entry point too."""
+    title: str
+    """The name of the devices in sentences: "NVIDIA", "Gaudi"."""
+    open: Callable[[Sequence[Hint]], Driver]
+    """Opens the management library. It is called in the sensor process, with the devices that the machine shows."""
+    library: str = ""
+    """The Python package of the management library."""
+    install: str = ""
+    """The remedy where `library` cannot be imported: "pip install nvidia-ml-py"."""
+    called: str = "gpu"
+    """The short name of a device in tables and verdicts, before its index: "gpu" for gpu0."""
+    accelerator: bool = True
+    """False for a device that is on every machine: it is measured where there is no accelerator, never accepted."""
+    pci_vendor: str = ""
+    """The vendor id on the PCI bus: "0x10de". Empty if the devices are not on the bus."""
+    pci_classes: tuple[str, ...] = ()
+    """The PCI classes of its accelerators, as the first six characters of the kernel's file: "0x0302"."""
+    nodes: tuple[str, ...] = ()
+    """Patterns below /dev of the nodes that each stand for one device: "nvidia[0-9]*"."""
+    shared_nodes: tuple[str, ...] = ()
+    """Patterns below /dev of nodes that stand for all devices: "kfd"."""
+    visibility: Visibility = field(default_factory=Visibility)
+    """The environment variables that choose among the devices."""
+    torch: TorchKind | None = None
+    """The part of torch that drives the devices; None if nothing can be measured on them."""
+    no_torch: str = "its vendor's package does not say how torch drives it"
+    """The reason why `torch` is None."""
+    readings_per_second: float = 10.0
+    """The number of telemetry readings of each device in a second while it works."""
+    equal_rates: bool = True
+    """True if some parts run eight bits no faster than sixteen: the lint of a datasheet then accepts equal rates."""
+
+    def driver(self, shown: Sequence[Hint]) -> Driver:
+        """Open the management library. `shown` is what the machine shows of all vendors. Raises DriverProblem."""
+        try:
+            return self.open([hint for hint in shown if hint.driver == self.name])
+        except ImportError as error:
+            remedy = f": {self.install}" if self.install else f" ({error})"
+            raise DriverProblem(f"{self.library or error.name} cannot be imported{remedy}") from None

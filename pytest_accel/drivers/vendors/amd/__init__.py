@@ -1,0 +1,28 @@
+"""AMD GPUs, through amdsmi and torch's build for ROCm."""
+
+from collections.abc import Sequence
+
+from pytest_accel.drivers.interface import Driver, Hint
+from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor
+from pytest_accel.drivers.vendors.amd.visibility import RocmVisibility
+
+
+def _open(_shown: Sequence[Hint]) -> Driver:
+    from pytest_accel.drivers.vendors.amd.driver import AmdDriver
+
+    return AmdDriver()
+
+
+VENDOR = Vendor(
+    name="amd",
+    title="AMD",
+    open=_open,
+    library="amdsmi",
+    install="pip install 'pytest-accel[amd]'",
+    pci_vendor="0x1002",
+    pci_classes=(DISPLAY_OTHER, PROCESSING),  # VGA is a display adapter, often part of a processor
+    shared_nodes=("kfd",),
+    visibility=RocmVisibility(),
+    torch=TorchKind("cuda", "nccl", hip=True),
+    equal_rates=False,
+)

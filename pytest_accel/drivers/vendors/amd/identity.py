@@ -1,0 +1,117 @@
+"""Who the GPU is, and how it is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_accel.drivers.query import Answerer, LibraryCall, Refusal, Table, named
+from pytest_accel.drivers.vendors.amd.query import absent, number, value
+
+ASIC, BOARD, ENUMERATION = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_enumeration_info"
+
+VIRTUALIZATION = {1: "none", 2: "host", 3: "guest", 4: "passthrough"}
+"""AMDSMI_VIRTUALIZATION_MODE_*: on the bare metal, the host of virtual functions, in one, a whole GPU in a guest."""
+
+WHOLE = "SPX"
+"""The compute partition that is the whole GPU."""
+
+
+def _ids(vendor: str, part: str) -> Any:
+    """ "0x1002" and "0x74a1" are "1002:74a1"."""
+    return lambda answer: f"{number(vendor)(answer):04x}:{number(part)(answer):04x}"
+
+
+def _board(key: str) -> Answerer:
+    return LibraryCall(BOARD, read=value(key))
+
+
+def _hip_uuid(answer: Any) -> str:
+    """The name for ROCR_VISIBLE_DEVICES; a GPU without a serial number has none."""
+    found = str(value("hip_uuid")(answer))
+    if not found.removeprefix("GPU-").strip("0-X"):
+        raise absent()
+    return found
+
+
+def _firmware(answer: Any) -> dict[str, str]:
+    """Version by block; amdsmi's "AmdSmiFwBlock.AMDSMI_FW_ID_PM" is "pm"."""
+    return {_block(each["fw_name"]): str(each["fw_version"]) for each in answer["fw_list"]}
+
+
+def _block(name: Any) -> str:
+    return str(getattr(name, "name", name)).rpartition("FW_ID_")[2].lower()
+
+
+def _bundle(answer: Any) -> str:
+    found = _firmware(answer).get("pldm_bundle")
+    if not found:
+        raise absent()
+    return found
+
+
+def _level(answer: str) -> str:
+    """ "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"."""
+    return answer.rpartition("PERF_LEVEL_")[2].lower()
+
+
+def _rocm(answer: tuple[bool, str]) -> str:
+    found, said = answer
+    if not found:
+        raise Refusal(said)
+    return said
+
+
+PRODUCT: Table = {
+    "model": (LibraryCall(ASIC, read=value("market_name")), _board("product_name")),
+    "serial": (_board("product_serial"), LibraryCall(ASIC, read=value("asic_serial"))),
+    "memory_bytes": (
+        LibraryCall("amdsmi_get_gpu_memory_total", ("AmdSmiMemoryType.VRAM",)),
+        LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_size", scale=2**20)),
+    ),
+    "pci_id": LibraryCall(ASIC, read=_ids("vendor_id", "device_id")),
+    "pci_subsystem": LibraryCall(ASIC, read=_ids("subvendor_id", "subsystem_id")),
+    "asic_serial": LibraryCall(ASIC, read=value("asic_serial")),
+    "board_part": _board("model_number"),
+    "fru_id": _board("fru_id"),
+    "compute_units": LibraryCall(ASIC, read=value("num_compute_units")),
+    "gfx_target": LibraryCall(ASIC, read=value("target_graphics_version")),
+}
+PLACE: Table = {
+    "module_id": LibraryCall(ASIC, read=value("oam_id")),
+    "hip_id": LibraryCall(ENUMERATION, read=value("hip_id")),
+    "hip_uuid": LibraryCall(ENUMERATION, read=_hip_uuid),
+    "numa_node": LibraryCall("amdsmi_get_gpu_topo_numa_affinity"),
+}
+FIRMWARE: Table = {
+    "driver_version": LibraryCall("amdsmi_get_gpu_driver_info", read=value("driver_version")),
+    "rocm_version": LibraryCall("amdsmi_get_rocm_version", about="system", read=_rocm),
+    "vbios": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("version")),
+    "vbios_part": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("part_number")),
+    "firmware_bundle": LibraryCall("amdsmi_get_fw_info", read=_bundle),
+    "firmware": LibraryCall("amdsmi_get_fw_info", read=_firmware),
+}
+SETTINGS: Table = {
+    "virtualization": LibraryCall(
+        "amdsmi_get_gpu_virtualization_mode", read=lambda answer: named(VIRTUALIZATION)(int(answer["mode"]))
+    ),
+    "compute_partition": LibraryCall("amdsmi_get_gpu_compute_partition", read=value()),
+    "memory_partition": LibraryCall("amdsmi_get_gpu_memory_partition", read=value()),
+    "partition_id": LibraryCall("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
+    "perf_level": LibraryCall("amdsmi_get_gpu_perf_level", read=_level),
+}
+
+
+def visible_as(facts: Mapping[str, Any]) -> str | None:
+    """What selects the GPU in ROCR_VISIBLE_DEVICES. Parts of a GPU share its UUID: for them, and without one, the
+    place in HIP's order."""
+    name = facts.get("hip_uuid") or _by_serial(facts.get("asic_serial"))
+    if name and facts.get("compute_partition", WHOLE) == WHOLE:
+        return str(name)
+    return str(facts["hip_id"]) if "hip_id" in facts else None
+
+
+def _by_serial(serial: str | None) -> str | None:
+    """HIP's UUID is made of the serial number of the chip (16 hexadecimal digits)."""
+    digits = (serial or "").lower().removeprefix("0x")
+    return f"GPU-{digits:0>16}" if digits.strip("0") else None

@@ -1,0 +1,79 @@
+"""Getting hold of `amdsmi` and of the library below it, or of the one sentence that says what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.drivers.interface import DriverProblem
+
+INSTALL = "install ROCm's amd-smi-lib, or give the container /opt/rocm"
+GROUPS = "add it to the groups of the device nodes (video, render), or give the container /dev/kfd and /dev/dri"
+
+NO_PERMISSION, NOT_LOADED = 10, 34
+"""AMDSMI_STATUS_NO_PERM and AMDSMI_STATUS_DRIVER_NOT_LOADED (amdsmi.h)."""
+
+
+def load() -> Any:
+    """The module `amdsmi`: the copy that ROCm ships where there is one, since it fits the library. DriverProblem."""
+    ours = _rocm() / "share" / "amd_smi"
+    if "amdsmi" not in sys.modules and (ours / "amdsmi").is_dir():
+        sys.path.insert(0, str(ours))
+        try:
+            return _import()
+        except DriverProblem:
+            pass  # a copy for another Python, say: the installed one may do
+        finally:
+            sys.path.remove(str(ours))
+    return _import()
+
+
+def _rocm() -> Path:
+    return Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
+
+
+def _import() -> Any:
+    """Import it; without its library it prints and raises a KeyError, with one of another version anything."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return importlib.import_module("amdsmi")
+        except Exception as error:  # noqa: BLE001  see above
+            problem = _problem(error)
+    for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
+        del sys.modules[name]
+    raise DriverProblem(problem)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
+        return f"amdsmi cannot be imported: {INSTALL}; or pip install amdsmi of the version of this ROCm"
+    if isinstance(error, (KeyError, OSError)):
+        return f"libamd_smi.so is missing or cannot be loaded: {INSTALL}, or set ROCM_PATH"
+    if isinstance(error, AttributeError):
+        return (
+            f"amdsmi and libamd_smi.so are of different versions ({error}): "
+            "use the amdsmi of this ROCm (/opt/rocm/share/amd_smi), or pip install the version that fits"
+        )
+    return f"amdsmi cannot be imported: {type(error).__name__}: {error}"
+
+
+def remedy(code: int | None, root: Path = Path("/")) -> str:
+    """What to do where the library cannot be used, or finds no device. `code` is the status that it gave, if any."""
+    if code == NOT_LOADED or not (root / "sys/module/amdgpu").is_dir():
+        return "the kernel module is not loaded: modprobe amdgpu, then look at dmesg"
+    if closed := _closed(root):
+        return f"this user may not open {closed}: {GROUPS}"
+    if code == NO_PERMISSION:
+        return f"this user has no permission: {GROUPS}"
+    return "amd-smi should fail in the same way; look at dmesg"
+
+
+def _closed(root: Path) -> str | None:
+    """The first device node that this user cannot open."""
+    nodes = [root / "dev/kfd", *sorted((root / "dev/dri").glob("renderD*"))]
+    return next((f"/{node.relative_to(root)}" for node in nodes if not os.access(node, os.R_OK | os.W_OK)), None)

@@ -1,0 +1,85 @@
+"""The links: PCI Express to the host, xGMI to the peers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_accel.drivers import pci
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
+from pytest_accel.drivers.vendors.amd.query import absent, value
+
+INFO = "amdsmi_get_pcie_info"
+STATUS, METRICS = "amdsmi_get_gpu_xgmi_link_status", "amdsmi_get_link_metrics"
+
+STATES = {"U": "up", "D": "down", "X": "disabled"}
+ERRORS = {0: "none", 1: "error", 2: "multiple errors"}
+"""AMDSMI_XGMI_STATUS_*"""
+
+
+def _generation(*path: str) -> Answerer:
+    """From the speed in MT/s."""
+    return LibraryCall(INFO, read=lambda answer: pci.GENERATIONS[value(*path)(answer) / 1000])
+
+
+def _counter(name: str) -> Answerer:
+    return LibraryCall(INFO, read=value("pcie_metric", name))
+
+
+PCIE: Table = {
+    "pcie_gen": _generation("pcie_metric", "pcie_speed"),
+    "pcie_width": LibraryCall(INFO, read=value("pcie_metric", "pcie_width", bits=16)),
+    "pcie_gen_max": _generation("pcie_static", "max_pcie_speed"),
+    "pcie_width_max": LibraryCall(INFO, read=value("pcie_static", "max_pcie_width", bits=16)),
+    "pcie_replays": (_counter("pcie_replay_count"), LibraryCall("amdsmi_get_gpu_pci_replay_counter", read=value())),
+    "pcie_recoveries": _counter("pcie_l0_to_recovery_count"),
+    "pcie_naks_sent": _counter("pcie_nak_sent_count"),
+    "pcie_naks_received": _counter("pcie_nak_received_count"),
+}
+
+
+NOW: Table = {name: PCIE[name] for name in ("pcie_gen", "pcie_width")}
+
+
+def _states(answer: Any) -> list[str]:
+    """The state of every link; the place of the GPU itself in the list is "disabled"."""
+    found = [STATES[each] for each in answer["status"] if each in STATES]
+    if not found:
+        raise absent()
+    return found
+
+
+def _counted(state: str) -> Answerer:
+    return LibraryCall(STATUS, read=lambda answer: _states(answer).count(state))
+
+
+def _links(answer: Any) -> list[dict[str, Any]]:
+    """Peer, GB/s per direction and traffic of every link that has a rate."""
+    count = min(int(answer["num_links"]), len(answer["links"]))
+    return [
+        {
+            "remote": each["bdf"],
+            "gb_per_s": each["max_bandwidth"] / 8,
+            "read_kb": each["read"],
+            "written_kb": each["write"],
+        }
+        for each in answer["links"][:count]
+        if 0 < each["max_bandwidth"] < 2**32 - 1
+    ]
+
+
+def _slowest(answer: Any) -> float:
+    found = [each["gb_per_s"] for each in _links(answer)]
+    if not found:
+        raise absent()
+    return float(min(found))
+
+
+XGMI: Table = {
+    "xgmi_up": _counted("up"),
+    "xgmi_down": _counted("down"),
+    "xgmi_states": LibraryCall(STATUS, read=_states),
+    "xgmi_links": LibraryCall(METRICS, read=_links),
+    "xgmi_gb_per_s": LibraryCall(METRICS, read=_slowest),
+    "xgmi_errors": LibraryCall("amdsmi_gpu_xgmi_error_status", read=lambda status: named(ERRORS)(int(status))),
+    "xgmi_hive": LibraryCall("amdsmi_get_xgmi_info", read=lambda answer: f"{value('xgmi_hive_id')(answer):016x}"),
+}

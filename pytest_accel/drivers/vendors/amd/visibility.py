@@ -1,0 +1,68 @@
+"""The environment variables of ROCm. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries
+
+ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""ROCr reads the first, by index or UUID; HIP chooses among what it left by the first of the others that is set."""
+
+
+class RocmVisibility(Visibility):
+    """ROCr chooses first, HIP among what is left; both count in HIP's order."""
+
+    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+        left, said = sorted((_place(device) for device in found), key=int), {}
+        for name in (ROCR, next((each for each in HIP if each in environment), HIP[0])):
+            if name in environment:
+                chosen = entries(environment[name])
+                left = [left[int(each)] if each.isdigit() and int(each) < len(left) else each for each in chosen]
+                said[name] = [_uuid(each, found) for each in left]
+        return said
+
+    def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        names = [str(device.facts.get("visible_as", device.index)) for device in group]
+        return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
+
+    def mistaken(self, properties: Any, device: Device) -> str | None:
+        """Compare address and UUID: either may prove the device, where torch tells it."""
+        uuid, known = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
+        evidence = {
+            address_of(properties): bus_place(device),
+            _spelled(uuid): known.removeprefix("gpu-").replace("-", "") if known.startswith("gpu-") else "",
+        }
+        comparable = {opened: meant for opened, meant in evidence.items() if opened and meant}
+        if not comparable or any(opened == meant for opened, meant in comparable.items()):
+            return None
+        return " ".join(comparable)
+
+
+def _place(device: Device) -> str:
+    """Return where HIP has the device by itself."""
+    return str(device.facts.get("hip_id", device.index))
+
+
+def _uuid(entry: str, found: Sequence[Device]) -> str:
+    """Return the UUID of the device that HIP's place or HIP's UUID stands for; anything else is left as it is."""
+    for device in found:
+        if entry == _place(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
+            return device.uuid
+    return entry
+
+
+def _spelled(uuid: str) -> str:
+    """Return a UUID as HIP's variables spell it.
+
+    HIP's 16 bytes are the letters of the number, which torch prints as if they were numbers themselves.
+    """
+    plain = uuid.replace("-", "")
+    try:
+        letters = bytes.fromhex(plain).decode("ascii")
+        int(letters, 16)
+    except ValueError:
+        return plain
+    return letters.lower()

@@ -1,0 +1,102 @@
+"""The processor as a device: one per NUMA node; with a single node, two halves of its cores."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from pathlib import Path
+
+import psutil
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.host import cpus_of
+from pytest_accel.drivers.host.place import pseudonym
+from pytest_accel.drivers.interface import Driver, Reading
+
+_NODES = Path("/sys/devices/system/node")
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+class CpuDriver(Driver):
+    """Identity from /proc and /sys, readings from psutil.
+
+    A processor that runs pytest is never idle; steal and load are in the readings. It counts its errors for the kernel.
+    """
+
+    def discover(self) -> list[Device]:
+        model, host = _model(), pseudonym()
+        memory = psutil.virtual_memory().total
+        groups = _groups()
+        return [
+            Device(
+                uuid=f"CPU-{host}-{index}",
+                index=index,
+                driver="cpu",
+                model=model,
+                memory_bytes=memory // len(groups),
+                numa_node=node,
+                cpus=tuple(cpus),
+                facts={"cores": _physical(cpus)},
+            )
+            for index, (node, cpus) in enumerate(groups)
+        ]
+
+    def read(self, device: Device) -> Reading:
+        times = psutil.cpu_times(percpu=True)
+        mine = [times[cpu] for cpu in device.cpus if cpu < len(times)]
+        reading = {
+            "busy_s": sum(each.user + each.nice + each.system for each in mine),
+            "steal_s": sum(getattr(each, "steal", 0.0) for each in mine),
+        }
+        clock = _clock(device)
+        return {**reading, **({"clock_mhz": clock} if clock else {})}
+
+
+def _groups() -> list[tuple[int | None, list[int]]]:
+    """(NUMA node, logical CPUs) of each device, within what this process may use."""
+    allowed = os.sched_getaffinity(0)
+    nodes = []
+    for path in sorted(_NODES.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        cpus = sorted(cpus_of((path / "cpulist").read_text().strip()) & allowed)
+        if cpus:
+            nodes.append((int(path.name[4:]), cpus))
+    if len(nodes) > 1:
+        return list(nodes)
+    node, cpus = nodes[0] if nodes else (None, sorted(allowed))
+    cores = _cores(cpus)
+    if len(cores) < 2:
+        return [(node, cpus)]
+    half = len(cores) // 2
+    return [(node, sorted(chain.from_iterable(part))) for part in (cores[:half], cores[half : 2 * half])]
+
+
+def _cores(cpus: list[int]) -> list[list[int]]:
+    """The logical CPUs, grouped by the core that they share."""
+    groups: dict[str, list[int]] = {}
+    for cpu in cpus:
+        siblings = _CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        groups.setdefault(siblings.read_text() if siblings.exists() else str(cpu), []).append(cpu)
+    return list(groups.values())
+
+
+def _physical(cpus: list[int]) -> int:
+    return len(_cores(cpus))
+
+
+def _clock(device: Device) -> float | None:
+    """MHz now, where the kernel tells (most virtual machines do not)."""
+    path = _CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq"
+    try:
+        return int(path.read_text()) / 1000
+    except (OSError, ValueError):
+        return None
+
+
+def _model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.lower().startswith(("model name", "cpu model")):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return os.uname().machine

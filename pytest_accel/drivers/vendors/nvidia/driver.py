@@ -1,0 +1,149 @@
+"""NVIDIA GPUs through NVML (`pynvml`, from the package nvidia-ml-py).
+
+What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.query`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import deadlines, pci
+from pytest_accel.drivers.idle import in_use
+from pytest_accel.drivers.interface import Driver, DriverProblem, Reading
+from pytest_accel.drivers.query import Asker, LibraryCall
+from pytest_accel.drivers.vendors.nvidia import events, identity, links, memory, power
+from pytest_accel.drivers.vendors.nvidia.query import NvmlAsker, text
+
+_USED = {
+    "used": (
+        LibraryCall("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda found: int(found.used)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: int(found.used)),
+    )
+}
+"""Bytes in use without what the driver reserves for itself, where NVML tells them apart."""
+_BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
+
+
+class NvidiaDriver(Driver):
+    """One NVML session. `problems` are the GPUs that it counts and that do not answer."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml: Any = pynvml
+        self._handles: dict[str, Any] = {}
+        self._driver = ""
+        self.problems: list[str] = []
+
+    def discover(self) -> list[Device]:
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            raise DriverProblem(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
+        self._driver = self._version()
+        answers = deadlines.each({index: partial(self._device, index) for index in range(count)})
+        devices = [each for each in answers.values() if isinstance(each, Device)]
+        self.problems = [
+            f"GPU {index} does not answer: {each}" for index, each in answers.items() if isinstance(each, DriverProblem)
+        ]
+        if self.problems and not devices:
+            raise DriverProblem("; ".join(self.problems))
+        return devices
+
+    def _version(self) -> str:
+        """The driver's version; which fields it has depends on it."""
+        nvml = self._nvml
+        try:
+            return text(nvml.nvmlSystemGetDriverVersion())
+        except (nvml.NVMLError, ValueError):
+            return ""
+
+    def _device(self, index: int) -> Device:
+        """Identity and facts. Raises DriverProblem for a GPU that has no identity or is lost."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = text(nvml.nvmlDeviceGetUUID(handle))
+        except (nvml.NVMLError, ValueError) as error:
+            raise DriverProblem(str(error)) from None
+        asker = NvmlAsker(nvml, handle, self._driver)
+        product = asker.ask(identity.PRODUCT)
+        for table in (identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
+            asker.ask(table)
+        asker.facts["compute_units"] = identity.compute_units(product)
+        self._add_health(asker)
+        self._add_path(asker)
+        self._handles[uuid] = handle
+        return _described(uuid, index, product, asker.sheet())
+
+    def health(self, device: Device) -> Mapping[str, Any]:
+        """The facts that may change while the node runs, now. Raises DriverProblem for a lost GPU."""
+        asker = NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
+        self._add_health(asker)
+        return asker.sheet()
+
+    def _add_health(self, asker: Asker) -> None:
+        for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
+            asker.ask(table)
+        asker.ask(power.reading(self._driver))
+        found = links.nvlinks(asker)
+        asker.facts.update({"nvlinks": found or None, **links.summary(found)})
+
+    @staticmethod
+    def _add_path(asker: Asker) -> None:
+        """The bridges above the GPU; those of a virtual machine are emulated and say nothing."""
+        virtual = asker.facts.get("virtualization", "none")
+        if virtual != "none":
+            asker.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
+        elif found := pci.path(asker.facts.get("pci_address")):
+            asker.facts["pcie_path"] = found
+        else:
+            asker.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
+
+    def idle(self, device: Device) -> str | None:
+        used = self._asker(device).ask(_USED).get("used")
+        seen = self._asker(device).ask(power.PROCESSES).get("processes")
+        return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Xids as they come, for ever: see `events.follow`. Raises DriverProblem if NVML tells of none."""
+        return events.follow(self._nvml, self._handles)
+
+    def read(self, device: Device) -> Reading:
+        return self._asker(device).ask(power.reading(self._driver))
+
+    def _asker(self, device: Device) -> Asker:
+        return NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
+
+
+def _described(uuid: str, index: int, product: Mapping[str, Any], facts: dict[str, Any]) -> Device:
+    address = product.get("pci_address")
+    of_device = ("model", "serial", "memory_bytes", "pci_address")
+    return Device(
+        uuid=uuid,
+        index=index,
+        driver="nvidia",
+        model=product.get("model", ""),
+        memory_bytes=product.get("memory_bytes", 0),
+        serial=product.get("serial"),
+        pci_id=product.get("pci_id"),
+        pci_address=address,
+        numa_node=pci.numa_node(address),
+        cpus=pci.near_cpus(address),
+        facts={key: value for key, value in facts.items() if key not in of_device},
+    )
+
+
+def _remedy(nvml: Any, error: Any) -> str:
+    if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "libnvidia-ml.so.1 is missing: install the NVIDIA driver, or give the container the GPU"
+    if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
+        return "the kernel module is not loaded: modprobe nvidia, then look at dmesg"
+    if error.value == getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
+        return "library and kernel module have different versions: reboot after the driver update"
+    return "nvidia-smi should fail in the same way"

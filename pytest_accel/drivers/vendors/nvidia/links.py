@@ -1,0 +1,138 @@
+"""The links: PCI Express to the host, NVLinks to the peers, the fabric that they form."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Table, named, scaled
+from pytest_accel.drivers.vendors.nvidia.query import Field, text
+
+PCIE: Table = {
+    "pcie_gen": LibraryCall("nvmlDeviceGetCurrPcieLinkGeneration"),
+    "pcie_width": LibraryCall("nvmlDeviceGetCurrPcieLinkWidth"),
+    "pcie_gen_max": LibraryCall("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_width_max": LibraryCall("nvmlDeviceGetMaxPcieLinkWidth"),
+    "pcie_gen_device_max": LibraryCall("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+    "pcie_replays": (LibraryCall("nvmlDeviceGetPcieReplayCounter"), Field("NVML_FI_DEV_PCIE_REPLAY_COUNTER")),
+    "pcie_correctable": Field("NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS"),
+    "pcie_fatal": Field("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR"),
+}
+"""Generation and width now, and the most that GPU and slot can do together."""
+
+LINK_STATES = {0: "inactive", 1: "active", 2: "sleep", 3: "traffic disabled"}
+UP = ("active", "sleep")
+"""A link sleeps to save power while nothing is sent."""
+LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
+REMOTE = {0: "GPU", 1: "CPU", 2: "switch"}
+ERRORS = ("replay", "recovery", "crc", "crc_data", "ecc", "recovery_failed", "receive", "symbol", "effective")
+
+FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
+FABRIC_SUMMARY = {1: "healthy", 2: "unhealthy", 3: "limited capacity"}
+FABRIC_CONFIGURATION = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid GPU state",
+}
+FABRIC_FAULTS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
+"""Place of two bits in the health mask: 1 is true, 2 false, 0 not supported (NVML_GPU_FABRIC_HEALTH_MASK_*)."""
+
+
+def nvlinks(asker: Asker) -> list[dict[str, Any]]:
+    """Every NVLink that the GPU has: state, version, GB/s per direction, remote end, error counters.
+
+    What no link answers is noted with the reason of the last one that was asked.
+    """
+    count = asker.ask({"nvlink_count": Field("NVML_FI_DEV_NVLINK_LINK_COUNT", read=int)}).get("nvlink_count")
+    return [{"link": link, **_link(asker, link)} for link in range(count or 0)]
+
+
+def _link(asker: Asker, link: int) -> dict[str, Any]:
+    table = _link_table(link)
+    found = asker.ask({f"nvlink_{fact}": sources for fact, sources in table.items()})
+    for key in found:
+        del asker.facts[key]
+    known = {key.removeprefix("nvlink_"): value for key, value in found.items()}
+    errors = {name: int(known.pop(name)) for name in ERRORS if name in known}
+    return {**known, **({"errors": errors} if errors else {})}
+
+
+def _link_table(link: int) -> Table:
+    """An inactive link has neither speed nor remote end. Older drivers know the calls, newer ones the fields."""
+
+    def old(counter: str) -> Answerer:
+        return LibraryCall("nvmlDeviceGetNvLinkErrorCounter", (link, f"NVML_NVLINK_ERROR_DL_{counter}"))
+
+    def new(counter: str) -> Answerer:
+        return Field(f"NVML_FI_DEV_NVLINK_{counter}", scope=link)
+
+    return {
+        "state": (
+            Field("NVML_FI_DEV_NVLINK_GET_STATE", named(LINK_STATES), link),
+            LibraryCall("nvmlDeviceGetNvLinkState", (link,), named(LINK_STATES)),
+        ),
+        "version": (
+            Field("NVML_FI_DEV_NVLINK_GET_VERSION", named(LINK_VERSIONS), link),
+            LibraryCall("nvmlDeviceGetNvLinkVersion", (link,), named(LINK_VERSIONS)),
+        ),
+        "gb_per_s": (
+            Field("NVML_FI_DEV_NVLINK_GET_SPEED", scaled(1e-3), link),
+            Field("NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON", scaled(1e-3)),
+        ),
+        "remote": LibraryCall("nvmlDeviceGetNvLinkRemotePciInfo", (link,), lambda pci: text(pci.busId).lower()[-12:]),
+        "remote_type": LibraryCall("nvmlDeviceGetNvLinkRemoteDeviceType", (link,), named(REMOTE)),
+        "replay": (new("ERROR_DL_REPLAY"), old("REPLAY")),
+        "recovery": (new("ERROR_DL_RECOVERY"), old("RECOVERY"), new("COUNT_LINK_RECOVERY_EVENTS")),
+        "crc": (new("ERROR_DL_CRC"), old("CRC_FLIT")),
+        "crc_data": old("CRC_DATA"),
+        "ecc": old("ECC_DATA"),
+        "recovery_failed": new("COUNT_LINK_RECOVERY_FAILED_EVENTS"),
+        "receive": new("COUNT_RCV_ERRORS"),
+        "symbol": new("COUNT_SYMBOL_ERRORS"),
+        "effective": new("COUNT_EFFECTIVE_ERRORS"),
+    }
+
+
+def summary(links: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many links are up, and the rate of the slowest of these."""
+    if not links or not all("state" in each for each in links):
+        return {}
+    up = [each for each in links if each["state"] in UP]
+    rates = [each["gb_per_s"] for each in up if "gb_per_s" in each]
+    return {"nvlink_up": len(up), **({"nvlink_gb_per_s": min(rates)} if rates and len(rates) == len(up) else {})}
+
+
+def _state(info: Any) -> str | None:
+    return named(FABRIC_STATES)(info.state) if info.state else None
+
+
+def _faults(info: Any) -> list[str]:
+    mask = info.healthMask
+    found = [name for place, name in FABRIC_FAULTS.items() if mask >> place & 3 == 1]
+    configuration = mask >> 8 & 0xF
+    return found + ([named(FABRIC_CONFIGURATION)(configuration)] if configuration > 1 else [])
+
+
+_V3, _V2, _V1 = "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpuFabricInfo_t"
+
+
+def _info(read: Any, *structs: str) -> tuple[Answerer, ...]:
+    """The newest struct that the library takes."""
+    return tuple(
+        LibraryCall("nvmlDeviceGetGpuFabricInfo" + ("" if struct == _V1 else "V"), fills=struct, read=read)
+        for struct in structs
+    )
+
+
+FABRIC: Table = {
+    "fabric_state": _info(_state, _V3, _V2, _V1),
+    "fabric_status": _info(lambda info: info.status, _V3, _V2, _V1),
+    "fabric_cluster": _info(lambda info: str(uuid.UUID(bytes=bytes(info.clusterUuid))), _V3, _V2, _V1),
+    "fabric_clique": _info(lambda info: info.cliqueId, _V3, _V2, _V1),
+    "fabric_faults": _info(_faults, _V3, _V2),
+    "fabric_health": _info(lambda info: named(FABRIC_SUMMARY)(info.healthSummary) if info.healthSummary else None, _V3),
+}

@@ -1,0 +1,94 @@
+"""Power, clocks and heat: what is set, what the GPU may reach, and how it is now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, scaled
+from pytest_accel.drivers.vendors.nvidia.query import Field
+
+_SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
+    ((580, 82), (269, 270, 271)),
+    ((580, 66), ()),  # somewhere in between they moved
+    ((575, 0), (251, 252, 253)),
+)
+"""Ids of the nanosecond counters for software thermal, hardware thermal and power brake, from which driver on.
+
+They moved within release 580 (nvidia-ml-py 12.575.51 and 13.580.65 have 251, 13.580.82 and later have 269, and
+power smoothing where the other has these), so the ids of the installed pynvml may be something else's.
+"""
+
+
+def _process(each: Any) -> dict[str, int | None]:
+    """Inside a container NVML may know that there is a process and not which."""
+    return {"pid": each.pid, "memory_bytes": each.usedGpuMemory}
+
+
+def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
+    """pynvml will drop the older of the two names."""
+    old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
+    return (
+        LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
+        LibraryCall(old[target], (kind,)),
+    )
+
+
+def _threshold(name: str) -> Answerer:
+    return LibraryCall("nvmlDeviceGetTemperatureThreshold", (f"NVML_TEMPERATURE_THRESHOLD_{name}",))
+
+
+LIMITS: Table = {
+    "power_limit_w": LibraryCall("nvmlDeviceGetEnforcedPowerLimit", read=scaled(1e-3)),
+    "power_limit_default_w": LibraryCall("nvmlDeviceGetPowerManagementDefaultLimit", read=scaled(1e-3)),
+    "power_limit_min_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[0] * 1e-3),
+    "power_limit_max_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[1] * 1e-3),
+    "clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)),
+    "memory_clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)),
+    "clock_application_mhz": _clock("NVML_CLOCK_SM", "TARGET"),
+    "clock_application_default_mhz": _clock("NVML_CLOCK_SM", "DEFAULT"),
+    "shutdown_c": _threshold("SHUTDOWN"),
+    "slowdown_c": _threshold("SLOWDOWN"),
+    "gpu_max_c": _threshold("GPU_MAX"),
+    "memory_max_c": _threshold("MEM_MAX"),
+    "shutdown_margin_c": Field("NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT"),
+    "slowdown_margin_c": Field("NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"),
+    "gpu_max_margin_c": Field("NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT"),
+    "memory_max_margin_c": Field("NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT"),
+}
+"""Temperatures in C up to Ampere; from Hopper on also as the margins that are left when each limit is reached."""
+
+PROCESSES: Table = {
+    "processes": LibraryCall(
+        "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
+    ),
+}
+
+
+def reading(driver: str) -> Table:
+    """What changes by the second; `_s` are the seconds spent in a throttle reason since the driver was loaded."""
+    names = ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
+    return {
+        "clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)),
+        "memory_clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)),
+        "power_w": LibraryCall("nvmlDeviceGetPowerUsage", read=scaled(1e-3)),
+        "energy_j": LibraryCall("nvmlDeviceGetTotalEnergyConsumption", read=scaled(1e-3)),
+        "temperature_c": LibraryCall("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
+        "margin_c": LibraryCall(
+            "nvmlDeviceGetMarginTemperature", read=lambda found: getattr(found, "marginTemperature", found)
+        ),
+        "reasons": (
+            LibraryCall("nvmlDeviceGetCurrentClocksEventReasons"),
+            LibraryCall("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        ),
+        "pcie_gen": LibraryCall("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": LibraryCall("nvmlDeviceGetCurrPcieLinkWidth"),
+        "memory_temperature_c": Field("NVML_FI_DEV_MEMORY_TEMP"),
+        "sw_power_cap_s": Field("NVML_FI_DEV_PERF_POLICY_POWER", read=scaled(1e-9)),
+        **{name: Field(id_, read=scaled(1e-9)) for name, id_ in zip(names, slowdown_fields(driver), strict=False)},
+    }
+
+
+def slowdown_fields(driver: str) -> tuple[int, ...]:
+    """The ids of this driver ("580.95.05"); none before 575, which had no such counters."""
+    version = tuple(int(part) if part.isdigit() else 0 for part in driver.split(".")[:2])
+    return next((fields for since, fields in _SLOWDOWN_FIELDS if version >= since), ())

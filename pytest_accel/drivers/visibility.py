@@ -1,0 +1,73 @@
+"""The choice among devices by environment variables, and the check that torch opened the chosen one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_accel.core.measurement import Device
+
+
+class Visibility:
+    """The variables of one vendor. Here there are none: every process sees all devices.
+
+    A vendor whose runtime knows such variables derives a class from this one.
+    """
+
+    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
+        """Return what the environment leaves of the devices, by the variable that says so.
+
+        An entry is the index, the name or the beginning of the UUID of a device.
+        """
+        return {}
+
+    def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:  # noqa: ARG002
+        """Return the environment of a worker that sees these devices only, in this order.
+
+        A variable that the worker must not inherit is None.
+        """
+        return {}
+
+    def unselectable(self, group: Sequence[Device]) -> str | None:  # noqa: ARG002
+        """Return why a process cannot be made to open these devices and no others, or None."""
+        return None
+
+    def mistaken(self, properties: Any, device: Device) -> str | None:
+        """Return what torch opened instead of the device, or None. `properties` is what torch tells of what it opened.
+
+        Compared are the PCI address and the product's PCI id, where torch tells them.
+        """
+        product = getattr(properties, "device_id", None)
+        told = f"{product:04x}" if isinstance(product, int) else ""
+        pairs = ((address_of(properties), bus_place(device)), (told, str(device.pci_id or "").partition(":")[2]))
+        return next((opened for opened, meant in pairs if opened and meant and opened != meant), None)
+
+
+def verified(properties: Any, device: Device) -> bool:
+    """Return True if torch tells the PCI address of what it opened, and it is the device's."""
+    return address_of(properties) == bus_place(device)
+
+
+def entries(text: str) -> list[str]:
+    """Split the value of a variable at its commas."""
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def indices(group: Sequence[Device]) -> str:
+    """Return the indices of the devices as the value of a variable."""
+    return ",".join(str(device.index) for device in group)
+
+
+def bus_place(device: Device) -> str:
+    """Return the PCI address of a device without its function: "0000:0c:00"."""
+    return str(device.pci_address).rpartition(".")[0]
+
+
+def address_of(properties: Any) -> str:
+    """Return "0000:0c:00" as newer versions of torch tell it; an older one tells nothing."""
+    names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
+    numbers = [getattr(properties, name, None) for name in names]
+    if not all(isinstance(each, int) for each in numbers):
+        return ""
+    domain, bus, slot = numbers
+    return f"{domain:04x}:{bus:02x}:{slot:02x}"

@@ -1,0 +1,47 @@
+"""What a product and its platform say of a metric before it is measured: its peak, and whether it can exist. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import SHEET, Platform, Sku
+from pytest_accel.probes.declare import declaration_of
+
+
+def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
+    """Return the figure that `metric` is a fraction of, in its unit, and what it is; None where there is none.
+
+    Copies in both directions at once may reach twice the rate of a link.
+    """
+    declared = declaration_of(metric)
+    if declared is None or metric in declared.also:
+        return None
+    variant = parse(metric).variant
+    dtype, ways = SHEET.get(variant, variant), 2 if variant == "both" else 1
+    host: Mapping[str, float] = platform.host_link or platform.pcie
+    figures = {
+        "tflops": (sku.datasheet.tflops.get(dtype), f"{dtype} datasheet peak"),
+        "memory": (sku.datasheet.memory.get("gb_per_s"), "memory datasheet peak"),
+        "host_link": (host.get("gb_per_s"), "host link rate"),
+        "peer_link": (platform.pair_gb_per_s, "peer link rate"),
+    }
+    figure, name = figures.get(declared.peak, (None, ""))
+    return (figure * ways, name) if figure else None
+
+
+def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
+    """Return why the metric cannot exist on this product and platform, or None.
+
+    Decided by what is expected, never by what was found.
+    """
+    if metric in sku.not_applicable:
+        return sku.not_applicable[metric]
+    declared, variant = declaration_of(metric), parse(metric).variant
+    if declared is None:
+        return None
+    if declared.peak == "tflops" and {variant, SHEET.get(variant)} & set(sku.datasheet.unsupported):
+        return f"{sku.name} has no fast path for {variant}"
+    if declared.for_several and platform.devices == 1:
+        return f"platform {platform.name} has one device"
+    return None

@@ -1,0 +1,237 @@
+"""Vendors are declared by entry points: ours, a third party's, and those that cannot be used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, PathDistribution
+from pathlib import Path
+from typing import Any
+
+import as_user
+import pytest
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import Driver, Hint, NoDriver, TorchKind, Vendor, registry, sensor
+from pytest_accel.drivers.hints import hints
+from pytest_accel.run.processes.programs import environment_of, readings_per_second
+
+OURS = ["amd", "ascend", "cpu", "google", "habana", "intel", "neuron", "nvidia"]
+GOOD = """
+from pytest_accel.drivers import Vendor
+
+VENDOR = Vendor(name="acme", title="ACME", open=lambda shown: None)
+"""
+
+
+class Plain(Driver):
+    """A driver of one device."""
+
+    def discover(self) -> list[Device]:
+        return [Device("ACME-1", 0, "acme", "ACME X1")]
+
+    def read(self, device: Device) -> dict[str, float]:
+        return {}
+
+
+ACME = Vendor(name="acme", title="ACME", open=lambda shown: Plain(), called="acme")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that Python imports from."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def installed(site: Path, distribution: str, entries: str, **modules: str) -> list[EntryPoint]:
+    """Install a distribution as pip would lay it down; returns the vendors that it declares."""
+    for name, text in modules.items():
+        (site / f"{name}.py").write_text(text)
+        sys.modules.pop(name, None)
+    folder = site / f"{distribution}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{entries}\n")
+    return list(PathDistribution(folder).entry_points)
+
+
+def using(monkeypatch: pytest.MonkeyPatch, *vendors: Vendor, **problems: str) -> None:
+    """Have these vendors declared, and no other."""
+    found = registry.Registry({each.name: each for each in vendors}, problems)
+    monkeypatch.setattr(registry, "registered", lambda: found)
+
+
+# -- what is declared
+
+
+def test_our_own_vendors_come_by_the_same_way() -> None:
+    assert sorted(registry.registered().vendors) == OURS
+    assert registry.registered().problems == {}
+
+
+def test_a_declaration_imports_no_management_library_and_no_torch() -> None:
+    """Every process of a run reads all of them, pytest itself included."""
+    code = "import sys; from pytest_accel.drivers import registry; registry.registered(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "pynvml", "amdsmi", "psutil"} & {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_loading_the_plugin_reads_no_entry_points_of_vendors() -> None:
+    code = "import sys, pytest_accel.plugin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stdout.split() if name.startswith("pytest_accel.drivers")]
+
+
+def test_a_third_party_is_one_vendor_more(site: Path) -> None:
+    found = registry.read(installed(site, "acme-accel", "acme = acme_good:VENDOR", acme_good=GOOD))
+    assert found.vendors["acme"].title == "ACME"
+    assert found.problems == {}
+
+
+# -- what cannot be used is said, with the distribution and the entry
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "said"),
+    [
+        ("acme", "import no_such_library", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_library'"),
+        ("acme", "1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        ("acme", "", "cannot be loaded: AttributeError"),
+        ("acme", "VENDOR = 'acme'", "is a str, not a pytest_accel.drivers.Vendor"),
+        ("umbrella", GOOD, "declares a vendor of another name: acme"),
+    ],
+)
+def test_a_broken_declaration_costs_only_itself(site: Path, name: str, module: str, said: str) -> None:
+    bad = installed(site, "bad-accel", f"{name} = bad_accel:VENDOR", bad_accel=module)
+    other = GOOD.replace('name="acme"', 'name="other"')
+    found = registry.read([*bad, *installed(site, "other-accel", "other = acme_other:VENDOR", acme_other=other)])
+    assert list(found.vendors) == ["other"]
+    [(broken, why)] = found.problems.items()
+    assert broken == name
+    assert why.startswith(f"bad-accel: the entry point {name} = bad_accel:VENDOR of pytest_accel_drivers {said}")
+
+
+def test_two_distributions_that_declare_one_vendor_are_both_named_and_neither_is_used(site: Path) -> None:
+    one = installed(site, "acme-accel", "acme = acme_good:VENDOR", acme_good=GOOD)
+    found = registry.read([*one, *installed(site, "acme-fork", "acme = acme_fork:VENDOR", acme_fork=GOOD)])
+    assert found.vendors == {}
+    assert found.problems["acme"] == "acme-accel and acme-fork both declare the vendor acme: uninstall all but one"
+
+
+def test_no_vendor_at_all_is_an_old_installation() -> None:
+    assert "install pytest-accel again" in registry.read([]).problems["pytest-accel"]
+
+
+def test_a_vendor_that_nobody_declares_is_an_accelerator_that_cannot_be_opened() -> None:
+    """As in a record that was written where its package is installed."""
+    unknown = registry.vendor("umbrella")
+    assert unknown.accelerator
+    with pytest.raises(NoDriver, match="no installed package declares a vendor umbrella"):
+        unknown.driver([])
+
+
+# -- what the rest takes from a declaration
+
+
+def announced(monkeypatch: pytest.MonkeyPatch, want: str | None, *shown: Hint) -> dict[str, Any]:
+    """The answer of a sensor to `discover`."""
+    sent: list[dict[str, Any]] = []
+    pipe: Any = type("Pipe", (), {"send": staticmethod(lambda event, **fields: sent.append(fields))})
+    sensor.Sensor(pipe, sensor.Machine(shown=lambda: list(shown), kernel_reports=None)).discover(want)
+    return sent[0]
+
+
+def test_a_device_is_named_as_its_vendor_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    using(monkeypatch, ACME)
+    answer = announced(monkeypatch, "acme")
+    assert [Device(**each).name for each in answer["devices"]] == ["acme0"]
+    assert answer["problems"] == []
+
+
+def test_a_broken_declaration_is_announced_whatever_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    using(monkeypatch, ACME, umbrella="umbrella-accel: cannot be loaded")
+    wanted = {"driver": "umbrella", "kind": "need", "reason": "umbrella-accel: cannot be loaded", "shown": []}
+    assert announced(monkeypatch, "acme")["problems"] == [wanted]
+    assert announced(monkeypatch, "umbrella")["problems"] == [wanted]
+
+
+def test_a_driver_that_raises_anything_keeps_no_other_from_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(shown: Any) -> Driver:
+        raise KeyError("serial")
+
+    using(monkeypatch, ACME, Vendor(name="bad", title="Bad", open=fail))
+    answer = announced(monkeypatch, None, Hint("bad", "/dev/bad0"), Hint("acme", "/dev/acme0"))
+    assert [each["uuid"] for each in answer["devices"]] == ["ACME-1"]
+    [problem] = answer["problems"]
+    assert (problem["driver"], problem["kind"], problem["shown"]) == ("bad", "need", ["/dev/bad0"])
+    assert problem["reason"] == "its driver failed: KeyError: 'serial'"
+
+
+def test_a_library_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(shown: Any) -> Driver:
+        raise ModuleNotFoundError("No module named 'acme_smi'", name="acme_smi")
+
+    using(monkeypatch, Vendor(name="acme", title="ACME", open=missing, library="acme_smi", install="install ACME 2"))
+    [problem] = announced(monkeypatch, "acme")["problems"]
+    assert (problem["kind"], problem["reason"]) == ("device", "acme_smi cannot be imported: install ACME 2")
+
+
+def test_where_no_accelerator_is_shown_the_machine_itself_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    using(monkeypatch, ACME, Vendor(name="bread", title="Board", open=lambda shown: Plain(), accelerator=False))
+    assert sensor.of_every_machine() == ["bread"]
+    assert len(announced(monkeypatch, None)["devices"]) == 1
+
+
+def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:
+    function = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    function.mkdir(parents=True)
+    (function / "vendor").write_text("0xacce\n")
+    (function / "class").write_text("0x120000\n")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/acme0").touch()
+    bus = Vendor(name="acme", title="ACME", open=ACME.open, pci_vendor="0xacce", pci_classes=("0x1200",))
+    nodes = Vendor(name="acme", title="ACME", open=ACME.open, nodes=("acme[0-9]*",))
+    assert hints(tmp_path, [bus]) == [Hint("acme", "PCI 0000:17:00.0")]
+    assert hints(tmp_path, [nodes]) == [Hint("acme", "/dev/acme0")]
+
+
+def test_a_worker_of_devices_that_torch_drives_on_the_processor_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_host = TorchKind("cpu", "gloo")
+    using(monkeypatch, Vendor(name="acme", title="", open=ACME.open, torch=on_host, readings_per_second=3.0))
+    devices = Plain().discover()
+    assert environment_of(devices)["CUDA_VISIBLE_DEVICES"] == ""
+    assert readings_per_second(devices) == 3.0
+
+
+# -- seen by a user
+
+
+@pytest.mark.devices
+def test_a_broken_driver_is_seen_and_nothing_is_accepted(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    installed(site, "bad-accel", "bad = bad_accel:VENDOR", bad_accel="import no_such_library")
+    path = {"PYTHONPATH": f"{site}:{as_user.STUB_TORCH['PYTHONPATH']}"}
+    sentence = "bad-accel: the entry point bad = bad_accel:VENDOR of pytest_accel_drivers cannot be loaded"
+
+    command = [str(as_user.BIN / "pytest-accel"), "discover"]
+    shown = subprocess.run(command, env=as_user.environment(path), capture_output=True, text=True, check=False)
+    assert shown.returncode == 1
+    assert f"not reachable: bad: {sentence}" in shown.stderr
+
+    ran = as_user.pytest(tmp_path, "-k", "inventory", paths=(), env=path)
+    assert ran.exit == 6, ran.out
+    assert ran.statuses("inventory.driver") == {"node": "UNMEASURED"}
+    assert set(ran.statuses("inventory.sku").values()) == {"PASS"}, "the rest goes on"
+    assert sentence in ran.out
+
+
+@pytest.mark.parametrize("wrong", ["nvidai", "acme"])
+def test_a_threshold_file_of_an_unknown_vendor_names_the_nearest(tmp_path: Path, wrong: str) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"sku: own\nvendor: {wrong}\nplatforms: {{one: {{devices: 1}}}}\n")
+    command = [str(as_user.BIN / "pytest-accel"), "sku", "lint", str(own)]
+    shown = subprocess.run(command, env=as_user.environment(), capture_output=True, text=True, check=False)
+    assert f"vendor: '{wrong}' is not known; did you mean '" in shown.stdout
+    assert "known: amd, ascend, cpu, google, habana, intel, neuron, nvidia" in shown.stdout

@@ -1,0 +1,139 @@
+"""The drivers state the facts of core/device_facts, from the sources that it names, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import Driver, Hint, pci, pci_only
+from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.query import Table, several
+from pytest_accel.drivers.vendors import amd, habana, nvidia
+from pytest_accel.drivers.vendors.amd.driver import AmdDriver
+from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
+from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
+from pytest_accel.simulate.libraries import amdsmi, nvml
+
+NVML = (
+    *(nvidia.identity.PRODUCT, nvidia.identity.PLACE, nvidia.identity.FIRMWARE, nvidia.identity.SETTINGS),
+    *(nvidia.memory.ERRORS, nvidia.memory.REPAIRS, nvidia.links.PCIE, nvidia.links.FABRIC),
+    *(nvidia.power.LIMITS, nvidia.power.PROCESSES, nvidia.power.reading("580.95.05")),
+)
+AMDSMI = (
+    *(amd.identity.PRODUCT, amd.identity.PLACE, amd.identity.FIRMWARE, amd.identity.SETTINGS),
+    *(amd.memory.ERRORS, amd.memory.REPAIRS, amd.links.PCIE, amd.links.XGMI),
+    *(amd.power.LIMITS, amd.power.PROCESSES, amd.power.READING, amd.throttle.NOW),
+)
+FIELDS = {
+    "nvml": {"model", "serial", "memory_bytes", "pci_address"},
+    "amdsmi": {"model", "serial", "memory_bytes", "pci_id", "numa_node"},
+}
+"""Answers that become fields of the device, and are no facts."""
+NOTES = {"unread", "unsupported"}
+BY_NUMBER = {269, 270, 271}
+"""Fields of NVML whose number depends on the driver; the page names them as the header of driver 580.95 does."""
+
+
+def sources(tables: tuple[Table, ...]) -> dict[str, list[str | int]]:
+    """The functions and fields of every fact in the tables of a driver."""
+    return {
+        name: list(dict.fromkeys(each.name for each in several(found)))
+        for table in tables
+        for name, found in table.items()
+    }
+
+
+@pytest.mark.parametrize(("library", "tables"), [("nvml", NVML), ("amdsmi", AMDSMI)])
+def test_the_sources_are_those_that_are_asked(library: str, tables: tuple[Table, ...]) -> None:
+    asked = {name: found for name, found in sources(tables).items() if name not in FIELDS[library]}
+    assert set(asked) <= set(DEVICE_FACTS), "a driver asks for a fact that the table does not have"
+    for name, found in asked.items():
+        told = getattr(DEVICE_FACTS[name], library)
+        if set(found) <= BY_NUMBER:
+            assert [getattr(pynvml, told)] == found, name
+        else:
+            assert told == ", ".join(map(str, found)), name
+
+
+@pytest.fixture
+def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a device whose link the PCI bus shows."""
+    address = "0000:1a:00.0"
+    folder = tmp_path / "0000:19:00.0" / address
+    folder.mkdir(parents=True)
+    link = {"current_link_speed": "32.0 GT/s PCIe", "max_link_speed": "32.0 GT/s PCIe"}
+    width = {"current_link_width": "16", "max_link_width": "16"}
+    ids = {"vendor": "0x1da3", "device": "0x1020", "subsystem_vendor": "0x1da3", "subsystem_device": "0x1"}
+    for name, text in {**link, **width, **ids, "module_id": "3"}.items():
+        (folder / name).write_text(f"{text}\n")
+    (tmp_path / "habanalabs").mkdir()
+    (folder / "driver").symlink_to(tmp_path / "habanalabs")
+    devices = tmp_path / "devices"
+    devices.mkdir()
+    (devices / address).symlink_to(folder)
+    monkeypatch.setattr(pci, "DEVICES", devices)
+    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine=""))
+    return address
+
+
+def stated(driver: Driver) -> set[str]:
+    """Every fact that a driver states of its devices, at the beginning and later."""
+    devices: list[Device] = driver.discover()
+    return {name for each in devices for name in (*each.facts, *driver.health(each))} - NOTES
+
+
+def of_vendor(library: str) -> set[str]:
+    return {name for name, fact in DEVICE_FACTS.items() if getattr(fact, library)}
+
+
+def missed(driver: Driver) -> set[str]:
+    """The facts that a driver could not state here, and says so."""
+    facts = [facts for each in driver.discover() for facts in (each.facts, driver.health(each))]
+    return {name for each in facts for kind in NOTES for name in each.get(kind, {})}
+
+
+@pytest.fixture
+def nvidia_driver(monkeypatch: pytest.MonkeyPatch, bus: str) -> Driver:
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    nvml.install(nvml.Library([nvml.h100()]))
+    return NvidiaDriver()
+
+
+def test_nvidia_states_what_the_table_says(nvidia_driver: Driver) -> None:
+    found = stated(nvidia_driver)
+    assert found <= of_vendor("nvml")
+    assert of_vendor("nvml") <= found | missed(nvidia_driver)
+
+
+def test_amd_states_what_the_table_says(bus: str) -> None:
+    amdsmi.install(amdsmi.Library([amdsmi.mi300x()]))
+    driver = AmdDriver()
+    found = stated(driver)
+    assert found <= of_vendor("amdsmi")
+    assert of_vendor("amdsmi") <= found | missed(driver)
+
+
+def test_drivers_without_a_library_state_what_the_table_says(bus: str) -> None:
+    found = stated(CpuDriver()) | stated(habana.VENDOR.open([Hint("habana", f"PCI {bus}")]))
+    assert found == of_vendor("file")
+
+
+@pytest.mark.parametrize("event", ClockEvent)
+def test_the_bits_of_a_low_clock_are_those_of_the_header(event: ClockEvent) -> None:
+    names = {
+        ClockEvent.GPU_IDLE: "GpuIdle",
+        ClockEvent.APPLICATION_CLOCKS: "ApplicationsClocksSetting",
+        ClockEvent.SW_POWER_CAP: "SwPowerCap",
+        ClockEvent.HW_SLOWDOWN: "HwSlowdown",
+        ClockEvent.SYNC_BOOST: "SyncBoost",
+        ClockEvent.SW_THERMAL: "SwThermalSlowdown",
+        ClockEvent.HW_THERMAL: "HwThermalSlowdown",
+        ClockEvent.HW_POWER_BRAKE: "HwPowerBrakeSlowdown",
+    }
+    assert getattr(pynvml, f"nvmlClocksEventReason{names[event]}") == event

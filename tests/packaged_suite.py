@@ -1,0 +1,45 @@
+"""What the packaged suite asks for, found by calling its tests with an `accel_check` that only notes the request."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from pytest_accel.probes.declare import conditions_of, spec_of
+from pytest_accel.suite import ORDER
+
+
+class Request(NamedTuple):
+    """One call of `accel_check` in the suite."""
+
+    probe: Callable[..., Any]
+    conditions: dict[str, Any]
+    metric: str
+
+
+def requests() -> list[Request]:
+    """Every measurement that the suite asks a device or the node for; not the facts, which are read."""
+    asked = []
+
+    def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
+        if not spec_of(probe).fact:
+            conditions, _ = conditions_of(probe, {}, given)
+            asked.append(Request(probe, conditions, metric or spec_of(probe).metric.format(**conditions)))
+
+    for name in ORDER:
+        module = importlib.import_module(f"pytest_accel.suite.{name}")
+        for test in (each for each in vars(module).values() if inspect.isfunction(each)):
+            for case in _cases(test):
+                test(**{**case, "accel_check": check})
+    return asked
+
+
+def _cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """The arguments of every case of a test, fixtures as None."""
+    fixtures = dict.fromkeys(inspect.signature(test).parameters)
+    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    for values in itertools.product(*(values for _, values in marks)):
+        yield {**fixtures, **dict(zip((name for name, _ in marks), values, strict=True))}

@@ -1,0 +1,192 @@
+"""A probe declares itself; a declaration that lacks something is refused when its file is imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import as_user
+import pytest
+
+from pytest_accel import probes
+from pytest_accel.core.sku import UNITS
+from pytest_accel.probes.declare import (
+    Declaration,
+    declaration_of,
+    declarations,
+    finder_of,
+    probe,
+    spec_of,
+    unit_of,
+    unusable,
+)
+
+PACKAGED = [each for each in declarations() if each.packaged]
+
+
+def example(device: Any, *, op: str = "relu", mib: int = 64) -> None: ...
+
+
+COMPLETE: dict[str, Any] = {"unit": "GB/s", "stresses": ["memory"], "variants": {"op": ["relu"]}, "small": {"mib": 1}}
+
+
+@pytest.mark.parametrize(
+    ("metric", "changes", "says"),
+    [
+        ("example.{op}", {"unit": ""}, "unit is missing: one of TFLOPS"),
+        ("example.{op}", {"unit": "GBps"}, "unit 'GBps' is not known: one of TFLOPS"),
+        ("example.{op}", {"also": {"example.more": "furlongs"}}, "unit 'furlongs' is not known"),
+        ("example.{op}", {"stresses": []}, "stresses is missing: one of compute, memory, host, link"),
+        ("example.{op}", {"stresses": ["disk"]}, "stresses 'disk' is not known"),
+        ("example.{op}", {"variants": {}}, "variants={'op': ...} is missing: the values that exist, or ANY"),
+        ("example.{way}", {"variants": {"way": ["up"]}}, "it has no condition way, which its declaration names"),
+        ("example.{op}", {"small": {"gib": 1}}, "it has no condition gib"),
+        ("example.{op}", {"budgets": {"quick": 1.0}}, "needs seconds for each of quick, standard, long"),
+        ("example.{op}", {"peak": "disk"}, "peak 'disk' is not known: one of tflops, memory, host_link, peer_link"),
+        ("example.{op}", {"derived_floor": 93}, "derived_floor 93 is no share between 0 and 1"),
+        ("example.{op}", {"runs": "apart"}, "runs 'apart' is not known: one of together, in_turn"),
+        ("example.{op}", {"verifies": "luck"}, "verifies 'luck' is not known: one of products, copies"),
+        ("matmul.{op}", {}, None),
+        ("matmul.{dtype}", {"variants": {}}, "has no condition dtype"),
+    ],
+)
+def test_what_a_declaration_lacks_is_said_with_the_place(
+    metric: str, changes: dict[str, Any], says: str | None
+) -> None:
+    declare = probe(metric, **{**COMPLETE, **changes})
+    if says is None:
+        assert spec_of(declare(example)).metric == metric
+        return
+    with pytest.raises(TypeError) as raised:
+        declare(example)
+    assert says in str(raised.value)
+    assert str(raised.value).startswith(f"{Path(__file__)}:")
+
+
+def test_two_probes_do_not_find_one_metric(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from pytest_accel.probes.declare import probe\n"
+        "@probe('matmul.{dtype}', unit='TFLOPS', stresses=['compute'], variants={'dtype': ['bf16']})\n"
+        "def mine(device, *, dtype='bf16'): ...\n",
+        encoding="utf-8",
+    )
+    described = importlib.util.spec_from_file_location("mine", path)
+    assert described
+    assert described.loader
+    with pytest.raises(TypeError, match=r"mine.py:2: probe mine: matmul \(.*matmul.py:\d+\) finds matmul.{dtype} too"):
+        described.loader.exec_module(importlib.util.module_from_spec(described))
+
+
+def nested() -> Any:
+    def inner(device: Any) -> None: ...
+
+    return inner
+
+
+class Callable:
+    def __call__(self, device: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (functools.partial(example, op="relu"), "not an object of type partial"),
+        (nested(), "cannot be a probe: define it at the top of a module"),
+        (lambda device: None, "cannot be a probe: define it at the top of a module"),
+        (Callable(), "not an object of type Callable"),
+        (Callable().__call__, "not an object of type method"),
+        (probes, "not an object of type module"),
+    ],
+)
+def test_what_no_worker_could_import_is_refused(function: Any, says: str) -> None:
+    assert says in str(unusable(function))
+    with pytest.raises(TypeError, match=says):
+        probe("example.{op}", **COMPLETE)(function)
+
+
+def test_a_plain_function_needs_no_declaration() -> None:
+    declared = spec_of(example_without)
+    assert (declared.metric, declared.runs, declared.stresses) == ("example_without", "together", ())
+
+
+def example_without(device: Any) -> None: ...
+
+
+@pytest.mark.parametrize("declared", PACKAGED, ids=lambda each: str(each.name))
+def test_every_packaged_probe_is_a_public_name(declared: Declaration) -> None:
+    assert getattr(probes, declared.name) is declared.function
+    assert declared.name in probes.__all__
+
+
+def test_editors_know_every_public_probe() -> None:
+    """The names for type checkers are those of the running package."""
+    text = Path(str(probes.__file__)).read_text(encoding="utf-8")
+    assert {each.name for each in PACKAGED} <= {line.rpartition(" as ")[2] for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("declared", PACKAGED, ids=lambda each: str(each.name))
+def test_the_metrics_of_a_probe_lead_back_to_it(declared: Declaration) -> None:
+    for metric in declared.names():
+        assert finder_of(metric) is declared
+        assert declared.fact or unit_of(metric) in UNITS
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "unit"),
+    [
+        ("all_reduce.busbw@8GiB", "all_reduce", "GB/s"),
+        ("ddp.exposed", "ddp_step", "1"),
+        ("host_copy.latency_p99", "host_latency", "us"),
+        ("host_copy.pcie_gen", "host_copy", "count"),
+        ("stream.slowest_window", "stream_windows", "GB/s"),
+        ("soak.throttle.hw_thermal", "soak", "s"),
+        ("matmul.bf16@m=4096", "matmul", None),  # a shape of one's own is no metric of the suite
+        ("inventory.anything", "inventory", None),
+        ("matmul.bf61", "matmul", None),
+        ("all_reduce.busbw@8GB", "all_reduce", None),
+    ],
+)
+def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, unit: str | None) -> None:
+    declared = declaration_of(metric)
+    assert declared
+    assert declared.name == name
+    assert unit_of(metric) == unit
+
+
+def test_nobody_speaks_for_what_nobody_declared() -> None:
+    assert declaration_of("our.own") is None
+    assert unit_of("our.own") is None
+
+
+def test_importing_the_probes_imports_no_torch() -> None:
+    code = "import pytest_accel.probes, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+OWN = """
+import functools
+from pytest_accel import probes
+
+def small(device): ...
+
+def test_partial(accel_check):
+    accel_check(functools.partial(probes.matmul, dtype="fp32"))
+
+def test_nested(accel_check):
+    def inside(device): ...
+    accel_check(inside)
+"""
+
+
+@pytest.mark.devices
+def test_a_test_that_hands_over_such_an_object_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(OWN, encoding="utf-8")
+    ran = as_user.pytest(tmp_path, env=as_user.STUB_TORCH)
+    assert "a probe is a function at the top of a module, not an object of type partial; write one" in ran.out
+    assert "test_nested.<locals>.inside cannot be a probe: define it at the top of a module" in ran.out
+    assert "AttributeError" not in ran.out

@@ -1,0 +1,27 @@
+"""docs/facts.md is what the tables of facts say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.views.facts import page
+
+PAGE = Path(__file__).parents[2] / "docs/facts.md"
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/facts.py"
+
+
+def test_every_fact_has_a_row() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| `") and not line.startswith("| `0x")]
+    assert len(rows) == len(DEVICE_FACTS) + len(HOST_FACTS)
+    assert {line.count("|") for line in rows[: len(DEVICE_FACTS)]} == {8}
+    assert {line.count("|") for line in rows[len(DEVICE_FACTS) :]} == {6}
+
+
+def test_what_nobody_judges_is_said_to_be_recorded_only() -> None:
+    (row,) = [line for line in page().splitlines() if line.startswith("| `fabric_health`")]
+    assert row.endswith("| record only |")
