@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import runpy
 import shutil
 import unicodedata
 import xml.etree.ElementTree as ET
@@ -146,7 +147,21 @@ def test_the_picture_is_of_a_simulated_node_and_needs_nothing_else() -> None:
     picture = (DOCS / "terminal.svg").read_text(encoding="utf-8")
     shown = "".join(ET.fromstring(picture).itertext()).replace("\xa0", " ")  # noqa: S314
     assert "SIMULATED REJECTED gpu3" in shown
+    assert re.search(r"HW\s*thermal\s*slowdown", shown), "the cause, which the caption promises"
     assert not re.search(r"""(href|src)=|url\((?!["']?#)""", picture), "an image on a web page may load nothing else"
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("a run \b\b\bx\r\n", "a xn \n"),
+        ("collecting\rcollected\r\n", "collected\n"),
+        ("ab\b\b\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m", "\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m"),
+    ],
+)
+def test_the_picture_shows_what_stays_on_a_terminal(written: str, seen: str) -> None:
+    """The progress of a run is written over; its colours stay."""
+    assert runpy.run_path(str(CHECKOUT / "scripts/picture.py"))["as_seen"](written) == seen
 
 
 def test_the_modules_that_the_architecture_names_exist() -> None:
