@@ -154,7 +154,7 @@ def test_the_picture_is_of_a_simulated_node_and_needs_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("written", "seen"),
     [
-        ("a run \b\b\bx\r\n", "a xn \n"),
+        ("a run \b\b\bx\r\n", "a rxn \n"),
         ("collecting\rcollected\r\n", "collected\n"),
         ("ab\b\b\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m", "\x1b[32m.\x1b[0m\x1b[31mF\x1b[0m"),
     ],
