@@ -35,8 +35,8 @@ def stops(**facts: Any) -> set[str]:
     return {name for name, probe in MEASURING.items() if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
 
 
-MEMORY = {"stream", "stream_windows", "memory_pattern"}
-COMPUTE = {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp_step"}
+def stressing(*parts: str) -> set[str]:
+    return {name for name, probe in MEASURING.items() if set(parts) & set(probe.stresses)}
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,23 @@ COMPUTE = {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp
         ({"mig_pending": True}, set(MEASURING)),
         ({"recovery_action": "GPU reset"}, set(MEASURING)),
         ({"fabric_state": "in progress"}, set(MEASURING)),
-        ({"fabric_status": 999}, {"peer_copy", "peer_copy_all", "all_reduce", "ddp_step"}),
-        ({"ecc_pending": False}, MEMORY | COMPUTE),
-        ({"remap_pending": True}, MEMORY),
-        ({"retired_pages_pending": True}, MEMORY),
-        ({"channel_repair_pending": True}, MEMORY),
-        ({"tpc_repair_pending": True}, COMPUTE),
+        ({"fabric_status": 999}, stressing("link")),
+        ({"ecc_pending": False}, stressing("memory", "compute")),
+        ({"remap_pending": True}, stressing("memory")),
+        ({"retired_pages_pending": True}, stressing("memory")),
+        ({"channel_repair_pending": True}, stressing("memory")),
+        ({"tpc_repair_pending": True}, stressing("compute")),
     ],
 )
 def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[str, Any], stopped: set[str]) -> None:
     assert stops(**facts) == stopped
+
+
+def test_the_packaged_probes_say_what_they_stress() -> None:
+    assert {"stream", "stream_windows", "memory_pattern"} <= stressing("memory")
+    assert {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp_step"} <= stressing("compute")
+    assert {"peer_copy", "peer_copy_all", "all_reduce", "ddp_step"} <= stressing("link")
+    assert not stressing("memory") & stressing("compute")
 
 
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
