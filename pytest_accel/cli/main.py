@@ -8,7 +8,7 @@ import sys
 from datetime import date
 from importlib.metadata import version
 
-from pytest_accel.cli import judge
+from pytest_accel.cli import judge, schema
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -46,13 +46,15 @@ def main(arguments: list[str] | None = None) -> int:
     judge.arguments(
         commands.add_parser("judge", help="judge a saved record again, or figures of another tool", description=JUDGE)
     )
+    files = commands.add_parser("schema", help="the JSON Schema of threshold files or of records")
+    files.add_argument("of", choices=schema.FILES)
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
         return list_faults()
     if chosen.command == "discover":
         return discover()
     try:
-        status = judge.judge(chosen) if chosen.command == "judge" else _sku(chosen)
+        status = _run(chosen)
         sys.stdout.flush()
     except BadFile as bad:
         print(bad, file=sys.stderr)
@@ -61,6 +63,12 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "judge":
+        return judge.judge(chosen)
+    return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
 def _sku(chosen: argparse.Namespace) -> int:
@@ -91,6 +99,12 @@ def discover() -> int:
     if problem:
         print(f"not reachable: {problem.reason}", file=sys.stderr)
     return 1 if problem else 0
+
+
+def print_schema(name: str) -> int:
+    """Print a shipped JSON Schema."""
+    print(schema.text(name), end="")
+    return 0
 
 
 def list_faults() -> int:

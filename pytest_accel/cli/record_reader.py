@@ -7,7 +7,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -68,6 +68,8 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
         return _choice(raw, inner, where)
     if dataclasses.is_dataclass(hint):
         return _fields(hint, raw, where)
+    if typing.is_typeddict(hint):
+        return _known(hint, hint.__required_keys__, raw, where)
     if kind in (dict, Mapping):
         return {key: _as(inner[1], each, f"{where}.{key}") for key, each in _a(dict, raw, where).items()}
     if kind in (list, tuple, Sequence):
@@ -79,15 +81,24 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _fields(hint: Any, raw: Any, where: str) -> Any:
-    hints, fields = typing.get_type_hints(hint), dataclasses.fields(hint)
-    unknown = set(_a(dict, raw, where)) - {field.name for field in fields}
+    required = {
+        field.name
+        for field in dataclasses.fields(hint)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    return hint(**_known(hint, required, raw, where))
+
+
+def _known(hint: Any, required: Iterable[str], raw: Any, where: str) -> dict[str, Any]:
+    """Return the mapping `raw` with its values as the hints of a dataclass or a TypedDict say. Raises _Wrong."""
+    hints = typing.get_type_hints(hint)
+    unknown = set(_a(dict, raw, where)) - set(hints)
     if unknown:
         raise _Wrong(f"{where}.{min(unknown)} is not known".lstrip("."))
-    for field in fields:
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in raw:
-            raise _Wrong(f"{where}.{field.name} is missing".lstrip("."))
-    return hint(**{name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()})
+    for name in sorted(required):
+        if name not in raw:
+            raise _Wrong(f"{where}.{name} is missing".lstrip("."))
+    return {name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()}
 
 
 def _items(inner: tuple[Any, ...], raw: Any, where: str) -> list[tuple[int, Any, Any]]:

@@ -19,7 +19,7 @@ from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge, why_not
 from pytest_accel.probes.declare import conditions_of, spec_of
-from pytest_accel.run.record import Record
+from pytest_accel.run.record import Record, closing_entry
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import used, waivable
 
@@ -58,7 +58,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
         verdicts=verdicts,
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
-        closing=vars(Closing(f"{AGAIN} {closing.line}", closing.exit, closing.word)),
+        closing=closing_entry(Closing(f"{AGAIN} {closing.line}", closing.exit, closing.word)),
         sku={**record.sku, "name": terms.sku.name, "files": terms.sku.files} if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )

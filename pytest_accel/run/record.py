@@ -12,39 +12,120 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.closing import Circumstances
+from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.skus.waivers import WaiversEntry
 
-SCHEMA = 1
+SCHEMA: Final = 1
 FILE = "record.json"
 TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
 
 
+class RunEntry(TypedDict, total=False):
+    """How, where and when the run was made. Times are ISO 8601, in UTC."""
+
+    started: str
+    ended: str
+    host: str
+    command: list[str]
+    """The command line."""
+    level: str
+    platform: str
+    user: str
+    output: str
+    """The folder of the record."""
+    simulated: dict[str, Any]
+    """What was simulated: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
+    seconds: dict[str, float]
+    """Seconds of the run by phase; `device` are the seconds of all devices at work together."""
+    probes: dict[str, dict[str, float]]
+    """Seconds by metric and phase."""
+
+
+class SkuEntry(TypedDict, total=False):
+    """The SKU that the devices were judged as; empty where none was named or recognised."""
+
+    name: str
+    asked: str
+    """The value of --accel-sku: a name, a file or auto."""
+    thresholds: str
+    """The version of the shipped threshold files."""
+    files: Mapping[str, str]
+    """Every threshold file that a value came from, with its SHA-256."""
+
+
+class EarlierRecord(TypedDict):
+    """Another record beside this one that holds one of its devices."""
+
+    record: str
+    started: str | None
+    state: str | None
+    line: str | None
+    """Its closing line."""
+    devices: list[str]
+    """UUIDs of the devices that both records hold."""
+
+
+class TelemetryFile(TypedDict, total=False):
+    """The file with all readings of the sensor, beside the record."""
+
+    file: str
+    sha256: str | None
+
+
+class ClosingEntry(TypedDict, total=False):
+    """What the run found; empty until it has ended."""
+
+    line: str
+    exit: int
+    """The exit status of pytest."""
+    word: str
+    """The first word of the line."""
+
+
+class JudgedFrom(TypedDict, total=False):
+    """The record that this one judges again; empty in the record of a run."""
+
+    record: str
+    sha256: str | None
+    judged: str
+    """When it was judged again: ISO 8601, in UTC."""
+
+
 @dataclasses.dataclass
 class Record:
-    """Everything of one run. `state` is running, interrupted or finished."""
+    """Everything of one run."""
 
-    run: dict[str, Any]
-    sku: dict[str, Any] = dataclasses.field(default_factory=dict)
+    run: RunEntry
+    sku: SkuEntry = dataclasses.field(default_factory=SkuEntry)
     devices: list[Device] = dataclasses.field(default_factory=list)
+    """The devices that were found, also those that the user did not choose."""
     software: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Versions of the software by name."""
     measurements: list[Measurement] = dataclasses.field(default_factory=list)
+    """Every attempt at every metric, in the order in which they were made."""
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
-    waivers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    waivers: WaiversEntry = dataclasses.field(default_factory=WaiversEntry)
     notes: list[str] = dataclasses.field(default_factory=list)
-    earlier_attempts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    telemetry: dict[str, Any] = dataclasses.field(default_factory=dict)
-    state: str = "running"
-    closing: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What a reader should know besides the verdicts."""
+    earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)
+    telemetry: TelemetryFile = dataclasses.field(default_factory=TelemetryFile)
+    state: Literal["running", "interrupted", "finished"] = "running"
+    closing: ClosingEntry = dataclasses.field(default_factory=ClosingEntry)
     circumstances: Circumstances | None = None
     """What, besides the verdicts, decided the closing line. None in a run that did not end."""
-    judged_from: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
-    schema: int = SCHEMA
+    judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
+    schema: Literal[1] = SCHEMA
+    """The version of this format."""
+
+
+def closing_entry(closing: Closing) -> ClosingEntry:
+    """Return the closing line as the record holds it."""
+    return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word)
 
 
 def write(record: Record, folder: Path) -> None:
@@ -79,10 +160,10 @@ def hash_file(path: Path) -> str | None:
         return None
 
 
-def earlier(folder: Path, uuids: Iterable[str]) -> list[dict[str, Any]]:
+def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierRecord]:
     """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
     wanted = set(uuids)
-    found = []
+    found: list[EarlierRecord] = []
     for path, old in _records(folder):
         shared = {device["uuid"] for device in old["devices"]} & wanted
         if shared:

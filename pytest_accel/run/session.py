@@ -431,7 +431,8 @@ class Session:
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = _now()
-        self.record.run.update(self.pool.spent())
+        spent = self.pool.spent()
+        self.record.run["seconds"], self.record.run["probes"] = spent["seconds"], spent["probes"]
         self.record.state = "interrupted" if interrupted else "finished"
         return self._close(self._circumstances(interrupted, ended))
 
@@ -442,7 +443,7 @@ class Session:
 
     def _close(self, around: Circumstances) -> Closing:
         closing = close(self.verdicts, around)
-        self.record.circumstances, self.record.closing = around, vars(closing)
+        self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
         self.finished = True
         if self.folder.problem:  # which nobody knew before it was written

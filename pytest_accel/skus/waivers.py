@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.verdict import Verdict, Waiver
@@ -20,6 +20,15 @@ NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 def waivable(verdict: Verdict) -> bool:
     """A limit that is broken, or that could not be judged; a device that is at fault is no matter of limits."""
     return verdict.status.fails and not verdict.fault and verdict.metric not in NEVER
+
+
+class WaiversEntry(TypedDict, total=False):
+    """The file of waivers as the record holds it; empty in a run without one."""
+
+    file: str
+    sha256: str
+    used: list[Waiver]
+    """The waivers that cover a verdict."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +66,8 @@ class Waivers:
             if each not in used(verdicts)
         ]
 
-    def summary(self, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-        """For the record: the file with its hash, and the entries that were used."""
+    def summary(self, verdicts: Sequence[Verdict]) -> WaiversEntry:
+        """Return the file with its hash and the entries that were used, for the record."""
         return {"file": self.file, "sha256": self.sha256, "used": used(verdicts)} if self.file else {}
 
 

@@ -282,7 +282,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
     [
         ('"schema": 1', '"schema": 2', "was written in schema 2; this version reads schema 1"),
         ('"schema": 1', '"other": 1', "is no record of pytest_accel: it has no 'schema'"),
-        ('"state": "finished"', '"state": 7', "state is 7, not text"),
+        ('"state": "finished"', '"state": 7', "state is 7, none of running, interrupted, finished"),
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
         ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", none of FAIL, UNMEASURED'),
