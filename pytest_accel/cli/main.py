@@ -15,7 +15,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Setup
 from pytest_accel.simulate import faults
-from pytest_accel.skus import lint, loader
+from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import devices, lint_report, sheet
 from pytest_accel.views import host as host_view
 
@@ -28,7 +28,7 @@ statuses are those of a run: 0 holds, 1 rejected, 4 a wrong file or option, 6 no
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="pytest-accel", description=__doc__)
-    parser.add_argument("--version", action="version", version=version("pytest-accel"))
+    parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("discover", help="show devices, SKU and host, and what cannot be reached or seen")
     sku = commands.add_parser("sku", help="the threshold files").add_subparsers(dest="action", required=True)
@@ -63,6 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def _versions() -> str:
+    return f"{version('pytest-accel')}, thresholds {releases.version()}"
 
 
 def _run(chosen: argparse.Namespace) -> int:
@@ -114,8 +118,9 @@ def list_faults() -> int:
 
 
 def list_skus() -> int:
-    """Print the shipped SKUs, one a line. Raises BadFile."""
+    """Print the shipped SKUs, one a line, and the version of their thresholds. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
+    print(f"\nthresholds {releases.version()}")
     return 0
 
 

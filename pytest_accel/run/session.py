@@ -31,7 +31,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import budgets, requirements
+from pytest_accel.skus import budgets, releases, requirements
 
 if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
@@ -159,7 +159,12 @@ class Session:
         if self.node:
             self.record.run["simulated"] = simulation.for_record(self.node)
         if self.sku:
-            self.record.sku = {"name": self.sku.name, "asked": self.options.sku, "files": self.sku.files}
+            self.record.sku = {
+                "name": self.sku.name,
+                "asked": self.options.sku,
+                "thresholds": releases.version(),
+                "files": self.sku.files,
+            }
         self.record.devices = list(self.setup.found.devices)
         self.record.software = {"kernel": platform.release(), "python": platform.python_version()}
         self.record.earlier_attempts = record.earlier(folder, [device.uuid for device in self.devices])
