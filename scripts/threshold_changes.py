@@ -74,7 +74,7 @@ def _of_sku(name: str) -> dict[str, Any]:
 
 
 def _flat(at: Located, key: str = "") -> Iterator[tuple[str, Located]]:
-    """Every value of nested mappings that is compared, with its dotted key."""
+    """Yield every value of nested mappings that is compared, with its dotted key."""
     if not isinstance(at.data, dict):
         yield key, at
         return
@@ -132,7 +132,7 @@ def _count(sku: Mapping[str, Any]) -> str:
 
 
 def _limits_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """What changed in the limits, by metric, with the platforms unless it is the same on all of them."""
+    """Return what changed in the limits, by metric, with the platforms unless it is the same on all of them."""
     said: dict[str, dict[str, list[str]]] = {}
     every = dict.fromkeys([*old["limits"], *new["limits"]])
     for platform in every:
@@ -194,13 +194,13 @@ class History:
         return "; ".join(found or self._of_files(f"thresholds/{sku}.yaml") or self._of_files(*CODE))
 
     def _of_lines(self, file: str, line: int) -> list[str]:
-        """The subjects of the commits that changed lines of the block that begins at `line`."""
+        """Return the subjects of the commits that changed the block that begins at `line`."""
         blamed = self._blame(f"thresholds/{file}")
         found = [blamed[each] for each in self._block(f"thresholds/{file}", line) if each in blamed]
         return self._subjects(found)
 
     def _block(self, path: str, line: int) -> Iterator[int]:
-        """The numbers of the lines of a key and of what is below it."""
+        """Yield the numbers of the lines of a key and of what is below it."""
         text = git("show", f"{self.new}:{path}").decode() if self.new else (CHECKOUT / path).read_text(encoding="utf-8")
         lines = text.splitlines()
         depth = _indent(lines[line - 1])
@@ -211,7 +211,7 @@ class History:
             yield number
 
     def _blame(self, path: str) -> dict[int, tuple[str, str]]:
-        """Commit and subject of every line."""
+        """Return commit and subject of every line."""
         if path not in self._blamed:
             revision = [self.new] if self.new else []
             text = git("blame", "--line-porcelain", *revision, "--", path).decode()
@@ -220,7 +220,7 @@ class History:
         return self._blamed[path]
 
     def _of_files(self, *paths: str) -> list[str]:
-        """The subjects of the commits that changed files."""
+        """Return the subjects of the commits that changed files."""
         text = git("log", "--format=%H %s", self.range, "--", *paths).decode()
         found = [(line[:40], line[41:]) for line in text.splitlines()]
         if self.new is None and git("status", "--porcelain", "--", *paths):

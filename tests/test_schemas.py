@@ -36,7 +36,7 @@ SHIPPED = sorted((CHECKOUT / "thresholds").rglob("*.yaml"))
 
 
 def as_json(value: Any) -> Any:
-    """What a YAML file holds as an editor sees it: a date is text."""
+    """Return the content of a YAML file as an editor sees it: a date is text."""
     if isinstance(value, dict):
         return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -45,12 +45,12 @@ def as_json(value: Any) -> Any:
 
 
 def wrong(validator: Draft202012Validator, value: Any) -> list[str]:
-    """Every finding, with the keys that lead to it: "limits matmul.bf16: ..."."""
+    """Return every finding, with the keys that lead to it: "limits matmul.bf16: ..."."""
     return [f"{' '.join(map(str, each.absolute_path))}: {each.message}" for each in validator.iter_errors(value)]
 
 
 def wrong_in(path: Path) -> list[str]:
-    """What the schema finds in a threshold file as it lies there."""
+    """Return the findings in a threshold file as it lies there, before what is below it is merged."""
     return wrong(THRESHOLDS, as_json(yaml_lines.read(path, path.name)[0].plain()))
 
 
@@ -160,7 +160,7 @@ def test_what_the_loader_refuses_is_refused_by_the_schema_with_the_same_key(
 
 
 def places(schema: Any, keys: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of a threshold file with its schema."""
+    """Yield every key of a threshold file with its schema."""
     schema = {**SCHEMAS["thresholds"]["$defs"].get(schema.get("$ref", "").rpartition("/")[2], {}), **schema}
     yield keys, schema
     for key, each in schema.get("properties", {}).items():

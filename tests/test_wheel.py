@@ -44,7 +44,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_has_thresholds(dist: Path) -> None:
-    """Every threshold file of the checkout is inside the package, with their version and changelog, as in the source."""
+    """Every threshold file of the checkout is inside the package, with their version and changelog."""
     shipped = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "thresholds").rglob("*") if path.is_file()}
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel, tarfile.open(only(dist, "*.tar.gz")) as source:
         in_wheel, in_source = wheel.namelist(), source.getnames()

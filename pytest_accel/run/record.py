@@ -50,7 +50,7 @@ class SkuEntry(TypedDict, total=False):
     """The SKU that the devices were judged as; empty where none was named or recognised."""
 
     name: str
-    asked: str
+    asked: str | None
     """The value of --accel-sku: a name, a file or auto."""
     thresholds: str
     """The version of the shipped threshold files."""

@@ -118,7 +118,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with the package and its thresholds, whose first version is committed."""
+    """Make a repository of the package and its thresholds, whose first version is committed."""
     for name in ("pytest_accel", "thresholds", "scripts"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("VERSION", "CHANGELOG.md"):
@@ -233,7 +233,7 @@ def test_an_old_record_judged_by_new_thresholds_names_both_and_why_a_limit_moved
 
 
 def judged(repository: Path, folder: Path) -> str:
-    """What `pytest-accel judge` says with the package of the repository."""
+    """Return what `pytest-accel judge` prints with the package of the repository."""
     code = "import sys; from pytest_accel.cli.main import main; sys.exit(main(sys.argv[1:]))"
     line = [sys.executable, "-c", code, "judge", str(folder)]
     environment = as_user.environment({"PYTHONPATH": str(repository)})
