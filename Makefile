@@ -6,13 +6,14 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-.PHONY: help accept test test-slow lint bundle clean
+.PHONY: help accept test test-slow lint thresholds-changelog bundle clean
 
 help:
 	@echo 'make accept   examine this node:  make accept ARGS="--accel-sku=h100-sxm --accel-level=standard"'
 	@echo 'make test     our own tests:      make test ARGS="-k judge"'
 	@echo 'make test-slow   those that take minutes: full products, builds, end-to-end cases, the whole fault matrix'
 	@echo 'make lint     ruff, mypy, and the plausibility of the threshold files'
+	@echo 'make thresholds-changelog   a new version of the thresholds:  make thresholds-changelog ARGS="--reason ..."'
 	@echo 'make bundle   one file for a node without a network:  make bundle ARGS="--python 3.12"'
 	@echo 'make clean    remove the environment and what was built'
 
@@ -31,6 +32,10 @@ lint:
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest-accel sku lint
+
+thresholds-changelog:
+	@scripts/env.sh dev
+	$(VENV)/bin/python scripts/threshold_changes.py --write $(ARGS)
 
 bundle:
 	@scripts/bundle.sh $(ARGS)

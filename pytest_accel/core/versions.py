@@ -11,6 +11,8 @@ _DOTTED = r"\d+(?:\.(?:[0-9A-F]{2}\b|\d+))*"
 """Numbers with dots between; in a VBIOS ("96.00.A5.00.03") they are pairs of hexadecimal digits."""
 _TERM = re.compile(rf"({'|'.join(_OPERATORS)})\s*({_DOTTED})")
 _NUMBERS = re.compile(_DOTTED)
+PATTERN = rf"^\s*{_TERM.pattern}\s*(,\s*{_TERM.pattern}\s*)*$"
+"""The regular expression of a range, for a JSON Schema."""
 
 Part = tuple[int, str]
 """The number of digits and the digits, without leading zeros: in order for decimal and for hexadecimal numbers."""

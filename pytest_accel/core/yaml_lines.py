@@ -6,10 +6,10 @@ import difflib
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import yaml
 
@@ -150,7 +150,42 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 Check = Callable[[Located, str, Findings], Any]
 """Turns a located value into a plain one, or adds a finding and returns None."""
 
+Schema = dict[str, Any]
+"""A JSON Schema, draft 2020-12."""
 
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class StatedCheck(Generic[Found]):
+    """A check that states the JSON Schema of the values that it accepts."""
+
+    check: Callable[[Located, str, Findings], Found]
+    schema: Schema
+
+    def __call__(self, at: Located, key: str, findings: Findings) -> Found:
+        return self.check(at, key, findings)
+
+    def stating(self, **keywords: Any) -> StatedCheck[Found]:
+        """Return the same check with more keywords in its schema."""
+        return replace(self, schema={**self.schema, **keywords})
+
+    def described(self, description: str) -> StatedCheck[Found]:
+        """Return the same check with a description for the reader of the schema."""
+        return self.stating(description=description)
+
+
+def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Findings], Found]], StatedCheck[Found]]:
+    """Make a function a check that states `schema`."""
+    return lambda check: StatedCheck(check, schema)
+
+
+def schema_of(check: Check) -> Schema:
+    """Return the JSON Schema of a check; the one that accepts everything if the check states none."""
+    return check.schema if isinstance(check, StatedCheck) else {}
+
+
+@accepts({"type": "string", "pattern": r"\S"})
 def text(at: Located, key: str, findings: Findings) -> str | None:
     if not isinstance(at.data, str) or not at.data.strip():
         findings.add(at, f"{key}: expected text, found {at.plain()!r}")
@@ -158,6 +193,7 @@ def text(at: Located, key: str, findings: Findings) -> str | None:
     return at.data.strip()
 
 
+@accepts({"type": "number"})
 def number(at: Located, key: str, findings: Findings) -> float | None:
     if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
         hint = ""
@@ -178,6 +214,7 @@ def number(at: Located, key: str, findings: Findings) -> float | None:
     return at.data
 
 
+@accepts({"type": "number", "exclusiveMinimum": 0})
 def positive(at: Located, key: str, findings: Findings) -> float | None:
     value = number(at, key, findings)
     if value is not None and value <= 0:
@@ -186,6 +223,7 @@ def positive(at: Located, key: str, findings: Findings) -> float | None:
     return value
 
 
+@accepts({"type": "integer", "minimum": 1})
 def count(at: Located, key: str, findings: Findings) -> int | None:
     if isinstance(at.data, bool) or not isinstance(at.data, int) or at.data < 1:
         findings.add(at, f"{key}: expected a whole number above zero, found {at.plain()!r}")
@@ -193,18 +231,24 @@ def count(at: Located, key: str, findings: Findings) -> int | None:
     return at.data
 
 
+@accepts({})
 def anything(at: Located, key: str, findings: Findings) -> Any:  # noqa: ARG001  a Check's signature
     return at.plain()
 
 
+_DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
+
+
+@accepts({"type": ["string", "integer"], "pattern": f"^{_DATE}$", "minimum": 1000, "maximum": 9999})
 def date(at: Located, key: str, findings: Findings) -> str | None:
     shown = str(at.plain())
-    if not re.fullmatch(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?", shown):
+    if not re.fullmatch(_DATE, shown):
         findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
         return None
     return shown
 
 
+@accepts({"type": "boolean"})
 def flag(at: Located, key: str, findings: Findings) -> bool | None:
     if not isinstance(at.data, bool):
         findings.add(at, f"{key}: expected true or false, found {at.plain()!r}")
@@ -212,7 +256,10 @@ def flag(at: Located, key: str, findings: Findings) -> bool | None:
     return at.data
 
 
-def one_of(*choices: str) -> Check:
+def one_of(*choices: str) -> StatedCheck[str | None]:
+    """Return the check of a text that is one of `choices`."""
+
+    @accepts({"type": "string", "enum": list(choices)})
     def check(at: Located, key: str, findings: Findings) -> str | None:
         if at.data not in choices:
             findings.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
@@ -222,7 +269,10 @@ def one_of(*choices: str) -> Check:
     return check
 
 
-def list_of(item: Check) -> Check:
+def list_of(item: Check) -> StatedCheck[Any]:
+    """Return the check of a list of any length."""
+
+    @accepts({"type": "array", "items": schema_of(item)})
     def check(at: Located, key: str, findings: Findings) -> list[Any] | None:
         if not isinstance(at.data, list):
             findings.add(at, f"{key}: expected a list, found {at.plain()!r}")
@@ -232,9 +282,10 @@ def list_of(item: Check) -> Check:
     return check
 
 
-def mapping_of(value: Check) -> Check:
-    """A mapping with free keys."""
+def mapping_of(value: Check) -> StatedCheck[Any]:
+    """Return the check of a mapping with free keys."""
 
+    @accepts({"type": "object", "additionalProperties": schema_of(value)})
     def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
             findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
@@ -244,9 +295,12 @@ def mapping_of(value: Check) -> Check:
     return check
 
 
-def record_of(fields: dict[str, Check], required: Iterable[str] = ()) -> Check:
-    """A mapping with known keys."""
+def record_of(fields: Mapping[str, Check], required: Sequence[str] = ()) -> StatedCheck[Any]:
+    """Return the check of a mapping with known keys."""
+    properties = {name: schema_of(each) for name, each in fields.items()}
+    demanded = {"required": list(required)} if required else {}
 
+    @accepts({"type": "object", "properties": properties, "additionalProperties": False, **demanded})
     def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
             findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
