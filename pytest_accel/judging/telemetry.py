@@ -1,4 +1,4 @@
-"""What the sensor read while a probe measured, summed up and judged. Pure."""
+"""Summarises what the sensor read while a probe measured, and makes measurements of it. Pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ TELEMETRY_COUNTERS = (
     "hw_power_brake_s",
 )
 REASONS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40, "hw_power_brake_s": 0x80}
-"""Bits of NVML's clock event reasons (nvml.h): what stands in for a counter that the driver does not have."""
+"""Bits of NVML's clock event reasons (nvml.h), which replace a counter that the driver does not have."""
 WIDTH = "pcie_width"
 LINK = ("pcie_gen", WIDTH)
-"""A generation rises as the link wakes up: the best that was seen. Lanes never change at rest: the fewest."""
+"""Of the generation the highest reading counts, because a link rises to it as it wakes up; of the width the lowest,
+because idle links keep their lanes."""
 
 UNWATCHED_SECONDS = 5.0
-"""How much of a soak may go unseen by the sensor before its counters say nothing about the whole."""
+"""The part of a soak that the sensor may miss before its counters no longer describe the soak."""
 
 LONG_SOAK_SECONDS = 60.0
-"""A shorter one cannot become steady: heat sinks take half a minute to a minute and a half."""
+"""A shorter soak cannot reach a steady temperature: heat sinks take 30 to 90 s."""
 AT_LIMIT = 0.95
-"""Share of the power limit from which on a device is loaded as far as it goes."""
+"""Fraction of the power limit above which a device counts as fully loaded."""
 CAPPED = 0.5
-"""Share of the time under the power cap from which on power is what limits the clock."""
+"""Fraction of the time under the power cap above which power limits the clock."""
 STEADY_K = 1.0
+"""Temperature difference in K below which a soak counts as steady."""
 
 STEAL_SHARE = 0.05
-"""Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
+"""Fraction of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
 
 SOAK_METRICS = {
     "soak.power": ("power_w", "W"),
@@ -49,11 +51,12 @@ SOAK_METRICS = {
     "soak.throttle.sw_thermal": ("sw_thermal_s", "1"),
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
 }
-"""Metrics of a soak that the sensor measures: the mean of a gauge, how far a counter went (s), or its share (1)."""
+"""Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), or that increase
+as a fraction of the time (1)."""
 
 
 def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
-    """Mean, least and most of each gauge; how far each counter went; every throttle reason seen, as one mask."""
+    """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask."""
     found: dict[str, Any] = {"readings": len(readings)}
     for name in GAUGES:
         values = [each[name] for each in readings if name in each]
@@ -80,14 +83,17 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
-    """True if nothing long went by without the counter before its first and after its last value."""
+    """Return True if the readings with the counter cover the window up to UNWATCHED_SECONDS at either end."""
     at = [each["at"] for each in readings if name in each]
     unseen: float = max(at[0] - readings[0]["at"], readings[-1]["at"] - at[-1])
     return unseen <= UNWATCHED_SECONDS
 
 
 def _sampled(readings: Sequence[Reading]) -> dict[str, Any]:
-    """Seconds under each throttle reason without a counter: a reason that is read holds until the next reading."""
+    """Return the seconds under each throttle reason that has no counter, by its bit in the sampled masks.
+
+    A reason holds from its reading to the next one. `unseen` is the longest time between two readings.
+    """
     masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
     names = [name for name in REASONS if len(masks) > 1 and not any(name in each for each in readings)]
     seconds = {
@@ -99,27 +105,27 @@ def _sampled(readings: Sequence[Reading]) -> dict[str, Any]:
 
 
 def disturbance(device: Device, summary: Mapping[str, Any]) -> str | None:
-    """What disturbed the device from outside while it was measured, or None."""
+    """Return the external disturbance of the device during the measurement, or None."""
     seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
     share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
     if share > STEAL_SHARE:
-        return f"the hypervisor took {share:.0%} of the processor"
+        return f"the hypervisor took {share:.0%} of the CPU time"
     return None
 
 
 def misplaced(measurement: Measurement) -> str | None:
-    """Why a copy between host and device is slower than the device can be blamed for, or None."""
+    """Return why the device is not to blame for a slow host copy, which ran on CPUs of another NUMA node, or None."""
     if measurement.conditions.get("numa") != "far":
         return None
     node = measurement.conditions["numa_node"]
-    return f"no processor of NUMA node {node}, where the device is, may be used: the cpuset leaves them out"
+    return f"the cpuset excludes every CPU of NUMA node {node}, to which the device is attached"
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
-    """Why a soak says little of heat: it reached neither the power limit nor a steady temperature. None where it did,
-    where it is too short for that, or where nobody reads the power.
+    """Return why a soak is inconclusive for heat: it reached neither the power limit nor a steady temperature.
 
-    Steady is less than a kelvin between the means of the middle and the last third.
+    None if it reached one of them, if it is shorter than LONG_SOAK_SECONDS, or if its power was not read. Steady means
+    that the mean temperatures of the middle and the last third differ by less than STEADY_K.
     """
     if not metric.startswith("soak."):
         return None
@@ -133,13 +139,15 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
     if warming is not None and abs(warming) < STEADY_K:
         return None
     heat = (
-        "nobody read its temperature" if warming is None else f"it still warmed by {180 * warming / seconds:.1f} K/min"
+        "its temperature was not read"
+        if warming is None
+        else f"was still warming at {180 * warming / seconds:.1f} K/min"
     )
-    return f"the soak drew {power['mean']:.0f} W of {limit:g}, and {heat}: it proves little"
+    return f"soak inconclusive for heat: drew {power['mean']:.0f} of {limit:g} W and {heat}"
 
 
 def _warming(readings: Sequence[Reading], third: float) -> float | None:
-    """Kelvin between the means of the middle and the last third."""
+    """Return the mean temperature of the last third minus that of the middle third, in K; None without readings."""
     until = readings[-1]["at"]
     seen = [(until - each["at"], each["temperature_c"]) for each in readings if "temperature_c" in each]
     late = [degrees for ago, degrees in seen if ago < third]
@@ -148,7 +156,7 @@ def _warming(readings: Sequence[Reading], third: float) -> float | None:
 
 
 def seen_beside(measured: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
-    """The metrics that only the sensor can know, of what ran while it looked."""
+    """Return the metrics of the same probe call that only the sensor can measure."""
     if measured.metric == "soak.rate":
         return soak_measurements(measured, device, summary)
     if measured.metric == "host_copy.h2d" and not measured.trouble:
@@ -157,8 +165,8 @@ def seen_beside(measured: Measurement, device: Device, summary: Mapping[str, Any
 
 
 def link_measurements(copy: Measurement, summary: Mapping[str, Any]) -> list[Measurement]:
-    """Generation and lanes of the host link while it was loaded: at rest a healthy one may show less."""
-    unread = Trouble("not_applicable", "nobody reads this link while it is loaded")
+    """Return generation and width of the host link under load; an idle link may show less although it is healthy."""
+    unread = Trouble("not_applicable", "no driver here reads this link under load")
     bare = replace(copy, unit="count", samples=(), seconds=(), peak=None)
     return [
         replace(bare, metric=f"host_copy.{name}", value=summary.get(name), trouble=None if name in summary else unread)
@@ -167,12 +175,12 @@ def link_measurements(copy: Measurement, summary: Mapping[str, Any]) -> list[Mea
 
 
 def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, Any]) -> list[Measurement]:
-    """The metrics of a soak that only the sensor can know."""
+    """Return the metrics of a soak that only the sensor can measure: power and throttling (SOAK_METRICS)."""
     found = []
     if "lost" in summary and soak.trouble is None:
         soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
-        soak = replace(soak, trouble=Trouble("need", f"the sensor saw nothing of {device.name} for {gap:.0f} s"))
+        soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
         value = summary.get(name)
         value = value["mean"] if isinstance(value, dict) else value
@@ -186,7 +194,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
                 trouble = Trouble(
-                    "need", f"nobody saw for {gap:.0f} s what held {device.name} back, and nothing counts it"
+                    "need",
+                    f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
                 )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
         found.append(replace(bare, trouble=trouble))
@@ -194,5 +203,5 @@ def soak_measurements(soak: Measurement, device: Device, summary: Mapping[str, A
 
 
 def _unwatched(soak: Measurement, summary: Mapping[str, Any]) -> float:
-    """Seconds of a soak before the first and after the last reading."""
+    """Return the seconds of a soak before the first and after the last reading."""
     return soak.ended - soak.started - float(summary.get("seconds", 0.0))
