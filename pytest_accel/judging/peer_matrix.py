@@ -150,4 +150,5 @@ def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Map
     if out or into:
         way = "sending to" if out else "receiving from"
         return f"{names.get(me, me)} falls short {way} every other device, while the others do well among themselves"
-    return f"only {len(mine)} of its pairs fall short: the link between the two devices, or the switch"
+    pairs = f"{len(mine)} of its pairs fall" if len(mine) > 1 else "1 of its pairs falls"
+    return f"only {pairs} short: the link between the two devices, or the switch"

@@ -161,7 +161,7 @@ def test_another_graphics_card_is_no_fault_of_the_node() -> None:
     event = kernel_log.parse(kmsg(RESET.replace("0c", "77"))) or {}
     note = reports.hear({"at": 12.0, "source": SOURCE, **event}, OURS)
     assert reports.heard == []
-    assert "amdgpu reset of 0000:77:00.0, which is none of the devices" in str(note)
+    assert "amdgpu reset of 0000:77:00.0, which is not a device of this run" in str(note)
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,18 @@ PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "sho
         (Discovery(gpus(8), shown=shown(8)), "nvidia", None),
         (Discovery(gpus(8)), "nvidia", None),  # a container shows no bus
         (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
-        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, the driver 7"),
+        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, but the driver finds 7"),
         (
             Discovery((), shown=shown(8)),
             "nvidia",
-            "shows PCI 0000:0, PCI 0000:1 ..., the nvidia driver finds no device",
+            "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no device",
         ),
-        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), "nvidia", "the machine shows /dev/nvidia0, the nvidia"),
-        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, the nvidia"),
+        (
+            Discovery((), shown=shown(1, where="/dev/nvidia{}")),
+            "nvidia",
+            "the machine shows /dev/nvidia0, but the nvidia",
+        ),
+        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, but the nvidia"),
         (Discovery(gpus(4), shown=shown(8, where="/dev/nvidia{}")), "nvidia", None),  # nodes of others' devices
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), "nvidia", None),  # another vendor was not asked for
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), None, "the amd driver finds no device"),
@@ -104,7 +108,7 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported(stati
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
     *_, last = facts("inventory.mig", Discovery(devices), None)
     verdict = judge([last], limit)
-    assert (verdict.status.value, f"{stating} of 4 devices state it" in verdict.sentence) == (status, stating > 0)
+    assert (verdict.status.value, f"{stating} of 4 devices report it" in verdict.sentence) == (status, stating > 0)
 
 
 def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:

@@ -177,7 +177,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
 
     assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
     said = run.verdicts[-1].sentence
-    assert said == "pcie_replays: this GPU does not support it, while 1 of 2 devices state it"
+    assert said == "pcie_replays: this GPU does not support it, but 1 of 2 devices report it"
 
 
 def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
@@ -222,7 +222,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 
     assert [kind for kind, _ in kinds({})] == ["need", "need"]
     assert kinds({"GPU-1": "gpu1"}) == [
-        ("need", "not measured: gpu1 was lost (what comes before the first step)"),
+        ("need", "not measured: gpu1 was lost before its first step"),
         ("device", "CUDA error: unknown error"),
     ]
 
