@@ -1,4 +1,4 @@
-"""The vocabulary of metrics: the unit that each has, and the probe that finds it. Pure."""
+"""The vocabulary of metrics: the unit of each, and the probe that measures it. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ UNITS = {
     "soak.throttle.sw_thermal": "1",
     "soak.throttle.power_brake": "s",
 }
-"""What the packaged suite measures; all-reduce comes in any size."""
+"""The unit of each metric of the packaged suite, except all-reduce, which has one metric for each size."""
 
 ALL_REDUCE = "all_reduce.busbw@8GiB"
-"""For instance."""
+"""An example of an all-reduce metric."""
 _ALL_REDUCE = re.compile(r"all_reduce\.busbw@[1-9]\d*(KiB|MiB|GiB)")
 _FINDS = {
     "ddp": "ddp_step",
@@ -35,15 +35,15 @@ _FINDS = {
     "host_copy.latency": "host_latency",
     "host_copy.latency_p99": "host_latency",
 }
-"""Metrics (or their first word) that are not called as the probe that finds them."""
+"""The probes of metrics (or of families, their first word) that are not named after their probe."""
 
 
 def unit_of(metric: str) -> str | None:
-    """The unit of what the packaged suite measures, None for facts and for other people's metrics."""
+    """Return the unit of a metric of the packaged suite; None for facts and for users' own metrics."""
     return "GB/s" if _ALL_REDUCE.fullmatch(metric) else UNITS.get(metric)
 
 
 def probe_of(metric: str) -> str:
-    """The name of the probe that finds a metric."""
+    """Return the name of the probe that measures a metric."""
     name, family = metric.partition("@")[0], metric.partition(".")[0]
     return _FINDS.get(name) or _FINDS.get(family, family)

@@ -1,4 +1,4 @@
-"""Which devices the environment shows: to us, to a worker, and whether torch opened the right one. Pure."""
+"""Device visibility through environment variables: reading it, setting it for a worker, and verifying it. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""ROCr reads the first, by index or UUID; HIP chooses among what it left by the first of the others that is set."""
+"""ROCr reads the first, by index or UUID. HIP selects among the remaining devices by the first of the others that is
+set."""
 CUDA = "CUDA_VISIBLE_DEVICES"
 QUEUES, MOST_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
-"""Work queues of a context, 8 unless this says another number up to 32: copies whose streams share one wait for each
-other (CUDA programming guide, environment variables). Training scripts set it to 1, and it is inherited by none; a
-process that copies between all devices at once has twice as many streams a device as there are others."""
+"""The number of work queues of a context: 8 by default, at most 32. Copies on streams that share a queue wait for each
+other (CUDA programming guide, environment variables), and a process that copies between all devices at once has two
+streams per device and peer. Training scripts set it to 1, so no worker inherits it."""
 
 ZE, ASCEND, MODULES, MODULE = "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"
-"""Level Zero's counts devices, the runtime of CANN's too; Gaudi's count modules, which only its kernel driver knows."""
+"""The variables of Level Zero and CANN hold device indices; those of Gaudi hold modules, which only its kernel driver
+knows."""
 
 
 def narrowing(found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """What the environment leaves of the devices, by the variable that says so; the entries are as it names them."""
+    """Return the entries of each environment variable that narrows the visible devices, by variable.
+
+    Entries of AMD and Gaudi devices are translated to UUIDs where possible; all others are returned as written.
+    """
     vendor = found[0].driver if found else ""
     if vendor == "nvidia":
         return {CUDA: _entries(environment[CUDA])} if CUDA in environment else {}
@@ -46,18 +51,18 @@ def _entries(text: str) -> list[str]:
 
 
 def _module(entry: str, found: Sequence[Device]) -> str:
-    """The UUID of the module; where the kernel does not tell the modules, words that are no device's name."""
+    """Return the UUID of a Gaudi module, or "module N" (which matches no device) if the kernel shows no modules."""
     known = {str(device.facts.get("module_id")): device.uuid for device in found}
     return known.get(entry, f"module {entry}")
 
 
 def _place(device: Device) -> str:
-    """Where HIP has the device by itself."""
+    """Return the index of the device in HIP's own order."""
     return str(device.facts.get("hip_id", device.index))
 
 
 def _uuid(entry: str, found: Sequence[Device]) -> str:
-    """The UUID of the device that HIP's place or HIP's UUID stands for; anything else is left as it is."""
+    """Return the UUID of the device for HIP's index or HIP's UUID; any other entry is returned unchanged."""
     for device in found:
         if entry == _place(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
             return device.uuid
@@ -65,7 +70,10 @@ def _uuid(entry: str, found: Sequence[Device]) -> str:
 
 
 def selecting(group: Sequence[Device]) -> dict[str, str | None]:
-    """The environment of a worker that sees these devices only, in this order; None for what it may not inherit."""
+    """Return the environment of a worker that sees only these devices, in this order.
+
+    A value of None removes a variable that the worker must not inherit.
+    """
     if group[0].driver == "amd":
         names = [str(device.facts.get("visible_as", device.index)) for device in group]
         return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
@@ -76,7 +84,7 @@ def selecting(group: Sequence[Device]) -> dict[str, str | None]:
 
 
 def _level_zero(group: Sequence[Device]) -> dict[str, str | None]:
-    """By place in the order of the PCI bus, each tile a device (Level Zero specification, environment variables)."""
+    """Select by index in PCI order, each tile a device (Level Zero specification, environment variables)."""
     order = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}
     others = dict.fromkeys(("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "PYTORCH_ENABLE_XPU_FALLBACK"))
     return {ZE: _indices(group), **order, **others}
@@ -87,8 +95,10 @@ def _cann(group: Sequence[Device]) -> dict[str, str | None]:
 
 
 def _gaudi(group: Sequence[Device]) -> dict[str, str | None]:
-    """A process opens one module, which is named (docs.habana.ai, Gaudi-to-process assignment). Eager mode: a lazy
-    graph would run after the events that are to time it."""
+    """Select the one module that a process opens (docs.habana.ai, Gaudi-to-process assignment).
+
+    Eager mode is set because a lazy graph would run after the events that are to time it.
+    """
     module = group[0].facts.get("module_id") if len(group) == 1 else None
     return {MODULE: None if module is None else str(module), MODULES: None, "PT_HPU_LAZY_MODE": "0"}
 
@@ -101,18 +111,18 @@ def _indices(group: Sequence[Device]) -> str:
 
 
 def unselectable(group: Sequence[Device]) -> str | None:
-    """Why a process cannot be made to open these devices and no others, or None."""
+    """Return why a process cannot be made to open exactly these devices, or None if it can."""
     if group[0].driver != "habana":
         return None
     if len(group) > 1:
-        return "a process opens one Gaudi: there are no copies between two of them in one"
+        return "a process can open only one Gaudi, so it cannot copy between two"
     if "module_id" not in group[0].facts and not group[0].facts.get("sole"):
-        return f"nobody here can tell which module {group[0].pci_address} is: its kernel driver shows no module_id"
+        return f"the module of {group[0].pci_address} is not known: its kernel driver shows no module_id"
     return None
 
 
 def mistaken(properties: Any, device: Device) -> str | None:
-    """What torch opened instead of the device, or None: by its properties of the device that it opened."""
+    """Return the identity of the device that torch opened (`properties`) if it is not `device`, else None."""
     uuid = str(getattr(properties, "uuid", "")).lower()
     if device.driver == "nvidia":  # NVML's has "GPU-" before it
         return uuid if uuid and uuid not in device.uuid.lower() else None
@@ -130,7 +140,7 @@ def mistaken(properties: Any, device: Device) -> str | None:
 
 
 def _other(properties: Any, device: Device) -> str | None:
-    """By what torch tells of a device that is not CUDA's: the address, or at least the product's PCI id."""
+    """Return what torch opened instead of a device without CUDA or HIP, by PCI address or product id, or None."""
     product = getattr(properties, "device_id", None)
     told = f"{product:04x}" if isinstance(product, int) else ""
     pairs = ((_address(properties), _bus_place(device)), (told, str(device.pci_id or "").partition(":")[2]))
@@ -138,7 +148,7 @@ def _other(properties: Any, device: Device) -> str | None:
 
 
 def verified(properties: Any, device: Device) -> bool:
-    """True if torch tells the PCI address of what it opened, and it is the device's."""
+    """Return True if torch reports the PCI address of the device that it opened, and it is this device's."""
     return _address(properties) == _bus_place(device)
 
 
@@ -147,7 +157,7 @@ def _bus_place(device: Device) -> str:
 
 
 def _address(properties: Any) -> str:
-    """ "0000:0c:00", as newer versions of torch tell it."""
+    """Return the PCI address that newer versions of torch report, such as "0000:0c:00"; else an empty text."""
     names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
     numbers = [getattr(properties, name, None) for name in names]
     if not all(isinstance(each, int) for each in numbers):
@@ -157,7 +167,11 @@ def _address(properties: Any) -> str:
 
 
 def _spelled(uuid: str) -> str:
-    """HIP's 16 bytes are the letters of the number, which torch prints as if they were numbers themselves."""
+    """Return the UUID that torch prints for a HIP device in HIP's own spelling.
+
+    HIP's 16 bytes are the hexadecimal digits of the number as ASCII characters, which torch prints as if they were
+    bytes of a UUID.
+    """
     plain = uuid.replace("-", "")
     try:
         letters = bytes.fromhex(plain).decode("ascii")
