@@ -196,7 +196,7 @@ def test_an_xid_is_not_counted_twice() -> None:
 
 
 def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
-    reports = Reports(deaf={SOURCE: "/dev/kmsg: Permission denied (takes root, on the host instead of a container)"})
+    reports = Reports(deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"})
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
         found = judge([reports.logged(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE

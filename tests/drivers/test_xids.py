@@ -165,7 +165,7 @@ def test_the_log_is_followed(tmp_path: Path) -> None:
 
 def test_what_stands_in_for_the_log_in_a_container_is_not_listened_to() -> None:
     """Often /dev/null: it is always readable, and says nothing."""
-    with pytest.raises(DriverProblem, match="is not the kernel's here"):
+    with pytest.raises(DriverProblem, match="is not the kernel log here"):
         next(kernel_log.follow(Path("/dev/null")))
 
 
@@ -228,7 +228,7 @@ def test_a_gpu_without_events_leaves_the_others_theirs(
     library.xids.append((0, 79))
     deaf, xid = itertools.islice(driver.events(), 2)
     assert (deaf["uuid"], xid) == (second.uuid, {"uuid": first.uuid, "number": 79})
-    assert "NVML gives no events of it" in deaf["deaf"]
+    assert "NVML gives no events for it" in deaf["deaf"]
     library.gpus[0].answers["nvmlDeviceRegisterEvents"] = answer
     with pytest.raises(DriverProblem, match="NVML gives no events"):
         driver.events()
@@ -248,7 +248,7 @@ def test_a_gpu_that_falls_off_leaves_the_others_theirs(library: Library) -> None
 def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     reports = Reports()
     reports.hearing("nvidia", None)
-    reports.hearing("nvidia", "NVML gives no events of it", "GPU-1")
+    reports.hearing("nvidia", "NVML gives no events for it", "GPU-1")
     reports.hearing("kernel log", "takes root")
     other = Device("GPU-1", 1, "nvidia", "a GPU")
     assert reports.measured("counters.xid_hardware", GPU, WINDOWS).value == 0
