@@ -127,9 +127,9 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     ],
 )
 def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit | None, status: Status) -> None:
-    verdict = judge([host_fact("host.acs", {why: "config: 64 of 4096 bytes are shown (takes root)"})], limit)
+    verdict = judge([host_fact("host.acs", {why: "config: only 64 of 4096 bytes can be read (requires root)"})], limit)
     assert verdict.status is status
-    assert "takes root" in verdict.sentence
+    assert "requires root" in verdict.sentence
 
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:

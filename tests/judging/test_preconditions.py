@@ -92,9 +92,9 @@ def test_what_a_device_does_not_state_stops_nothing() -> None:
 @pytest.mark.parametrize(
     ("command", "disturbs", "says"),
     [
-        ("/usr/bin/dcgmi diag -r 3", True, "runs a diagnosis: wait until it has ended, or stop it: `kill 812`"),
+        ("/usr/bin/dcgmi diag -r 3", True, "runs a diagnostic: wait until it has ended, or stop it: `kill 812`"),
         ("/usr/bin/dcgmi dmon -e 203", None, ""),
-        ("/usr/share/nvidia-validation-suite/nvvs -r long", True, "runs a diagnosis"),
+        ("/usr/share/nvidia-validation-suite/nvvs -r long", True, "runs a diagnostic"),
         ("dcgmproftester12 -t 1004", True, "loads the devices"),
         ("nsys profile -o trace python train.py", True, "profiles: `nsys sessions list`"),
         ("nsys stats report.nsys-rep", None, ""),
