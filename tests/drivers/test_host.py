@@ -266,7 +266,7 @@ def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree
         ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live"}, "/dev/nvme0: No such file or directory"),
         ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live", "dev/nvme0": ""},
          "/dev/nvme0: Inappropriate ioctl for device"),
-        ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "nothing is chosen"),
+        ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "no mode is selected"),
         ("cpu_clock_cap", {f"{POLICY}/cpuinfo_max_freq": "0"}, "is not a clock"),
         ("iommu", {"proc/cpuinfo": "flags : fpu hypervisor", "sys/kernel/iommu_groups/": ""}, "IOMMU of its host"),
         ("acs", {**gpu(), **bridges(config()), "proc/cpuinfo": "flags : hypervisor"}, "bridges of its host"),
@@ -324,7 +324,7 @@ def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, tree: Tree
 def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
     assert needed(HOST_FACTS["acs"], where) == words
     make(tmp_path, {**gpu(), **bridges(config()[:64])})
-    assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "are shown")
+    assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "can be read")
 
 
 def test_a_fact_that_is_there_takes_nothing(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_every_device_says_which_product_it_is() -> None:
 
 def test_a_device_without_a_name_is_shown_as_such() -> None:
     (found,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
-    assert str(found.value).startswith("no name (no PCI id): it states neither")
+    assert str(found.value).startswith("no name (no PCI id): neither its name")
 
 
 def test_without_a_sku_a_device_is_what_it_says() -> None:
