@@ -99,7 +99,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why there is no value, or why the value cannot be trusted.
+    """The reason why there is no value, or why the value cannot be trusted.
 
     `device`: the device itself was the reason. `need`: a library, permission or time was missing.
     `external`: something else disturbed the measurement. `not_applicable`: the metric cannot exist here.

@@ -150,7 +150,7 @@ class Ledger:
         self._last: dict[str, Reading] = {}
         """The newest reading by UUID; a number that is missing in it is carried over from the one before."""
         self._never: dict[str, Mapping[str, Trouble]] = {}
-        """Why numbers are missing in the first reading, so that their increase since then is not known."""
+        """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
         self.readings = 0
         self.windows: dict[str, list[Window]] = {}
 

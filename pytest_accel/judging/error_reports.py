@@ -18,7 +18,7 @@ from pytest_accel.judging.error_counters import Window
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 
 AFTER_KILL_SECONDS = 60.0
-"""How long after the end of a worker the driver may still be cleaning up after it."""
+"""The time after the end of a worker in which the driver may still be cleaning up after it."""
 MOST_SHOWN = 50
 """The number of reports that the record holds in full; the value counts all of them."""
 
@@ -114,7 +114,8 @@ class Reports:
             same = [each for each in own if each.title == title]
             sources = dict.fromkeys(each.source for each in same)
             by_source: list[list[ErrorReport]] = [[each for each in same if each.source == name] for name in sources]
-            unique += max(by_source, key=lambda each: (len(each), any(report.text for report in each)))
+            best = max(by_source, key=lambda each: (len(each), any(report.text for report in each)))
+            unique += best
         return sorted(unique, key=lambda report: report.at)
 
     def ours(self, report: ErrorReport) -> bool:

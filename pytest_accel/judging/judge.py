@@ -283,9 +283,9 @@ def why_not(
     why = sku.why_not_applicable(metric, platform) if sku else None
     if why:
         return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
-    wrong = wrong_product(subject, sku, devices)
-    if wrong and not fact:
-        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {wrong}")
+    mismatch = wrong_product(subject, sku, devices)
+    if mismatch and not fact:
+        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {mismatch}")
     return None
 
 

@@ -18,7 +18,7 @@ PeakOf = Callable[[str], "tuple[float, str] | None"]
 
 @dataclass(frozen=True)
 class Context:
-    """What all measurements of one probe call have in common. Times are in seconds since the epoch."""
+    """The values that all measurements of one probe call share. Times are in seconds since the epoch."""
 
     request: WorkerRequest
     peak_of: PeakOf

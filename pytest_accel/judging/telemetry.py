@@ -27,8 +27,8 @@ REASONS = {"sw_power_cap_s": 0x04, "sw_thermal_s": 0x20, "hw_thermal_s": 0x40, "
 """Bits of NVML's clock event reasons (nvml.h), which replace a counter that the driver does not have."""
 WIDTH = "pcie_width"
 LINK = ("pcie_gen", WIDTH)
-"""Of the generation the highest reading counts, because a link rises to it as it wakes up; of the width the lowest,
-because idle links keep their lanes."""
+"""Readings of the host link. The highest generation counts, because an idle link lowers it, and the lowest width,
+because an idle link keeps its lanes."""
 
 UNWATCHED_SECONDS = 5.0
 """The part of a soak that the sensor may miss before its counters no longer describe the soak."""

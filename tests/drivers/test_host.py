@@ -259,7 +259,7 @@ def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree
         ("numa_balancing", {"proc/sys/kernel/numa_balancing": "no"},
          "/proc/sys/kernel/numa_balancing: 'no' is not a number"),
         ("nic_rate", rdma("mlx5_0", {"state": "1: DOWN"}), "no RDMA port is active"),
-        ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "/sys/class/infiniband/mlx5_0/ports/1/rate: 'fast' is not a rate"),
+        ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "class/infiniband/mlx5_0/ports/1/rate: 'fast' is not a rate"),
         ("pcie_width", gpu(current_link_width="0", max_link_width="255"), "0000:13:00.0 reports no link width"),
         ("inlet", {"dev/ipmi0": ""}, "no sensor in /sys/class/hwmon is at the inlet; ipmitool, which reads"),
         ("fan_alarms", {}, "no fan is in /sys/class/hwmon; there is no /dev/ipmi0"),

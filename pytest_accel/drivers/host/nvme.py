@@ -54,9 +54,9 @@ def nvme_state(root: Path) -> str:
 def nvme_warnings(root: Path) -> HostAnswer:
     """Return "none", or the critical warnings of the drives; the details have each drive's SMART values."""
     logs = {drive.name: parse(_smart(root / "dev" / drive.name)) for drive in _some(root)}
-    found = [f"{name}: {warning}" for name, log in logs.items() for bit, warning in enumerate(WARNINGS)
-             if int(log["warning"]) >> bit & 1]  # fmt: skip
-    return HostAnswer(some(found) or "none", details={"drives": logs})
+    warnings = [f"{name}: {warning}" for name, log in logs.items() for bit, warning in enumerate(WARNINGS)
+                if int(log["warning"]) >> bit & 1]  # fmt: skip
+    return HostAnswer(some(warnings) or "none", details={"drives": logs})
 
 
 def parse(page: bytes) -> Mapping[str, float]:
