@@ -65,7 +65,7 @@ def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> M
         reason = f"{step['what']}: {trouble.reason}" if step else trouble.reason
         return replace(broken, trouble=replace(trouble, reason=reason))
     names = ", ".join(device.name for device in lost_here)
-    when = f"in the step {step['what']}" if step else "before its first step"
+    when = f"(step: {step['what']})" if step else "before its first step"
     why = f"{names} was lost {when}" if lost_here else f"the process broke {when}"
     return replace(broken, trouble=Trouble("need", f"not measured: {why}"))
 

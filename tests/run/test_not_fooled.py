@@ -204,7 +204,7 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
     run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
     assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
     first = run.verdicts[0]
-    assert first.sentence == "not measured: gpu1 was lost (gpu1 to gpu0)"
+    assert first.sentence == "not measured: gpu1 was lost (step: gpu1 to gpu0)"
     assert judged(run, probes.peer_copy, direction="both") == ["NOT APPLICABLE", "FAIL", *["NOT APPLICABLE"] * 2]
     assert run.verdicts[-1].value, "information: the file has no limit on it"
 
