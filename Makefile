@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-.PHONY: help accept test test-slow lint format docs picture wheel bundle clean
+.PHONY: help accept test test-slow lint format docs picture thresholds-changelog wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -20,6 +20,7 @@ help:
 	@echo '  make format      format the code, and correct what can be corrected without a decision'
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
 	@echo '  make picture     make docs/terminal.svg anew (a minute)'
+	@echo '  make thresholds-changelog   make a new version of the thresholds:  make thresholds-changelog ARGS="--reason ..."'
 	@echo '  make clean       remove the environment and what was built'
 
 accept:
@@ -45,6 +46,8 @@ format:
 
 docs: picture
 	$(VENV)/bin/python scripts/needs.py
+	$(VENV)/bin/python scripts/facts.py
+	$(VENV)/bin/python scripts/schemas.py
 	$(VENV)/bin/python scripts/fault_matrix.py
 
 picture:
@@ -53,6 +56,10 @@ picture:
 
 wheel:
 	$(PYTHON) -m pip wheel --no-deps --wheel-dir dist .
+
+thresholds-changelog:
+	@scripts/env.sh dev
+	$(VENV)/bin/python scripts/threshold_changes.py --write $(ARGS)
 
 bundle:
 	@scripts/bundle.sh $(ARGS)

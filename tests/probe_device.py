@@ -54,7 +54,7 @@ def gpu(**facts: Any) -> Device:
 
 
 def cpu(count: int = 1) -> list[Device]:
-    return [Device(f"CPU-test-{index}", index, "cpu", "a processor") for index in range(count)]
+    return [Device(f"CPU-test-{index}", index, "cpu", "a processor", called="cpu") for index in range(count)]
 
 
 def compute(count: int = 1) -> Compute:

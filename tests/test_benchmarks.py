@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import foreseen
-from pytest_accel.run.record import Record, RunInfo, write
+from pytest_accel.run.record import Record, RunEntry, write
 from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.slow
@@ -111,7 +112,7 @@ def record_of(folder: Path, value: float) -> Path:
     limit = Limit("matmul.bf16", "TFLOPS", floor=91.0, origin="here:1")
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, samples=(value,) * 8)
     folder.mkdir()
-    run: RunInfo = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
+    run: RunEntry = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
     write(Record(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
@@ -165,10 +166,11 @@ def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     seen: TelemetrySummary = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
     soak = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, details={"telemetry": seen})
-    for place, state in (("whole", "finished"), ("stopped", "interrupted")):
+    whole_run = Record(run={"seconds": {"wall": 38.5}}, measurements=[soak], state="finished")
+    for place, each in (("whole", whole_run), ("stopped", replace(whole_run, state="interrupted"))):
         for level in ("quick", "soak"):
             (tmp_path / place / level).mkdir(parents=True)
-            write(Record(run={"seconds": {"wall": 38.5}}, measurements=[soak], state=state), tmp_path / place / level)
+            write(each, tmp_path / place / level)
 
     whole, stopped, none = (records_seen(tmp_path / place) for place in ("whole", "stopped", "none"))
 

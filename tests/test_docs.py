@@ -23,7 +23,9 @@ from pytest_accel.skus import schema
 CHECKOUT = Path(__file__).parent.parent
 DOCS = CHECKOUT / "docs"
 PACKAGE = CHECKOUT / "pytest_accel"
-PAGES = sorted([*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md"), *(CHECKOUT / "benchmarks").glob("*.md")])
+PAGES = sorted(
+    page for folder in (".", "docs", "benchmarks", "thresholds") for page in (CHECKOUT / folder).glob("*.md")
+)
 IN_A_CHECKOUT = DOCS / "how-to-probe.md"
 IN_AN_ENVIRONMENT = DOCS / "how-to-driver.md"  # drivers/test_how_to_driver.py follows it
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]

@@ -1,5 +1,6 @@
 """What is published: the source distribution and the wheel that is built from it."""
 
+import json
 import tarfile
 import zipfile
 from pathlib import Path
@@ -23,15 +24,27 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_has_thresholds(dist: Path) -> None:
-    """Every threshold file of the checkout is inside the package, and the source's tree is kept."""
-    shipped = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "thresholds").rglob("*.yaml")}
+    """Every threshold file of the checkout is inside the package, with their version and changelog."""
+    shipped = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "thresholds").rglob("*") if path.is_file()}
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel, tarfile.open(only(dist, "*.tar.gz")) as source:
         in_wheel, in_source = wheel.namelist(), source.getnames()
 
-    assert shipped
+    assert {"thresholds/VERSION", "thresholds/CHANGELOG.md", "thresholds/vendor/nvidia.yaml"} <= shipped
     inside = {name.removeprefix("pytest_accel/") for name in in_wheel if name.startswith("pytest_accel/thresholds/")}
     assert shipped == inside
     assert shipped <= {name.partition("/")[2] for name in in_source}
+
+
+@pytest.mark.parametrize("name", ["thresholds", "record"])
+def test_wheel_has_the_schemas(installed: Path, tmp_path: Path, name: str) -> None:
+    """The command prints a JSON Schema."""
+    assert "$schema" in json.loads(run([installed / "pytest-accel", "schema", name], cwd=tmp_path))
+
+
+def test_wheel_has_the_version_of_its_thresholds(installed: Path, tmp_path: Path) -> None:
+    version = (CHECKOUT / "thresholds/VERSION").read_text(encoding="utf-8").split()[0]
+    assert run([installed / "pytest-accel", "--version"], cwd=tmp_path).endswith(f", thresholds {version}\n")
+    assert run([installed / "pytest-accel", "sku", "list"], cwd=tmp_path).endswith(f"\nthresholds {version}\n")
 
 
 def test_wheel_has_only_the_package(dist: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from pytest_accel.judging.closing import Closing
 from pytest_accel.run import record, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
-from pytest_accel.skus import requirements
+from pytest_accel.skus import releases, requirements
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.terminal import Line
 
@@ -58,6 +58,8 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(terminal.table(new.verdicts, names))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
+    _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
+    _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
     _print(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         _print([(f"then: {old.closing['line']}", "")])
@@ -77,11 +79,23 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     if sku is None:
         if name:
             raise Refused(f"--accel-sku={name}: to judge again, name a SKU or a file (pytest-accel sku list)")
-        return Terms(None, Platform(str(old.run.get("platform")), None), level)
+        return Terms(None, Platform(str(old.run.get("platform")), None), level, releases.version())
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
-    return Terms(sku, platform, level)
+    return Terms(sku, platform, level, releases.version())
+
+
+def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
+    """Return a function from a metric to what the changelog says of its limit, each reason with its version."""
+    entries = releases.since(old.sku.get("thresholds", ""), releases.shipped())
+    skus = [name.removesuffix(".yaml") for name in new.sku.get("files", {})]
+
+    def reasons(metric: str) -> list[str]:
+        said = [(entry.version, entry.why(sku, metric)) for entry in entries for sku in skus]
+        return [f"{version}: {why}" for version, why in dict.fromkeys(said) if why]
+
+    return reasons
 
 
 def _named(old: Record) -> str | None:

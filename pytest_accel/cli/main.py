@@ -8,14 +8,14 @@ import sys
 from datetime import date
 
 import pytest_accel
-from pytest_accel.cli import judge
+from pytest_accel.cli import judge, schema
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Setup
 from pytest_accel.simulate import faults
-from pytest_accel.skus import lint, loader
+from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import devices, lint_report, sheet
 from pytest_accel.views import host as host_view
 
@@ -28,7 +28,7 @@ statuses are those of a run: 0 holds, 1 rejected, 4 a wrong file or option, 6 no
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="pytest-accel", description=__doc__)
-    parser.add_argument("--version", action="version", version=pytest_accel.__version__)
+    parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("discover", help="show devices, SKU and host, and what cannot be reached or seen")
     sku = commands.add_parser("sku", help="the threshold files").add_subparsers(dest="action", required=True)
@@ -46,13 +46,15 @@ def main(arguments: list[str] | None = None) -> int:
     judge.arguments(
         commands.add_parser("judge", help="judge a saved record again, or figures of another tool", description=JUDGE)
     )
+    files = commands.add_parser("schema", help="the JSON Schema of threshold files or of records")
+    files.add_argument("of", choices=schema.FILES)
     chosen = parser.parse_args(arguments)
     if chosen.command == "simulate":
         return list_faults()
     if chosen.command == "discover":
         return discover()
     try:
-        status = judge.judge(chosen) if chosen.command == "judge" else _sku(chosen)
+        status = _run(chosen)
         sys.stdout.flush()
     except BadFile as bad:
         print(bad, file=sys.stderr)
@@ -61,6 +63,16 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def _versions() -> str:
+    return f"{pytest_accel.__version__}, thresholds {releases.version()}"
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "judge":
+        return judge.judge(chosen)
+    return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
 def _sku(chosen: argparse.Namespace) -> int:
@@ -93,6 +105,12 @@ def discover() -> int:
     return 1 if problem else 0
 
 
+def print_schema(name: str) -> int:
+    """Print a shipped JSON Schema."""
+    print(schema.text(name), end="")
+    return 0
+
+
 def list_faults() -> int:
     """Print the faults of a simulated node: what each does, its parameters, what should catch it."""
     print("\n".join(faults.listing()))
@@ -100,8 +118,9 @@ def list_faults() -> int:
 
 
 def list_skus() -> int:
-    """Print the shipped SKUs, one a line. Raises BadFile."""
+    """Print the shipped SKUs, one a line, and the version of their thresholds. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
+    print(f"\nthresholds {releases.version()}")
     return 0
 
 

@@ -7,12 +7,13 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from pytest_accel.core import details
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.drivers import registry
 from pytest_accel.run.record import FILE, SCHEMA, Record
@@ -113,7 +114,9 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return _fields(hint, raw, where)
     if typing.is_typeddict(hint):
-        return _keys(hint, raw, where)
+        if hint.__module__ == details.__name__:
+            return _details(hint, raw, where)
+        return _known(hint, hint.__required_keys__, raw, where)
     if kind in (dict, Mapping):
         return {key: _as(inner[1], each, f"{where}.{key}") for key, each in _a(dict, raw, where).items()}
     if kind in (list, tuple, Sequence):
@@ -125,19 +128,28 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _fields(hint: Any, raw: Any, where: str) -> Any:
-    hints, fields = typing.get_type_hints(hint), dataclasses.fields(hint)
-    unknown = set(_a(dict, raw, where)) - {field.name for field in fields}
+    required = {
+        field.name
+        for field in dataclasses.fields(hint)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    return hint(**_known(hint, required, raw, where))
+
+
+def _known(hint: Any, required: Iterable[str], raw: Any, where: str) -> dict[str, Any]:
+    """Return the mapping `raw` with its values as the hints of a dataclass or a TypedDict say. Raises _Wrong."""
+    hints = typing.get_type_hints(hint)
+    unknown = set(_a(dict, raw, where)) - set(hints)
     if unknown:
         raise _Wrong(f"{where}.{min(unknown)} is not known".lstrip("."))
-    for field in fields:
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in raw:
-            raise _Wrong(f"{where}.{field.name} is missing".lstrip("."))
-    return hint(**{name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()})
+    for name in sorted(required):
+        if name not in raw:
+            raise _Wrong(f"{where}.{name} is missing".lstrip("."))
+    return {name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()}
 
 
-def _keys(hint: Any, raw: Any, where: str) -> dict[str, Any]:
-    """A mapping whose keys have types. Keys that are not known are kept as they are: nothing is judged by them."""
+def _details(hint: Any, raw: Any, where: str) -> dict[str, Any]:
+    """Return details with the types of the keys that are known. Others stay as they are: nothing is judged by them."""
     hints, given = typing.get_type_hints(hint), _a(dict, raw, where)
     lacking = sorted(hint.__required_keys__ - set(given))
     if lacking:

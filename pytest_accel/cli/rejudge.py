@@ -17,8 +17,8 @@ from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge, why_not
 from pytest_accel.probes.declare import conditions_of, declaration_of
-from pytest_accel.run.record import Record, closing_info
-from pytest_accel.skus import peaks, requirements
+from pytest_accel.run.record import Record, SkuEntry, closing_entry
+from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
@@ -35,6 +35,8 @@ class Terms:
     sku: Sku | None
     platform: Platform
     level: str
+    thresholds: str = ""
+    """The version of the shipped thresholds."""
 
 
 def names_of(record: Record) -> dict[str, str]:
@@ -56,10 +58,28 @@ def judge_again(record: Record, terms: Terms) -> Record:
         verdicts=verdicts,
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
-        closing=closing_info(replace(closing, line=f"{AGAIN} {closing.line}")),
-        sku={**record.sku, "name": terms.sku.name, "files": terms.sku.files} if terms.sku else {},
+        closing=closing_entry(replace(closing, line=f"{AGAIN} {closing.line}")),
+        sku=_sku_entry(record, terms),
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
+
+
+def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
+    if terms.sku is None:
+        return {}
+    return {**record.sku, "name": terms.sku.name, "thresholds": terms.thresholds, "files": terms.sku.files}
+
+
+def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
+    """Return what differs in the limits that judged both times, by metric. The markers of tests stay as they were."""
+    before = {each.metric: each.limit for each in old.verdicts if each.limit and not _by_marker(each)}
+    after = {each.metric: each.limit for each in new.verdicts if each.limit and not _by_marker(each)}
+    found = {
+        metric: releases.differences(releases.facts_of(limit), releases.facts_of(after[metric]))
+        for metric, limit in before.items()
+        if metric in after
+    }
+    return {metric: differences for metric, differences in found.items() if differences}
 
 
 def changes(old: Record, new: Record) -> list[Change]:

@@ -64,7 +64,8 @@ class ProbeDetails(TypedDict, total=False):
     """Blocks that were not counted. For the record."""
 
     counted_mhz: float
-    """matmul, soak: the SM clock (MHz) by counted cycles, right behind the last block. Read by judging/efficiency."""
+    """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
+    judging/efficiency."""
     without_sync_ms: float
     """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
     all_reduce_ms: float
@@ -122,13 +123,13 @@ class HostDetails(TypedDict, total=False):
     taint: int
     """kernel_taint: the bits as the kernel has them."""
     drives: Mapping[str, Mapping[str, float]]
-    """nvme_warnings: what the SMART log of each drive says."""
+    """nvme_warnings: the values in the SMART log of each drive."""
     units: Sequence[str]
     """iommu: the names of the IOMMUs."""
     domains: Sequence[str]
     """iommu: the kinds of domains of the accelerators' groups."""
     nearest: Mapping[str, str]
-    """nic_distance: by accelerator, its nearest RDMA NIC and how far that is."""
+    """nic_distance: by accelerator, its nearest RDMA NIC and the distance to it."""
 
 
 class Gauge(TypedDict):
@@ -140,10 +141,10 @@ class Gauge(TypedDict):
 
 
 class TelemetrySummary(TypedDict, total=False):
-    """What the sensor read of one device while a probe measured. Written by judging/telemetry, where the device has it.
+    """The sensor's readings of one device while a probe measured. Written by judging/telemetry, as far as they exist.
 
-    Read by judging/diagnosis (the cause of a shortfall), judging/efficiency (the share of what the clock gives), and
-    judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds, within the window.
+    Read by judging/diagnosis (the cause of a shortfall), judging/efficiency (the fraction of the peak at that clock),
+    and judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds, within the window.
     """
 
     readings: int
@@ -186,7 +187,7 @@ class TelemetrySummary(TypedDict, total=False):
 
 
 class OfClock(TypedDict, total=False):
-    """The rate of a matrix product as a share of what its clock gives. Written by judging/efficiency."""
+    """The rate of a matrix product as a fraction of the peak at its clock. Written by judging/efficiency."""
 
     mhz: float
     """The mean clock (MHz) by the driver."""
@@ -197,14 +198,14 @@ class OfClock(TypedDict, total=False):
 
 
 class CounterWindow(TypedDict):
-    """How far an error counter went from one reading to the next."""
+    """The increase of an error counter from one reading to the next."""
 
     during: str
     moved: int
 
 
 class ReportedError(TypedDict):
-    """An Xid, or a message of the kernel log, as judging/error_reports heard it."""
+    """An Xid, or a message of the kernel log, as judging/error_reports observed it."""
 
     uuid: str
     number: int
@@ -223,45 +224,48 @@ class JudgingDetails(TypedDict, total=False):
     """What judging adds, in the pytest process or in that of the command."""
 
     telemetry: TelemetrySummary
-    """Any probe on a device: what the sensor read meanwhile. Written by judging/evidence, read by judging/diagnosis."""
+    """Any probe on a device: the sensor's readings meanwhile. Written by judging/evidence, read by
+    judging/diagnosis."""
     of_peak: float
-    """The value as a share of its peak, of the datasheet or measured beside. Written by judging/evidence."""
+    """The value as a fraction of its peak, from the datasheet or measured in the same run. Written by
+    judging/evidence."""
     of_clock: OfClock
     """matmul, soak: written by judging/evidence, read by judging/diagnosis."""
     of_alone: float
-    """host_copy_all: the share of what the device moves alone. Written by judging/evidence, read by
+    """host_copy_all: the rate as a fraction of the device's rate alone. Written by judging/evidence, read by
     judging/diagnosis."""
     droop: float
-    """matmul_burst: the share that is lost when the same product goes on. Written by judging/evidence."""
+    """matmul_burst: the fraction of the rate that is lost in the sustained product. Written by judging/evidence."""
     joules_per_tflop: float
     """matmul, soak: J for 10^12 operations, by the energy counter. Written by judging/evidence."""
     variation: float
-    """Standard deviation of the blocks as a share of their mean. Written by judging/evidence, read by
+    """Standard deviation of the blocks as a fraction of their mean. Written by judging/evidence, read by
     judging/diagnosis."""
     unproven: str
-    """soak: why it proves little though it holds. Written by judging/evidence, read by judging/judge."""
+    """soak: why a value that holds is weak evidence, as after a soak that was too cold. Written by judging/evidence,
+    read by judging/judge."""
     counters: Mapping[str, int]
-    """Error counters that moved meanwhile, by name. Written by judging/evidence."""
+    """Error counters that increased meanwhile, by name. Written by judging/evidence."""
     next_run: Sequence[float]
-    """Low and high of the interval in which the value of the next run lies, at 95 %, in the unit of the metric.
-    Written by judging/results, read by judging/compare."""
+    """The 95 % interval (low, high) of the next run's value, in the unit of the metric. Written by judging/results,
+    read by judging/compare."""
     ranks: Sequence[Value | None]
     """Collectives: the value of every rank. Written by judging/results."""
     traceback: str
     """Of a probe that raised. Written by judging/results."""
     on_all: Mapping[str, Value]
-    """Facts: the value of every device that states one, by its name. Written by judging/inventory, read by
+    """Facts: the value of every device that reports one, by its name. Written by judging/inventory, read by
     judging/compare for limits that are the same on all."""
     worst: str
-    """host, host_counters: the part whose value is told. Written by judging/inventory and judging/host_counters, read
-    by judging/judge."""
+    """host, host_counters: the part whose value is reported. Written by judging/inventory and judging/host_counters,
+    read by judging/judge."""
     moved: Mapping[str, int]
-    """host_counters: how far the counter of each part went. Written by judging/host_counters."""
+    """host_counters: the increase of the counter of each part. Written by judging/host_counters."""
     during: str
-    """counters: the probes during which the counter moved. Written by judging/error_counters and
+    """counters: the probes during which the counter increased. Written by judging/error_counters and
     judging/error_reports, read by judging/judge."""
     windows: Sequence[CounterWindow]
-    """counters: where the counter moved. Written by judging/error_counters."""
+    """counters: the windows in which the counter increased. Written by judging/error_counters."""
     reports: Sequence[ReportedError]
     """counters: what was reported. Written by judging/error_reports."""
     row: Mapping[str, float]
@@ -270,8 +274,8 @@ class JudgingDetails(TypedDict, total=False):
     worst_pair: str
     """peer_copy: the pair that the device is judged by, by name."""
     explains: str
-    """peer_copy: the cause of a shortfall, which the whole matrix alone can tell. Read by judging/judge. Records of
-    older versions have it of every measurement."""
+    """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by judging/judge. Records of older
+    versions hold it for every measurement."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

@@ -1,7 +1,7 @@
 """The facts of the host (`host.NAME`): unit, meaning and source.
 
 drivers/host reads them, judging takes units from here, and docs/facts.md is generated from this table. The order is
-that in which they are shown.
+that of display.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ HOST_FACTS = {
     "cpu_clock_cap": HostFact("1", "lowest share of its maximum clock that a core may reach",
                               f"{_CPU}/cpufreq/policy*/scaling_max_freq, cpuinfo_max_freq"),
     "smt": HostFact("text", "simultaneous multithreading", f"{_CPU}/smt/control"),
-    "kernel_arguments": HostFact("text", "kernel arguments that move numbers", "/proc/cmdline"),
-    "kernel_taint": HostFact("text", "traces of trouble in the kernel's taint", "/proc/sys/kernel/tainted"),
+    "kernel_arguments": HostFact("text", "kernel arguments that affect performance", "/proc/cmdline"),
+    "kernel_taint": HostFact("text", "trouble that the kernel's taint flags record", "/proc/sys/kernel/tainted"),
     "machine_checks": HostFact("count", "machine check exceptions since boot", "/proc/interrupts", counts=True),
     "huge_pages": HostFact("text", "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
     "huge_pages_reserved": HostFact("GB", "memory set aside as explicit huge pages",
@@ -56,9 +56,9 @@ HOST_FACTS = {
                           "cpu.max or cpu.cfs_quota_us of its cgroups"),
     "memory_usable": HostFact("GB", "memory that this process may use",
                               "/proc/meminfo; memory.max or memory.limit_in_bytes of its cgroups"),
-    "memlock": HostFact("text", "memory that a process may lock, by which NICs and pinned buffers live",
+    "memlock": HostFact("text", "memory that a process may lock, which NICs and pinned buffers need",
                         "/proc/self/limits"),
-    "shm": HostFact("GB", "size of /dev/shm, by which ranks on one node meet", _SHM),
+    "shm": HostFact("GB", "size of /dev/shm, through which ranks on one node communicate", _SHM),
     "shm_free": HostFact("GB", "free in /dev/shm", _SHM),
     "peer_memory": HostFact("text", "modules for DMA between NICs and accelerators", "/sys/module"),
     "acs": HostFact("text", "PCI access control (ACS) on the bridges above the accelerators", f"{_PCI}/*/config"),
@@ -95,7 +95,7 @@ HOST_FACTS = {
     "ethernet_rate": HostFact("GB/s", "slowest Ethernet link that is up, each way", f"{_NET}/*/speed, operstate"),
     "nvme": HostFact("count", "NVMe drives", "/sys/class/nvme"),
     "nvme_state": HostFact("text", "NVMe drives that are not live", "/sys/class/nvme/*/state"),
-    "nvme_warnings": HostFact("text", "what NVMe drives warn of themselves (SMART)", "the SMART log of /dev/nvme*"),
+    "nvme_warnings": HostFact("text", "critical warnings of the NVMe drives (SMART)", "the SMART log of /dev/nvme*"),
     "ecc_corrected": HostFact("count", "memory errors that were corrected", "/sys/devices/system/edac/mc/*/ce_count",
                               counts=True),
     "ecc_uncorrected": HostFact("count", "memory errors that could not be corrected",
@@ -106,10 +106,10 @@ HOST_FACTS = {
     "power_supplies": HostFact("text", "power supplies", "/sys/class/power_supply, else ipmitool"),
     "fabric_manager": HostFact("text", "NVIDIA fabric manager, which an NVSwitch system needs", _PROCESSES),
     "imex": HostFact("text", "NVIDIA IMEX, which joins the memory of the nodes of a rack", _PROCESSES),
-    "mps": HostFact("text", "NVIDIA MPS, by which processes share a device", _PROCESSES),
-    "host_engine": HostFact("text", "DCGM host engine, which may profile the devices meanwhile", _PROCESSES),
+    "mps": HostFact("text", "NVIDIA MPS, which lets processes share a device", _PROCESSES),
+    "host_engine": HostFact("text", "DCGM host engine, which may profile the devices during the run", _PROCESSES),
 }
 # fmt: on
 
 COUNTED_HOST_FACTS = tuple(name for name, fact in HOST_FACTS.items() if fact.counts)
-"""Those that count errors."""
+"""The names of the facts that count errors."""

@@ -1,4 +1,4 @@
-"""What a probe found: the value, the samples behind it, the conditions, or the reason that there is none."""
+"""Measurement and Device: the result of a probe with its samples, conditions and troubles, and what it ran on."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NODE = "node"
 """The subject of a measurement that concerns all devices at once."""
 
 EVERYTHING_ELSE = "everything else"
-"""The entry among the `unread` facts of a device for all that have none of their own."""
+"""The key in a device's `unread` facts with the reason for all facts that have no entry of their own."""
 
 Value = details.Value
 
 
 def is_rate(unit: str) -> bool:
-    """True for work per time, of which more is better: TFLOPS, TOPS, GB/s."""
+    """Return True for a unit of work per time, where more is better: TFLOPS, TOPS, GB/s."""
     return unit.endswith(("/s", "OPS"))
 
 
 def estimate_of(samples: Sequence[float], unit: str) -> Estimate:
-    """What samples (one a block, in `unit`) are together: for a rate work over time, else their mean."""
+    """Return the estimate of samples (one per block, in `unit`): total work over time for a rate, else the mean."""
     return estimate_rate(samples) if is_rate(unit) else estimate(samples)
 
 
@@ -35,7 +35,7 @@ def estimate_of(samples: Sequence[float], unit: str) -> Estimate:
 class Device:
     """One accelerator as its management library sees it.
 
-    `uuid` is the identity; `index` (and `name`, "gpu0") is only its place in today's list.
+    `uuid` is the identity; `index` (and `name`, "gpu0") is only its position in the current list.
     """
 
     uuid: str
@@ -48,29 +48,30 @@ class Device:
     pci_address: str | None = field(default=None, compare=False)
     numa_node: int | None = field(default=None, compare=False)
     cpus: Sequence[int] = field(default=(), compare=False)
-    """The logical CPUs to run on: those of the device itself (CPU), or those near it (GPU)."""
+    """The logical CPUs to run on: the device's own for a CPU, the nearby ones for a GPU."""
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Inventory for the record: firmware, limits, links, as the driver names them."""
+    """Inventory for the record: firmware, limits, links, under the driver's names."""
     called: str = field(default="gpu", compare=False)
     """The short name of such a device, before its index. The sensor takes it from the vendor's declaration."""
 
     @property
     def product(self) -> str:
-        """What the device calls itself, or the PCI id of one that nobody could ask."""
+        """The model name, or the PCI id of a device whose library could not be asked."""
         return self.model or f"PCI id {self.pci_id or 'unknown'}"
 
     @property
     def name(self) -> str:
+        """The display name: "gpu0" or "cpu0"."""
         return f"{self.called}{self.index}"
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why there is no value, or why the value cannot be trusted.
+    """The reason why there is no value, or why the value cannot be trusted.
 
-    `device`: the device itself was the reason. `need`: a library, permission or time was lacking.
-    `external`: something else disturbed the measurement. `not_applicable`: cannot exist here.
-    `bug`: the probe raised something that says nothing about the hardware.
+    `device`: the device itself was the reason. `need`: a library, permission or time was missing.
+    `external`: something else disturbed the measurement. `not_applicable`: the metric cannot exist here.
+    `bug`: the probe raised an error that says nothing about the hardware.
     """
 
     kind: Literal["device", "need", "external", "not_applicable", "bug"]
@@ -79,7 +80,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Peak:
-    """What the value is a fraction of: a datasheet figure, or one measured in alternation with the samples."""
+    """The peak that a value is a fraction of: a datasheet figure, or one measured in alternation with the samples."""
 
     value: float
     source: str
@@ -89,11 +90,10 @@ class Peak:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One metric of one subject, once.
+    """One attempt at one metric of one subject.
 
-    `value` is what `samples` (one per block, in `unit`) are together, a rate as work over time, unless the metric is
-    a single fact.
-    `how` is "together" (all devices at once) or "alone". Times are seconds since the epoch.
+    `value` is the estimate of `samples` (one per block, in `unit`; see `estimate_of`), unless the metric is a single
+    fact. `how` is "together" (all devices at once) or "alone". Times are in seconds since the epoch.
     """
 
     metric: str
@@ -102,25 +102,26 @@ class Measurement:
     value: Value | None = None
     samples: tuple[float, ...] = ()
     seconds: tuple[float, ...] = ()
-    """Seconds that one operation took, block by block: the same samples as a duration."""
+    """Seconds per operation, one per block: the samples as durations."""
     peak: Peak | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
     trouble: Trouble | None = None
     disturbance: str | None = None
-    """What disturbed the measurement from outside: an excuse for a shortfall, never more."""
+    """The external disturbance of the measurement, which excuses a shortfall and nothing else."""
     how: str = "together"
     started: float = 0.0
     ended: float = 0.0
     details: Details = field(default_factory=Details)
-    """What explains the value: the telemetry summary, a peer matrix, the rank skew."""
+    """Evidence that explains the value: the telemetry summary, a peer matrix, the rank skew."""
 
     @cached_property
     def estimate(self) -> Estimate | None:
+        """The estimate of the samples, None without samples."""
         return estimate_of(self.samples, self.unit) if self.samples else None
 
     @cached_property
     def of_peak(self) -> Estimate | None:
-        """The value as a fraction of its peak, if that is one; pairwise when the peak was measured beside it."""
+        """The value as a fraction of its peak, None without one; pairwise if the peak was measured with the samples."""
         if self.peak is None or not self.samples:
             return None
         if self.peak.samples and is_rate(self.unit):
@@ -132,5 +133,5 @@ class Measurement:
 
 
 def _time(rate: float) -> float:
-    """Of one piece of work at that rate."""
+    """Return the seconds per unit of work at `rate`."""
     return 1 / rate if rate else math.inf

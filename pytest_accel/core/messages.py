@@ -9,7 +9,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 
 Message = dict[str, Any]
-"""One line of JSON; "event" says what it is."""
+"""One line of JSON; its key "event" names the kind."""
 
 Pair = tuple[str, str]
 """Sender and receiver, by UUID."""
@@ -20,9 +20,10 @@ Group = tuple[Device, ...]
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """A measurement that the workers are to make. `runs` is the probe's declaration, `suffix` ends every metric.
+    """A measurement that the workers are asked to make.
 
-    `pairs` are those that a copy between peers is to measure again; none: all.
+    `runs` is the probe's declaration, `suffix` is appended to every metric, and `seconds` is the time budget. A copy
+    between peers measures only `pairs`, or all pairs if there are none.
     """
 
     metric: str
@@ -35,13 +36,17 @@ class WorkerRequest:
     pairs: Sequence[Pair] = ()
 
     def message(self) -> Message:
+        """Return the request as the message that a worker receives."""
         fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}
         return {"event": "call", **fields}
 
 
 @dataclass
 class Outcome:
-    """The blocks, findings and trouble of one group of devices for a request."""
+    """The blocks, findings and trouble that one worker sent for a request.
+
+    `step` is the last step that a worker for several devices announced.
+    """
 
     group: Group
     blocks: list[Message] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""What every child process of ours shares: the pipe to pytest, and dying with it.
+"""The pipe between pytest and its child processes, which end when pytest ends.
 
-Messages are JSON, one a line, on what were standard input and output when the process began. Whatever a
-library prints afterwards goes to standard error, which is the child's log.
+Messages are JSON, one per line, on the child's original standard input and output. Whatever a library prints goes to
+standard error, which is the child's log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Pipe:
-    """The child's end: `send` from any thread, `receive` in the main one."""
+    """The child's end of the pipe: `send` from any thread, `receive` in the main one."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
@@ -37,15 +37,16 @@ class Pipe:
         threading.Thread(target=self._listen, daemon=True, name="pipe").start()
 
     def send(self, event: str, **fields: Any) -> None:
+        """Send one message to pytest."""
         with self._lock:
             print(json.dumps({"event": event, **fields}, default=str), file=self._out)
 
     def intercept(self, listener: Callable[[dict[str, Any]], bool]) -> None:
-        """Let `listener` see messages as they arrive; one that it returns True for is not received."""
+        """Pass every message to `listener` on arrival; a message for which it returns True is not received."""
         self._listeners.append(listener)
 
     def receive(self) -> Iterator[dict[str, Any]]:
-        """Messages, for ever: the process ends with its parent."""
+        """Yield messages without end: the process ends with its parent."""
         while True:
             with self._arrived:
                 while not self._inbox:
@@ -65,7 +66,10 @@ class Pipe:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed by the kernel when `parent` ends, however it ends. Linux only; the pipe covers the rest."""
+    """Have the kernel kill this process when `parent` ends, however it ends.
+
+    Linux only; elsewhere the closed pipe ends the process.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -73,7 +77,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def begin() -> Pipe:
-    """Set a child process up. Its arguments are the process id of pytest and the epoch of the run."""
+    """Set up a child process, whose arguments are pytest's process id and the epoch of the run; return its pipe."""
     die_with_parent(int(sys.argv[1]))
     if len(sys.argv) > 2:
         clock.adopt(float(sys.argv[2]))

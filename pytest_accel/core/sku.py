@@ -1,4 +1,4 @@
-"""Sku, Platform, Limit: what a device is expected to be, where it sits, and what is accepted."""
+"""Sku, Platform and Limit: the expected product, the node that it sits in, and the accepted values."""
 
 from __future__ import annotations
 
@@ -35,23 +35,25 @@ UNITS = (
 """Decimal units. "of peak" is a fraction of the peak of the same metric, "1" any other ratio."""
 
 DTYPES = ("fp64", "fp64_vector", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8")
-"""What a datasheet may state a rate for: the fastest path of a matrix product, and fp64 without tensor cores."""
+"""Dtypes that a datasheet may state a rate for, by the fastest path of a matrix product; fp64_vector is fp64 without
+tensor cores."""
 
 PRODUCTS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8")
-"""What a matrix product may be asked in. fp4 is the format behind the datasheet's figure: nvfp4 or mxfp4."""
+"""Dtypes of a matrix product that a probe measures. fp4 is the format behind the datasheet's figure: nvfp4 or mxfp4."""
 SHEET = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
-"""The dtype of the datasheet whose rate a format with scaled blocks has."""
+"""The datasheet's dtype for each format with scaled blocks."""
 
 TOPOLOGIES = ("switch", "mesh", "bridge", "none")
-"""How the devices of a node are linked: every pair at full rate, one link a pair, in twos, or not at all."""
+"""The links between the devices of a node: every pair at full rate, one link per pair, in pairs only, or none."""
 
 MEMORY_SHOWN = (0.93, 1.10)
-"""What a device may show of its nominal memory: "80 GB" are 81,559 MiB (1.07), ECC may take a sixteenth of it."""
+"""The range of the memory that a device reports, as a fraction of its nominal size: "80 GB" are 81,559 MiB (1.07), and
+ECC may take a sixteenth."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a figure comes from. `kind` is datasheet, published, measured or derived."""
+    """The source of a figure. `kind` is datasheet, published, measured or derived."""
 
     kind: str
     by: str
@@ -80,11 +82,11 @@ class DeclaredBy(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """One of floor, ceiling, range (both), equals, version or same-on-all for one metric.
+    """A floor, a ceiling, a range (both), or one of equals, version and same-on-all, for one metric.
 
     `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
-    line, or the test that carries the marker. `levels` are those that require it; at others the metric is information.
-    `of_reference` is set when the floor was derived from `reference`.
+    line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
+    information. `of_reference` is the fraction of `reference` that the floor was derived with, if it was.
     """
 
     metric: str
@@ -92,18 +94,18 @@ class Limit:
     floor: float | None = None
     ceiling: float | None = None
     warn: float | None = None
-    """A value past this one, on the way to the bound, holds but is marginal."""
+    """A value between this one and the bound holds, but is marginal."""
     equals: Value | None = None
     version: str | None = None
-    """A range of versions (">=550.54") that the value lies in."""
+    """The range of versions (">=550.54") that the value has to lie in."""
     same_on_all: bool = False
-    """The devices of the node have the same value; blamed is the one that differs from most."""
+    """True if all devices of the node must have the same value; the one that differs from the majority fails."""
     severity: str = "fail"
-    """What breaking it means: "fail", or "warn" for advice, which makes a verdict MARGINAL and requires nothing."""
+    """The effect of a broken limit: "fail", or "warn" for an advisory limit, which makes the verdict MARGINAL."""
     if_supported: bool = False
-    """The limit holds where the device turns out to have the path, and asks for nothing where it has not."""
+    """True if the limit applies only to devices that turn out to support the path that it measures."""
     of_unit: str | None = None
-    """The unit that the metric must have for a fraction of its peak to be meant."""
+    """The unit that the metric must have for the fraction of its peak to apply."""
     reference: float | None = None
     of_reference: float | None = None
     levels: tuple[str, ...] = LEVELS
@@ -117,7 +119,7 @@ class Limit:
 
     @property
     def required(self) -> bool:
-        """True if it fails what breaks it, and what could not be measured."""
+        """True if a broken limit fails, and so does one that could not be measured."""
         return self.severity == "fail" and not self.if_supported
 
     @property
@@ -128,9 +130,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far the values of runs of one healthy device lie apart.
+    """The variation between the runs of one healthy device.
 
-    `between_runs` is one standard deviation as a share of the value, over so many `runs`.
+    `between_runs` is one standard deviation as a fraction of the value, estimated from `runs` runs.
     """
 
     between_runs: float
@@ -140,12 +142,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Platform:
-    """Where the SKU sits. `devices` is the expected number, None where any number is right.
+    """The kind of node that the SKU sits in.
 
-    `pcie` has gen, lanes, gb_per_s; `host_link` (where the host is not reached by PCIe) and `link` (to the peers)
-    have type, topology, count, gb_per_s; all rates per direction. `power_watts` is the limit that this platform
-    sets where it is not the datasheet's. `virtual`: the devices are virtual functions of a hypervisor;
-    `passed_through`: they are whole devices in a virtual machine.
+    `devices` is the expected number, None if any number is right. `pcie` has gen, lanes and gb_per_s; `host_link` (for
+    devices that reach the host by another link than PCIe) and `link` (to the peers) have type, topology, count and
+    gb_per_s; all rates are per direction. `power_watts` is the power limit of this platform if it differs from the
+    datasheet's. `virtual` means that the devices are virtual functions of a hypervisor, `passed_through` that they are
+    whole devices in a virtual machine.
     """
 
     name: str
@@ -160,11 +163,11 @@ class Platform:
     passed_through: bool = False
     source: Source | None = None
     overridden: bool = False
-    """True if a user's own file changed what is expected of the devices: their number, their links."""
+    """True if a user's own file changed the expected number or links of the devices."""
 
     @property
     def pair_gb_per_s(self) -> float | None:
-        """The rate between two devices: all of a device's links through a switch, its share of them in a mesh."""
+        """The rate between two devices in GB/s: that of all links through a switch, of one peer's links in a mesh."""
         rate: float | None = self.link.get("gb_per_s")
         if rate is None or self.link.get("topology") != "mesh":
             return rate
@@ -173,11 +176,11 @@ class Platform:
 
 @dataclass(frozen=True)
 class Datasheet:
-    """What the vendor promises of one device as its driver shows it (of one of two in a module). Dense, never sparse.
+    """The vendor's figures for one device as the driver shows it, even if a module holds two. Dense, never sparse.
 
-    `tflops` by dtype (for int8 TOPS); `unsupported` dtypes have no fast path; one in neither is not known. `memory`
-    has gb, gb_per_s, type, clock_mhz, bus_bits; `compute` units, kind, clocks and FLOPs per clock and unit;
-    `power` watts, min_watts, max_watts; `temperature` limits in C.
+    `tflops` has the peaks by dtype (TOPS for int8); `unsupported` dtypes have no fast path; a dtype in neither is not
+    known. `memory` has gb, gb_per_s, type, clock_mhz, bus_bits; `compute` has units, kind, clocks and FLOPs per clock
+    and unit; `power` has watts, min_watts, max_watts; `temperature` has limits in C.
     """
 
     tflops: Mapping[str, float] = field(default_factory=dict)
@@ -188,10 +191,10 @@ class Datasheet:
     temperature: Mapping[str, float] = field(default_factory=dict)
     source: Source | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
-    """Sources of single values ("tflops.int8") and groups ("memory") that have one of their own."""
+    """The sources of single values ("tflops.int8") and groups ("memory") that differ from `source`."""
 
     def source_of(self, key: str) -> Source | None:
-        """Where a value such as "tflops.int8" comes from: its own source, its group's, or that of the whole."""
+        """Return the source of a value such as "tflops.int8": its own, its group's, or that of the datasheet."""
         return self.sources.get(key) or self.sources.get(key.partition(".")[0]) or self.source
 
 
@@ -211,30 +214,31 @@ class Sku:
     not_applicable: Mapping[str, str]
     architecture: str = ""
     precision: float = 0.01
-    """Half-width of an interval, as a share of the value, at which a probe stops sampling."""
+    """The half-width of the interval, as a fraction of the value, at which a probe stops sampling."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
-    """By metric, or by probe for all metrics of it."""
+    """The variation between runs by metric, or by probe for all of its metrics."""
     rematched: bool = False
-    """True if a user's own file changed what the product is recognised by."""
+    """True if a user's own file changed how the product is recognised."""
     own_file: str | None = None
-    """The path of a file of the user's own; None for a shipped one."""
+    """The path of a user's own file; None for a shipped one."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Every file that a value came from, with its SHA-256."""
+    """The SHA-256 of every file that a value came from, by file."""
 
     def recognises(self, device: Device) -> bool:
-        """True if nothing that the device says of itself contradicts what the file says of the product."""
+        """Return True if the device is this product: see `why_not`."""
         return self.why_not(device) is None
 
     def why_not(self, device: Device) -> str | None:
-        """The first thing that tells the device from this product, or None if it is one.
+        """Return the first difference between the device and this product, or None if the device is one.
 
-        Whole names and ids, never prefixes: H20 / H200, L4 / L40S, A10 / A100. Where both sides state a name, PCI id,
-        subsystem, number of compute units or memory size, they have to agree; name or PCI id has to be among them.
+        Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the
+        file must agree on every property that both state: name, PCI id, subsystem, number of compute units, memory
+        size. The name or the PCI id must be among these.
         """
         if self.vendor != device.driver:
-            return f"it is a device of the driver {device.driver}, not of {self.vendor}"
+            return f"its driver is {device.driver}, not {self.vendor}"
         if not self.match:
-            return None  # a file without `match` is for whatever its owner names it for
+            return None  # a file without `match` applies to any device that its owner chooses it for
         ids = [*self.match.get("pci_ids", ()), *self.match.get("virtual_functions", ())]
         stated = (
             ("name", self.match.get("names", ()), device.model),
@@ -246,7 +250,7 @@ class Sku:
             if known and found and found not in known:
                 return f"its {what} is {found}, not {' or '.join(map(str, known))}"
         if not any(known and found for _, known, found in stated[:2]):
-            return "it states neither a name nor a PCI id that the file knows"
+            return "neither its name nor its PCI id is in the threshold file"
         return self._other_memory(device)
 
     def _other_memory(self, device: Device) -> str | None:
@@ -257,21 +261,21 @@ class Sku:
         return None
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
-        """All limits by metric, those of the platform over those of the SKU."""
+        """Return all limits by metric; those of the platform replace those of the SKU."""
         return {**self.limits, **platform.limits}
 
     def spread_of(self, metric: str) -> Spread | None:
-        """How far the values of a metric lie apart from run to run, or None where nobody measured it."""
+        """Return the variation of a metric between runs, or None if it was never measured."""
         return self.spread.get(metric) or self.spread.get(parse(metric).probe)
 
 
 def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bool]:
-    """The platform that the devices point to, and whether it may be taken for granted.
+    """Return the platform that fits the devices, and False if the user has to confirm it by naming it.
 
-    The first platform of the file is the usual one. Another is recognised only if the count fits it exactly,
-    and then somebody has to confirm it by naming it: seven of eight devices may have vanished. Virtual functions
-    and devices that say they are passed through sit on a platform for them, where the file has one: the host copies
-    of a virtual machine are not those of bare metal. One function among whole devices makes no such platform of them.
+    The first platform of the file is the usual one. Another is chosen only if the number of devices fits it exactly,
+    and then the user has to confirm it, because seven of eight devices may have vanished. Virtual functions and
+    devices that report to be passed through get the platform for them, if the file has one: the host copies of a
+    virtual machine differ from those of bare metal. All devices must be virtual functions for that, not just one.
     """
     count = len(devices)
     if devices and all(device.facts.get("virtualization") == "passthrough" for device in devices):

@@ -1,4 +1,4 @@
-"""Intervals for means, rates and ratios of correlated samples. Pure arithmetic, standard library only."""
+"""Confidence intervals for means, rates and ratios of correlated samples. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.999
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
-"""Numbers of blocks at which a sampling loop may stop: few looks keep the interval honest."""
+"""Numbers of blocks at which a sampling loop may stop; testing more often would make the interval too narrow."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of some samples, and how well it is known.
+    """The mean of some samples and its confidence interval.
 
-    `low` and `high` bound the mean with 99.9 % confidence, in the unit of the samples. They are infinite
-    when there are too few samples to tell. `correlation` is the lag-1 autocorrelation that widened them.
+    `low` and `high` bound the mean with 99.9 % confidence, in the unit of the samples. They are infinite if there are
+    too few samples. `correlation` is the lag-1 autocorrelation that widened the interval.
     """
 
     mean: float
@@ -29,14 +29,14 @@ class Estimate:
 
     @property
     def relative_half_width(self) -> float:
-        """Half of the interval as a share of the mean."""
+        """Half of the interval's width as a fraction of the mean."""
         return (self.high - self.low) / 2 / abs(self.mean) if self.mean else math.inf
 
 
 def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Estimate the mean of `samples`, counting their lag-1 autocorrelation r as n (1 - r) / (1 + r) samples.
+    """Estimate the mean of n `samples` with lag-1 autocorrelation r, which count as n (1 - r) / (1 + r) samples.
 
-    A sample that is no number leaves nothing known. Raises ValueError if there is no sample.
+    A sample that is not finite makes the interval infinite. Raises ValueError if there is no sample.
     """
     n = len(samples)
     if n == 0:
@@ -48,16 +48,16 @@ def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estima
         return Estimate(mean, -math.inf, math.inf, n, 0.0)
     r = autocorrelation(samples)
     effective = max(1.0, n * (1 - r) / (1 + r))
-    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1))  # statistics.stdev takes five times it
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1))  # stdev takes 5 times longer
     half = student_t(confidence, n - 1) * deviation / math.sqrt(effective)
     return Estimate(mean, mean - half, mean + half, n, r)
 
 
 def estimate_rate(rates: Sequence[float]) -> Estimate:
-    """Work over time, from the rates of blocks that did equal work: the mean of their times, inverted.
+    """Estimate total work over total time from the rates of blocks that did equal work.
 
-    That is the harmonic mean. The mean of the rates exceeds it by about the square of their relative deviation: a
-    block that took long counts in it as one that was short. Raises ValueError if there is no rate.
+    This is the harmonic mean. The arithmetic mean exceeds it by about the square of the relative deviation, because it
+    gives a slow block the same weight as a fast one. Raises ValueError if there is no rate.
     """
     if not all(math.isfinite(each) and each > 0 for each in rates):
         never = math.fsum(rates) / len(rates) if not all(map(math.isfinite, rates)) else 0.0
@@ -70,7 +70,7 @@ def estimate_rate(rates: Sequence[float]) -> Estimate:
 
 
 def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
-    """The ratio of two sums, from pairs taken side by side: what moves both alike cancels.
+    """Estimate the ratio of two sums from pairs of samples taken in alternation, so that common drift cancels.
 
     The interval is that of the residuals above - ratio x below (the ratio estimator of W. G. Cochran, Sampling
     Techniques, 1977, chapter 6). Raises ValueError if there is no pair.
@@ -82,11 +82,12 @@ def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
 
 
 def next_run(found: Estimate, between: float, runs: float = math.inf, confidence: float = 0.95) -> Estimate:
-    """Where the value of the next run of the same device lies in 95 % of cases.
+    """Return the interval in which the next run's value of the same device lies in 95 % of cases.
 
-    Both runs miss the long-run value by what differs between runs (`between`: standard deviation as a share of the
-    value, known from so many `runs`) and by the standard error within each, taken as alike: a prediction interval of
-    half-width t sqrt(2 (between^2 + within^2)). The interval of `found` itself says nothing of the next run.
+    Each of the two runs deviates from the long-run value by the variation between runs (`between`: standard deviation
+    as a fraction of the value, estimated from `runs` runs) and by the standard error within the run, assumed equal for
+    both. This gives a prediction interval of half-width t sqrt(2 (between^2 + within^2)). The interval of `found`
+    itself covers the mean of this run only.
     """
     within = (found.high - found.low) / 2 / student_t(CONFIDENCE, found.n - 1) if found.n > 2 else math.inf
     half = student_t(confidence, runs - 1) * math.sqrt(2 * (within**2 + (between * found.mean) ** 2))
@@ -94,12 +95,15 @@ def next_run(found: Estimate, between: float, runs: float = math.inf, confidence
 
 
 def between_runs(values: Sequence[float]) -> float:
-    """Standard deviation of the values of runs, as a share of their mean. Raises StatisticsError for fewer than two."""
+    """Return the standard deviation of the runs' values as a fraction of their mean.
+
+    Raises StatisticsError for fewer than two values.
+    """
     return stdev(values) / abs(fmean(values))
 
 
 def autocorrelation(samples: Sequence[float]) -> float:
-    """Lag-1 autocorrelation, corrected for the bias (1 + 4 r) / n of short series, clipped to 0 ... 0.95."""
+    """Return the lag-1 autocorrelation, corrected for the bias (1 + 4 r) / n of short series, clipped to 0 ... 0.95."""
     n = len(samples)
     mean = fmean(samples)
     deviations = [x - mean for x in samples]
@@ -111,12 +115,12 @@ def autocorrelation(samples: Sequence[float]) -> float:
 
 
 def student_t(confidence: float, freedom: float) -> float:
-    """Two-sided quantile of Student's t (G. W. Hill, algorithm 396, Comm. ACM 13, 1970).
+    """Return the two-sided quantile of Student's t (G. W. Hill, algorithm 396, Comm. ACM 13, 1970).
 
-    `freedom` is real and at least 1, or infinite. Relative error under 1e-3 for the confidences that are used here.
+    `freedom` is real and at least 1, or infinite. The relative error is below 1e-3 for the confidences used here.
     """
     tail = 1 - confidence
-    if freedom < 2:  # Hill's expansion is poor here: widen between the two exact cases
+    if freedom < 2:  # Hill's expansion is poor here: interpolate between the two exact cases
         one = math.tan(math.pi / 2 * confidence)
         return float(one ** (2 - freedom) * _student_t2(tail) ** (freedom - 1))
     if freedom == 2:

@@ -1,4 +1,4 @@
-"""What is said of one metric of one subject."""
+"""Verdict, Status and Waiver: the result of judging one metric of one subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_accel.core.sku import Limit
 
 
 class Status(str, Enum):
-    """What a verdict says. The order is worst first."""
+    """The status of a verdict. The members are in order, worst first."""
 
     FAIL = "FAIL"
     UNMEASURED = "UNMEASURED"
@@ -24,11 +24,12 @@ class Status(str, Enum):
 
     @property
     def fails(self) -> bool:
-        """True for what fails its test."""
+        """True if the status fails the test."""
         return self in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE)
 
     @property
     def holds(self) -> bool:
+        """True if the limit holds."""
         return self in (Status.PASS, Status.MARGINAL)
 
 
@@ -37,9 +38,9 @@ WORST_FIRST = tuple(Status)
 
 @dataclass(frozen=True)
 class Waiver:
-    """One limit that the owner of a node takes as it is found.
+    """A limit whose failure the owner of a node accepts.
 
-    `limit` is a metric. `devices` are UUIDs or serial numbers, none for all; `until` is its last day.
+    `limit` is a metric. `devices` are UUIDs or serial numbers, empty for all; `until` is the last day that it is valid.
     """
 
     limit: str
@@ -51,16 +52,16 @@ class Waiver:
     origin: str = ""
 
     def covers(self, verdict: Verdict, identities: AbstractSet[str]) -> bool:
-        """True if it names the metric of the verdict, and no device or one of `identities`."""
+        """Return True if it names the verdict's metric and either no device or one of `identities`."""
         return self.limit == verdict.metric and (not self.devices or bool(identities & set(self.devices)))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of one metric of one subject.
+    """The judgement of one metric of one subject.
 
-    `floor` and `ceiling` are in the unit of the value, also where the limit is a fraction of a peak.
-    `margin` is signed: +0.05 holds by 5 % of the limit. `sentence` says it to a person.
+    `floor` and `ceiling` are in the unit of the value, even if the limit is a fraction of a peak. `margin` is signed:
+    +0.05 holds by 5 % of the limit. `sentence` is the explanation for a person.
     """
 
     metric: str
@@ -74,35 +75,36 @@ class Verdict:
     expected: Value | None = None
     margin: float | None = None
     next_run: tuple[float, float] | None = None
-    """What the next run of the same device will show, in 95 % of cases; None where its spread is not known."""
+    """The 95 % interval (low, high) of the same device's next run; None if the spread is not known."""
     of_peak: float | None = None
-    """The share of the datasheet's peak, or of the one measured beside; None where there is none."""
+    """The value as a fraction of its peak, from the datasheet or measured in the same run; None without one."""
     limit: Limit | None = None
     attempts: int = 1
     fault: bool = False
-    """True if the device itself was the reason: lost, hung, crashed, a wrong result. No waiver, no advice covers it."""
+    """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
+    under an advisory limit too."""
     waiver: Waiver | None = None
-    """Who takes it as it is. What was found stays as it was found."""
+    """The waiver that accepts the failure. The status stays as it was judged."""
 
     @property
     def fails(self) -> bool:
-        """True for what fails its test: nobody has waived it."""
+        """True if the verdict fails its test: its status does, and no waiver covers it."""
         return self.status.fails and self.waiver is None
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it the verdict that it is: metric, subject, and where the limit was declared."""
+        """The identity of the verdict: metric, subject, and where the limit was declared."""
         return self.metric, self.subject, self.limit.origin if self.limit else ""
 
     @property
     def information(self) -> bool:
-        """True if something was measured and no limit judges it."""
+        """True if a value was measured that no limit judges."""
         return self.limit is None and self.value is not None
 
 
 @dataclass(frozen=True)
 class Change:
-    """One verdict before and after a record is judged again; None where there is none."""
+    """A verdict before and after a record is judged again; None if there was or is no such verdict."""
 
     metric: str
     subject: str
@@ -111,7 +113,10 @@ class Change:
 
 
 def show(value: Value | None, unit: str) -> str:
-    """A value with its unit, to four significant digits; "1" and "text" are units that are not printed."""
+    """Return a value as text with its unit, to four significant digits.
+
+    The units "1", "text" and "count" are not printed.
+    """
     if value is None:
         return "nothing"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -121,12 +126,12 @@ def show(value: Value | None, unit: str) -> str:
 
 
 def show_margin(margin: float) -> str:
-    """A margin as a signed percentage, beyond tenfold as a multiple; nothing where the bound is zero."""
+    """Return a margin as a signed percentage, from tenfold on as a multiple; empty if it is infinite (bound zero)."""
     if math.isinf(margin):
         return ""
     return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
 
 
 def said(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
-    """The verdict in other words, and with another status where one is given."""
+    """Return the verdict with another sentence, and with another status if one is given."""
     return replace(verdict, sentence=sentence, status=status or verdict.status)

@@ -1,4 +1,4 @@
-"""YAML with the file and line of every value, so that an error can say where it is. No second reading."""
+"""Parses YAML with the file and line of every value, so that an error can name its place."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import difflib
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import yaml
 
 
 class BadFile(Exception):
-    """A file that cannot be used; the text lists every finding with file and line."""
+    """A file cannot be used. The text lists every finding with file and line."""
 
 
 @dataclass
@@ -28,10 +28,11 @@ class Located:
 
     @property
     def where(self) -> str:
+        """The place of the value: "file:line"."""
         return f"{self.file}:{self.line}"
 
     def plain(self) -> Any:
-        """The value without its places."""
+        """Return the value as plain Python data, without places."""
         if isinstance(self.data, dict):
             return {key: value.plain() for key, value in self.data.items()}
         if isinstance(self.data, list):
@@ -41,22 +42,24 @@ class Located:
 
 @dataclass
 class Findings:
-    """Collects every error before any is raised."""
+    """The errors of a file, collected so that all of them are reported at once."""
 
     lines: list[str] = field(default_factory=list)
 
     def add(self, at: Located, text: str) -> None:
+        """Add an error with the place of the value."""
         self.lines.append(f"{at.where}: {text}")
 
     def raise_if_any(self) -> None:
+        """Raise BadFile with all errors, if there are any."""
         if self.lines:
             raise BadFile("\n".join(self.lines))
 
 
 def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, str]:
-    """Parse one YAML file, called `shown` in every message; return its root mapping and the SHA-256 of its bytes.
+    """Parse one YAML file; return its root mapping and the SHA-256 of its bytes.
 
-    `begins` is how a file of its kind begins. Raises BadFile.
+    Messages call the file `shown`, and show `begins` as the first line of a valid file. Raises BadFile.
     """
     try:
         raw = path.read_bytes()
@@ -72,21 +75,24 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
     except yaml.YAMLError as error:
         raise BadFile(f"{shown}: {error}") from None
     if node is None:
-        raise BadFile(f"{shown}:1: the file is empty; it begins with '{begins}'")
+        raise BadFile(f"{shown}:1: the file is empty; it must begin with '{begins}'")
     root = _convert(node, shown, findings)
     if not isinstance(root.data, dict):
-        findings.add(root, f"the file is no mapping; it begins with '{begins}'")
+        findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
     findings.raise_if_any()
     return root, hashlib.sha256(raw).hexdigest()
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """By the C parser where there is one, which is ten times as fast; what it refuses is named by the other."""
+    """Parse with the C parser if there is one, which is ten times as fast.
+
+    A text that it refuses is parsed again in Python, whose errors are more precise.
+    """
     try:
-        found: yaml.Node | None = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        node: yaml.Node | None = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
-        found = yaml.compose(text, Loader=yaml.SafeLoader)
-    return found
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    return node
 
 
 def _syntax(shown: str, error: yaml.MarkedYAMLError) -> str:
@@ -94,7 +100,7 @@ def _syntax(shown: str, error: yaml.MarkedYAMLError) -> str:
     line = mark.line + 1 if mark else 1
     text = error.problem or str(error)
     if "'\\t'" in text:
-        text = "a tab is used for indentation; YAML wants spaces"
+        text = "a tab is used for indentation; YAML requires spaces"
     return f"{shown}:{line}: {text}"
 
 
@@ -130,7 +136,7 @@ def _scalar(node: yaml.Node, here: Located, findings: Findings) -> Any:
 
 
 def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
-    """`over` on top of `base`: mappings are merged key by key; anything else, and the keys `whole`, is replaced."""
+    """Merge `over` into `base` key by key; values that are not mappings, and the keys in `whole`, are replaced."""
     if isinstance(base.data, dict) and isinstance(over.data, dict):
         merged = dict(base.data)
         for key, value in over.data.items():
@@ -140,7 +146,7 @@ def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """'; did you mean ...?' for the closest choices, and the whole list."""
+    """Return a hint with the choices closest to `word`, followed by all choices."""
     known = sorted(choices)
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
@@ -148,17 +154,55 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 Check = Callable[[Located, str, Findings], Any]
-"""Turns a located value into a plain one, or adds a finding and returns None."""
+"""A function that returns a located value as plain data, or adds a finding and returns None."""
+
+Schema = dict[str, Any]
+"""A JSON Schema, draft 2020-12."""
+
+Found = TypeVar("Found")
 
 
+@dataclass(frozen=True)
+class StatedCheck(Generic[Found]):
+    """A check that states the JSON Schema of the values that it accepts."""
+
+    check: Callable[[Located, str, Findings], Found]
+    schema: Schema
+
+    def __call__(self, at: Located, key: str, findings: Findings) -> Found:
+        return self.check(at, key, findings)
+
+    def stating(self, **keywords: Any) -> StatedCheck[Found]:
+        """Return the same check with more keywords in its schema."""
+        return replace(self, schema={**self.schema, **keywords})
+
+    def described(self, description: str) -> StatedCheck[Found]:
+        """Return the same check with a description for the reader of the schema."""
+        return self.stating(description=description)
+
+
+def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Findings], Found]], StatedCheck[Found]]:
+    """Make a function a check that states `schema`."""
+    return lambda check: StatedCheck(check, schema)
+
+
+def schema_of(check: Check) -> Schema:
+    """Return the JSON Schema of a check; the one that accepts everything if the check states none."""
+    return check.schema if isinstance(check, StatedCheck) else {}
+
+
+@accepts({"type": "string", "pattern": r"\S"})
 def text(at: Located, key: str, findings: Findings) -> str | None:
+    """Require a text that is not empty; return it stripped."""
     if not isinstance(at.data, str) or not at.data.strip():
         findings.add(at, f"{key}: expected text, found {at.plain()!r}")
         return None
     return at.data.strip()
 
 
+@accepts({"type": "number"})
 def number(at: Located, key: str, findings: Findings) -> float | None:
+    """Require a finite number."""
     if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
         hint = ""
         if isinstance(at.data, str):
@@ -173,12 +217,14 @@ def number(at: Located, key: str, findings: Findings) -> float | None:
     except OverflowError:  # a whole number of hundreds of digits
         finite = False
     if not finite:
-        findings.add(at, f"{key}: {str(at.data)[:20]} bounds nothing; expected a finite number")
+        findings.add(at, f"{key}: expected a finite number, found {str(at.data)[:20]}")
         return None
     return at.data
 
 
+@accepts({"type": "number", "exclusiveMinimum": 0})
 def positive(at: Located, key: str, findings: Findings) -> float | None:
+    """Require a finite number above zero."""
     value = number(at, key, findings)
     if value is not None and value <= 0:
         findings.add(at, f"{key}: expected a number above zero, found {value:g}")
@@ -186,33 +232,47 @@ def positive(at: Located, key: str, findings: Findings) -> float | None:
     return value
 
 
+@accepts({"type": "integer", "minimum": 1})
 def count(at: Located, key: str, findings: Findings) -> int | None:
+    """Require a whole number above zero."""
     if isinstance(at.data, bool) or not isinstance(at.data, int) or at.data < 1:
         findings.add(at, f"{key}: expected a whole number above zero, found {at.plain()!r}")
         return None
     return at.data
 
 
+@accepts({})
 def anything(at: Located, key: str, findings: Findings) -> Any:  # noqa: ARG001  a Check's signature
+    """Accept any value."""
     return at.plain()
 
 
+_DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
+
+
+@accepts({"type": ["string", "integer"], "pattern": f"^{_DATE}$", "minimum": 1000, "maximum": 9999})
 def date(at: Located, key: str, findings: Findings) -> str | None:
+    """Require a year, a month or a day: 2026, 2026-11 or 2026-11-21."""
     shown = str(at.plain())
-    if not re.fullmatch(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?", shown):
+    if not re.fullmatch(_DATE, shown):
         findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
         return None
     return shown
 
 
+@accepts({"type": "boolean"})
 def flag(at: Located, key: str, findings: Findings) -> bool | None:
+    """Require true or false."""
     if not isinstance(at.data, bool):
         findings.add(at, f"{key}: expected true or false, found {at.plain()!r}")
         return None
     return at.data
 
 
-def one_of(*choices: str) -> Check:
+def one_of(*choices: str) -> StatedCheck[str | None]:
+    """Return a check that requires one of the choices."""
+
+    @accepts({"type": "string", "enum": list(choices)})
     def check(at: Located, key: str, findings: Findings) -> str | None:
         if at.data not in choices:
             findings.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
@@ -222,7 +282,10 @@ def one_of(*choices: str) -> Check:
     return check
 
 
-def list_of(item: Check) -> Check:
+def list_of(item: Check) -> StatedCheck[Any]:
+    """Return a check that requires a list whose items pass `item`."""
+
+    @accepts({"type": "array", "items": schema_of(item)})
     def check(at: Located, key: str, findings: Findings) -> list[Any] | None:
         if not isinstance(at.data, list):
             findings.add(at, f"{key}: expected a list, found {at.plain()!r}")
@@ -232,9 +295,10 @@ def list_of(item: Check) -> Check:
     return check
 
 
-def mapping_of(value: Check) -> Check:
-    """A mapping with free keys."""
+def mapping_of(value: Check) -> StatedCheck[Any]:
+    """Return a check that requires a mapping with any keys, whose values pass `value`."""
 
+    @accepts({"type": "object", "additionalProperties": schema_of(value)})
     def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
             findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
@@ -244,23 +308,26 @@ def mapping_of(value: Check) -> Check:
     return check
 
 
-def record_of(fields: dict[str, Check], required: Iterable[str] = ()) -> Check:
-    """A mapping with known keys."""
+def record_of(fields: Mapping[str, Check], required: Sequence[str] = ()) -> StatedCheck[Any]:
+    """Return a check that requires a mapping with the known keys `fields`, of which some are `required`."""
+    properties = {name: schema_of(each) for name, each in fields.items()}
+    demanded = {"required": list(required)} if required else {}
 
+    @accepts({"type": "object", "properties": properties, "additionalProperties": False, **demanded})
     def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
             findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
             return None
-        found: dict[str, Any] = {}
+        checked: dict[str, Any] = {}
         prefix = f"{key}." if key else ""
         for name, each in at.data.items():
             if name in fields:
-                found[name] = fields[name](each, prefix + name, findings)
+                checked[name] = fields[name](each, prefix + name, findings)
             else:
                 findings.add(each, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
         for name in required:
             if name not in at.data:
                 findings.add(at, f"{key or 'the file'}: '{name}' is missing")
-        return found
+        return checked
 
     return check

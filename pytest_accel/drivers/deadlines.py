@@ -1,4 +1,4 @@
-"""Asking many devices at once, each in a thread of its own: one that never answers costs only itself."""
+"""Queries many devices at once, each in its own thread, so that one that never answers delays no other."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ Answer = TypeVar("Answer")
 Key = TypeVar("Key")
 
 ANSWER_SECONDS = 45.0
-"""How long a device may take. A driver that is not kept loaded wakes its devices first, which takes seconds each, one
-after the other. Less than the patience of a run (--accel-patience)."""
+"""The time that a device has to answer. A driver that is not kept loaded first wakes its devices one after the other,
+which takes seconds each. Shorter than the patience of a run (--accel-patience)."""
 
 
 def each(
     questions: Mapping[Key, Callable[[], Answer]], seconds: float | None = None
 ) -> dict[Key, Answer | DriverProblem]:
-    """The answers within `seconds`, asked for all at once. A problem stands for one that failed or never came."""
+    """Ask all questions at once and return the answers by key, within `seconds`.
+
+    The answer to a question that failed or was not answered in time is a DriverProblem, which is not raised.
+    """
     limit = ANSWER_SECONDS if seconds is None else seconds
-    found: dict[Key, Answer | DriverProblem] = {}
+    answers: dict[Key, Answer | DriverProblem] = {}
 
     def ask(key: Key, question: Callable[[], Answer]) -> None:
         try:
-            found[key] = question()
+            answers[key] = question()
         except DriverProblem as problem:
-            found[key] = problem
+            answers[key] = problem
         except Exception as error:  # noqa: BLE001  a driver may raise anything
-            found[key] = NoAnswer(f"{type(error).__name__}: {error}")
+            answers[key] = NoAnswer(f"{type(error).__name__}: {error}")
 
     threads = [threading.Thread(target=ask, args=pair, daemon=True) for pair in questions.items()]
     for thread in threads:
@@ -39,4 +42,4 @@ def each(
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     late = NoAnswer(f"its management library has not answered for {limit:g} s")
-    return {key: found.get(key, late) for key in questions}
+    return {key: answers.get(key, late) for key in questions}

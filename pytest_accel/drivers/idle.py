@@ -1,4 +1,4 @@
-"""Whether a device is in use, told from its memory and its utilisation: process ids only explain."""
+"""Decides by memory and utilisation whether a device is in use; process ids serve only as an explanation."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 IDLE_MEMORY_BYTES = 1 << 30
 IDLE_UTILISATION = 5
-"""Percent of the time that kernels ran."""
+"""Percentage of the time that kernels ran, up to which a device counts as idle."""
 BUSY_READINGS = 3
-"""Readings, half a second apart, that have to agree: without persistence mode the first shows the driver's start."""
+"""The number of readings, half a second apart, that must all be busy: without persistence mode the first one shows the
+start of the driver."""
 
 
 def in_use(used: int | None, busy: Callable[[], int | None], processes: Sequence[dict[str, Any]] | None) -> str | None:
-    """Why the device is not idle, or None. `used` in bytes, `busy` in percent; what cannot be read is no reason."""
+    """Return why the device is not idle, or None if it is.
+
+    `used` is in bytes, `busy` returns percent. A value that cannot be read (None) does not count against the device.
+    """
     lasting = _lasting(busy)
-    names = ", ".join(f"pid {each['pid']}" for each in processes or ()) or "no process that can be seen from here"
+    names = ", ".join(f"pid {each['pid']}" for each in processes or ()) or "by a process that is not visible from here"
     if used is not None and used > IDLE_MEMORY_BYTES:
         return f"{used / 1e9:.1f} GB of its memory is in use ({names})"
     if lasting is not None and lasting > IDLE_UTILISATION:
@@ -25,7 +29,7 @@ def in_use(used: int | None, busy: Callable[[], int | None], processes: Sequence
 
 
 def _lasting(busy: Callable[[], int | None]) -> int | None:
-    """The least of a few readings."""
+    """Return the lowest of up to BUSY_READINGS readings in percent, None if the first cannot be read."""
     least: int | None = None
     for reading in range(BUSY_READINGS):
         time.sleep(0.5 if reading else 0.0)

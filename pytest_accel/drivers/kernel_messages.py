@@ -1,11 +1,11 @@
-"""What the kernel log says of failing hardware, beside Xids: line by line what it means, and what to do. Pure.
+"""The kernel messages of failing hardware other than Xids, with meaning and remedy. Pure.
 
-The wording is that of the sources: Linux 6.12 (drivers/pci/pcie/aer.c and dpc.c, drivers/gpu/drm/amd, drivers/edac,
+The patterns follow the sources: Linux 6.12 (drivers/pci/pcie/aer.c and dpc.c, drivers/gpu/drm/amd, drivers/edac,
 drivers/firmware/efi/cper.c, arch/x86/kernel/cpu/mce) and NVIDIA/open-gpu-kernel-modules 570
-(src/common/nvswitch/kernel/inc/error_nvswitch.h). Classes: fatal PCIe errors are hardware and non-fatal ones advice as
-in Meta's GCM (check-syslogs, pcie-aer); SXids by the word that the driver says, as in NVIDIA's fabric manager guide
-(appendix D); AMD's as in amd/node-scraper (plugins/inband/dmesg). What was corrected is information, which the counters
-have, and so are totals that are told whenever somebody asks: neither is in the table.
+(src/common/nvswitch/kernel/inc/error_nvswitch.h). Kinds: fatal PCIe errors are hardware and non-fatal ones advisory as
+in Meta's GCM (check-syslogs, pcie-aer); SXids are classified by the driver's own word, as in NVIDIA's fabric manager
+guide (appendix D); AMD's as in amd/node-scraper (plugins/inband/dmesg). The table leaves out corrected errors, which
+counters report, and totals, which the driver logs on every query.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from pytest_accel.drivers.xids import APPLICATION, HARDWARE
 
 SOURCE = "kernel log"
 LOGGED = {"log_hardware": HARDWARE, "log_advice": APPLICATION}
-"""By the variant of the metrics `counters.*` and `host_counters.*`, the kind of message that is counted."""
+"""The kind of message that is counted, by variant of the metrics `counters.*` and `host_counters.*`."""
 
 _ADDRESS = r"(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 _GPU = rf"amdgpu {_ADDRESS}: (?:amdgpu: )?(?:\{{\d+\}})?"
 _AER = rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) "
 
 _RESET = "drain the node and reset the device; if it comes back, return it"
-_SEAT = "look at seat, riser and cable; return the device if it comes back"
+_SEAT = "check seat, riser and cable; return the device if it comes back"
 _SWITCH = "reset the GPUs and the switch; if it comes back, return the board"
 _MODULE = "find the part in the management controller's log and replace it"
-_PROGRAM = "the program's own fault as a rule; if ours caused it twice, suspect the device"
+_PROGRAM = "usually a fault of the program; if a probe of pytest-accel caused it twice, suspect the device"
 
 
 @dataclass(frozen=True)
 class Message:
-    """A line, by its pattern with the PCI `address` where it has one. `kind` as of Xids: advice is `application`.
+    """A kernel message, recognised by a pattern whose group `address` is the PCI address.
 
-    `anywhere`: of a device that is none of the accelerators it is the node's; else it is no news. `after_kill`: what
-    the driver may do about a process that was killed.
+    `kind` is that of Xids; advisory messages are `application`. A message with `anywhere` about a device that is not
+    an accelerator concerns the node; one without is ignored then. `after_kill` marks what the driver may log after a
+    process was killed.
     """
 
     name: str
@@ -54,7 +55,7 @@ TABLE = (
     ),
     Message(
         "NVSwitch non-fatal", rf"SXid \(PCI:{_ADDRESS}\): \d+, Non-fatal,", APPLICATION,
-        "an NVSwitch reports an error that it goes on from", _SWITCH,
+        "an NVSwitch reports an error that is not fatal", _SWITCH,
     ),
     Message(
         "off the bus", rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus", HARDWARE,
@@ -63,11 +64,11 @@ TABLE = (
     Message(
         "amdgpu uncorrectable",
         _GPU + r"(?:.*\b[1-9]\d* (?:new )?)?uncorrectable hardware error(?:\(\w+\)|s) detected(?:!| in (?!total))",
-        HARDWARE, "an error of the hardware that cannot be corrected", _RESET, anywhere=False,
+        HARDWARE, "the hardware reports an uncorrectable error", _RESET, anywhere=False,
     ),
     Message(
         "amdgpu deferred", _GPU + r".*\b[1-9]\d* new deferred hardware errors detected in ", APPLICATION,
-        "its memory lost data that nobody has used yet", _RESET, anywhere=False,
+        "its memory lost data that no program has used yet", _RESET, anywhere=False,
     ),
     Message(
         "amdgpu poison", _GPU + r".*(?:RAS poison consumption|poison is consumed)", HARDWARE,
@@ -79,17 +80,17 @@ TABLE = (
     ),
     Message(
         "amdgpu ring timeout", _GPU + r".*ring \S+ timeout", APPLICATION,
-        "a queue of it did not end in time", _PROGRAM, anywhere=False, after_kill=True,
+        "one of its queues did not finish in time", _PROGRAM, anywhere=False, after_kill=True,
     ),
     Message(
         "amdgpu page fault", _GPU + r"\[\w+\] (?:no-)?retry page fault", APPLICATION,
-        "a page fault of its memory", _PROGRAM, anywhere=False,
+        "a page fault in its memory", _PROGRAM, anywhere=False,
     ),
     Message("PCIe fatal", _AER + r"\(Fatal\)", HARDWARE, "a PCI Express link failed", _SEAT),
     Message("PCIe non-fatal", _AER + r"\(Non-Fatal\)", APPLICATION, "a PCI Express transaction was lost", _SEAT),
     Message(
         "PCIe contained", rf"{_ADDRESS}: DPC: containment event", HARDWARE,
-        "a port took its PCI Express link down for an error", _SEAT,
+        "a port took its PCI Express link down because of an error", _SEAT,
     ),
     Message(
         "PCIe slot", rf"{_ADDRESS}: pciehp: Slot\(\S+\): (?:Link Down|Card not present)", HARDWARE,
@@ -118,7 +119,7 @@ _PATTERNS = [(re.compile(each.pattern), each) for each in TABLE]
 
 
 def find(line: str) -> tuple[Message, str] | None:
-    """The message that a line is, with the PCI address in it ("" for none)."""
+    """Return the message that a line of the log matches with its PCI address ("" for none), or None."""
     for pattern, message in _PATTERNS:
         if found := pattern.search(line):
             address = found.groupdict().get("address") or ""

@@ -1,7 +1,7 @@
-"""Asking a management library by tables: a fact's name, the function that knows it, how to read the answer.
+"""Queries a management library by tables, which map a fact to the library function that returns it.
 
-Every call may be missing in an old library or an old wrapper, unsupported by the device, forbidden to the user, or
-fail: that is an answer, kept with its reason. Only a lost device is an error.
+A function may be missing in an old library or wrapper, unsupported by the device, forbidden to the user, or fail. Such
+a refusal is kept with its reason; only a lost device is an error.
 """
 
 from __future__ import annotations
@@ -14,25 +14,30 @@ from typing import Any, Protocol
 
 
 class Answerer(Protocol):
-    """What knows a fact, and how to read its answer."""
+    """A source of a fact: the function or field to ask, and how to read its answer."""
 
     @property
-    def name(self) -> str | int: ...
+    def name(self) -> str | int:
+        """The name of the function or field, or the id of the field."""
+        ...
 
     @property
-    def read(self) -> Callable[[Any], Any]: ...
+    def read(self) -> Callable[[Any], Any]:
+        """The function that converts the answer to the fact."""
+        ...
 
 
 def as_it_is(answer: Any) -> Any:
+    """Return the answer unchanged."""
     return answer
 
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One function of the library. An argument that is a text is the name of a constant in it.
+    """A call of one library function. A text among the arguments is the name of a constant of the library.
 
-    `fills` names the struct that the function fills by reference; without, it returns its answer. `about` is
-    "device", or "system" for a function that takes no device.
+    `fills` names the struct that the function fills by reference; if it is empty, the function returns its answer.
+    `about` is "device", or "system" for a function that takes no device.
     """
 
     name: str
@@ -43,11 +48,15 @@ class LibraryCall:
 
 
 Table = Mapping[str, Answerer | tuple[Answerer, ...]]
-"""Fact to what knows it; of several the first that answers is believed."""
+"""Each fact with its sources; the first one that answers counts."""
 
 
 class Refusal(Exception):
-    """Why there is no answer. `unsupported`: this device or this driver has no such thing, whoever asks."""
+    """The library gave no answer.
+
+    `unsupported` is True if this device or driver does not have the fact at all, False if this user, this moment or an
+    error hides it.
+    """
 
     def __init__(self, reason: str, unsupported: bool = False) -> None:
         super().__init__(reason)
@@ -55,36 +64,39 @@ class Refusal(Exception):
 
 
 class Asker:
-    """One round of questions to one device: every function is called once, its answer is remembered."""
+    """One round of queries to one device: every function is called once, and its answer is remembered."""
 
     def __init__(self, library: Any, handle: Any) -> None:
         self._library, self._handle = library, handle
         self._known: dict[Any, Any] = {}
         self.facts: dict[str, Any] = {}
         self.unread: dict[str, str] = {}
-        """Facts that this user, this driver or this moment does not give, with the reason."""
+        """Facts that exist but could not be read, with the reason: a missing permission, an error."""
         self.unsupported: dict[str, str] = {}
-        """Facts that there is no such thing as, on this device or with this driver."""
+        """Facts that this device or driver does not have, with the reason."""
 
     def ask(self, table: Table) -> dict[str, Any]:
-        """Add what the table knows, and return it. Raises DriverProblem for a lost device."""
-        found = {}
+        """Query the facts of a table, add them to `facts`, and return them. Raises DriverProblem for a lost device."""
+        answers = {}
         for fact, sources in table.items():
             try:
-                found[fact] = self._first(several(sources))
+                answers[fact] = self._first(several(sources))
             except Refusal as refusal:
                 (self.unsupported if refusal.unsupported else self.unread)[fact] = refusal.reason
-        self.facts.update(found)
-        return found
+        self.facts.update(answers)
+        return answers
 
     def sheet(self) -> dict[str, Any]:
-        """All facts of the round, `unread` and `unsupported` among them where there are any."""
+        """Return all facts of the round, with `unread` and `unsupported` if these are not empty."""
         kept = {key: value for key, value in self.facts.items() if value is not None}
         lacking = {"unread": self.unread, "unsupported": self.unsupported}
         return {**kept, **{key: dict(sorted(each.items())) for key, each in lacking.items() if each}}
 
     def _first(self, sources: tuple[Answerer, ...]) -> Any:
-        """The first answer. Of several refusals the one that tells most: not that an older name is gone."""
+        """Return the first answer; if all sources refuse, raise the most informative refusal.
+
+        A fact that is hidden by an error is more informative than one that another version names differently.
+        """
         refusals = []
         for source in sources:
             try:
@@ -98,10 +110,10 @@ class Asker:
         try:
             return source.read(answer)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise Refusal(f"an answer that is not understood: {error}") from None
+            raise Refusal(f"the library's answer cannot be interpreted: {error}") from None
 
     def _answer(self, source: Answerer) -> Any:
-        """What the library answers, asked once. Raises Refusal."""
+        """Return the library's answer, which is asked for once. Raises Refusal."""
         assert isinstance(source, LibraryCall)
         key = (source.name, source.arguments, source.fills)
         if key not in self._known:
@@ -124,41 +136,47 @@ class Asker:
         return operator.attrgetter(argument)(self._library) if isinstance(argument, str) else argument
 
     def _attempt(self, question: Callable[[], Any]) -> Any:
-        """The answer, or the refusal. Raises DriverProblem for a lost device."""
+        """Return the answer to a question, or the refusal. Raises DriverProblem for a lost device."""
         raise NotImplementedError
 
     def _error(self, status: int) -> Exception:
-        """The library's exception for a status."""
+        """Return the library's exception for a status."""
         raise NotImplementedError
 
 
 def several(sources: Answerer | tuple[Answerer, ...]) -> tuple[Answerer, ...]:
+    """Return one source or several as a tuple."""
     return sources if isinstance(sources, tuple) else (sources,)
 
 
 def or_raise(answer: Any) -> Any:
+    """Return the answer, or raise it if it is a Refusal."""
     if isinstance(answer, Refusal):
         raise answer
     return answer
 
 
 def sources_of(table: Table) -> Iterator[Answerer]:
-    """Every source of a table."""
+    """Yield every source of a table."""
     for sources in table.values():
         yield from several(sources)
 
 
 def flag(value: Any) -> bool:
+    """Read an answer as True or False."""
     return bool(value)
 
 
 def scaled(scale: float) -> Callable[[Any], float]:
-    """Reads a number in another unit."""
+    """Return a reader that multiplies a number by `scale`, to convert its unit."""
     return lambda value: value * scale
 
 
 def named(names: Mapping[int, str], place: int | None = None) -> Callable[[Any], str]:
-    """Reads a number of an enumeration as its name; one that is not known stays a number."""
+    """Return a reader that turns a number of an enumeration into its name, or "unknown (N)".
+
+    With `place` the number is the element of the answer at that index.
+    """
 
     def read(value: Any) -> str:
         number = value if place is None else value[place]

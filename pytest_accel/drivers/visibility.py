@@ -1,4 +1,4 @@
-"""The choice among devices by environment variables, and the check that torch opened the chosen one. Pure."""
+"""Device visibility through environment variables: reading it, setting it for a worker, and verifying it. Pure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class Visibility:
     """
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
-        """Return what the environment leaves of the devices, by the variable that says so.
+        """Return the entries of each environment variable that narrows the visible devices, by variable.
 
         An entry is the index, the name or the beginning of the UUID of a device.
         """
         return {}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:  # noqa: ARG002
-        """Return the environment of a worker that sees these devices only, in this order.
+        """Return the environment of a worker that sees only these devices, in this order.
 
         A variable that the worker must not inherit is None.
         """
         return {}
 
     def unselectable(self, group: Sequence[Device]) -> str | None:  # noqa: ARG002
-        """Return why a process cannot be made to open these devices and no others, or None."""
+        """Return why a process cannot be made to open exactly these devices, or None if it can."""
         return None
 
     def mistaken(self, properties: Any, device: Device) -> str | None:
-        """Return what torch opened instead of the device, or None. `properties` is what torch tells of what it opened.
+        """Return the identity of the device that torch opened (`properties`) if it is not `device`, else None.
 
-        Compared are the PCI address and the product's PCI id, where torch tells them.
+        The PCI address and the product's PCI id are compared, as far as torch reports them.
         """
         product = getattr(properties, "device_id", None)
         told = f"{product:04x}" if isinstance(product, int) else ""
@@ -44,7 +44,7 @@ class Visibility:
 
 
 def verified(properties: Any, device: Device) -> bool:
-    """Return True if torch tells the PCI address of what it opened, and it is the device's."""
+    """Return True if torch reports the PCI address of the device that it opened, and it is this device's."""
     return address_of(properties) == bus_place(device)
 
 
@@ -64,7 +64,7 @@ def bus_place(device: Device) -> str:
 
 
 def address_of(properties: Any) -> str:
-    """Return "0000:0c:00" as newer versions of torch tell it; an older one tells nothing."""
+    """Return the PCI address that newer versions of torch report, such as "0000:0c:00"; else an empty text."""
     names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
     numbers = [getattr(properties, name, None) for name in names]
     if not all(isinstance(each, int) for each in numbers):

@@ -1,9 +1,9 @@
-"""Xids, the errors that NVIDIA's kernel driver reports: what each one means for the device, and what to do. Pure.
+"""Xids, the errors that NVIDIA's kernel driver reports, with meaning and remedy. Pure.
 
-After NVIDIA's Xid catalogue for Ampere and newer
-(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-11). An Xid is `hardware` here where the
-catalogue's immediate action is a reset, a reboot or a check of the machine, or its text names memory, link or bus;
-`application` where it is to restart the program; `information` where it is to ignore it.
+Source: NVIDIA's Xid catalogue for Ampere and newer
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-11). An Xid is `hardware` here if the
+catalogue's immediate action is a reset, a reboot or a check of the machine, or if its text names memory, link or bus;
+`application` if the action is to restart the program; `information` if it is to ignore the Xid.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ HARDWARE, APPLICATION, INFORMATION = "hardware", "application", "information"
 
 _RESET = "drain the node and reset the GPU; if it comes back, return it"
 _REBOOT = "reboot the node; reseat or return the GPU if it comes back"
-_LINK = "reset the GPUs at both ends; if it comes back, look at the link's seats, cables and switch"
-_PROGRAM = "the program's own fault as a rule; if ours caused it twice, suspect the device"
-_NOTHING = "nothing by itself"
+_LINK = "reset the GPUs at both ends; if it comes back, check the link's seats, cables and switch"
+_PROGRAM = "usually a fault of the program; if a probe of pytest-accel caused it twice, suspect the device"
+_NOTHING = "no action needed"
 _LOOK = "look it up in NVIDIA's Xid catalogue"
 
 
 @dataclass(frozen=True)
 class Xid:
+    """The meaning of an Xid: its kind (hardware, application, information), a phrase, and what to do."""
+
     kind: str
     means: str
     do: str
@@ -36,7 +38,7 @@ _COPY = (*range(39, 42), *range(70, 73), *range(75, 78), 85, *range(126, 136))
 _VIDEO = (68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139)
 
 BY_TEXT = range(144, 151)
-"""NVLink 5: fatal or not is in the text of the kernel log only."""
+"""Xids of NVLink 5: only the text in the kernel log tells whether the error is fatal."""
 
 XIDS = {
     **_all(
@@ -44,7 +46,7 @@ XIDS = {
         _RESET,
         {
             46: "the GPU stopped processing",
-            48: "an ECC error of two bits, which cannot be corrected",
+            48: "an uncorrectable ECC error of two bits",
             62: "its power controller halted",
             64: "a row of memory could not be retired or remapped",
             94: "a memory error that was contained to one program",
@@ -52,18 +54,18 @@ XIDS = {
             109: "a context switch timed out",
             110: "a security fault",
             119: "its system processor (GSP) does not answer",
-            120: "an error of its system processor (GSP)",
+            120: "an error in its system processor (GSP)",
             140: "ECC errors that could not be corrected, nor their rows retired",
             143: "it could not be initialised",
             151: "the rotation of a key failed",
-            154: "the driver now asks for recovery",
-            156: "a resource of it was retired",
-            157: "a resource of it could not be retired",
+            154: "the driver now requests recovery",
+            156: "one of its resources was retired",
+            157: "one of its resources could not be retired",
             158: "a fatal timeout",
             168: "its memory has shrunk",
             169: "its security processor halted",
-            171: "an error of its memory that cannot be corrected",
-            172: "an error of its SRAM that cannot be corrected",
+            171: "an uncorrectable error in its memory",
+            172: "an uncorrectable error in its SRAM",
         },
     ),
     **_all(
@@ -72,7 +74,7 @@ XIDS = {
         {
             32: "commands were corrupted on the way over PCI Express",
             79: "it has fallen off the bus",
-            167: "PCI Express timed out for good",
+            167: "a fatal timeout on PCI Express",
         },
     ),
     **_all(
@@ -86,7 +88,7 @@ XIDS = {
         HARDWARE,
         _LINK,
         {
-            74: "an error of an NVLink",
+            74: "an error on an NVLink",
             136: "an NVLink could not be trained",
             155: "an NVLink was taken down",
         },
@@ -98,9 +100,9 @@ XIDS = {
         {
             8: "the GPU stopped processing for a program",
             13: "an exception of the graphics engine",
-            31: "a page fault of its memory",
+            31: "a page fault in its memory",
             43: "a program hit a fault of its own and was stopped",
-            45: "what a program left was cleaned up, as after a kill",
+            45: "the driver cleaned up after a program, as after a kill",
             60: "an exception of the video processor",
             80: "corrupted commands were sent to it",
             **dict.fromkeys((11, 25, 69), "an invalid or corrupted stream of commands"),
@@ -119,12 +121,12 @@ XIDS = {
             63: "a row of memory was retired or will be remapped",
             66: "an illegal access by a program",
             67: "an illegal access by a program",
-            92: "many ECC errors that were corrected",
+            92: "many corrected ECC errors",
             106: "a test message",
             107: "a test message",
             108: "a translation error at the other end of an NVLink",
-            121: "an error of the link to the processor that was corrected",
-            137: "an access over NVLink that is not allowed",
+            121: "a corrected error on the link to the processor",
+            137: "a forbidden access over NVLink",
             141: "an error on the fast path of a channel",
             160: "a channel was retired",
             161: "a channel could not be retired",
@@ -132,12 +134,12 @@ XIDS = {
     ),
 }
 CLEANUP = (43, 45)
-"""What the driver reports of a program that was killed."""
+"""Xids that the driver reports about a program that was killed."""
 
 
 def lookup(number: int, text: str = "") -> Xid:
-    """What an Xid means; `text` is what the kernel log said beside it, if anybody could read that."""
-    known = XIDS.get(number, Xid(APPLICATION, "an Xid that is not known here", _LOOK))
+    """Return the meaning of an Xid; `text` is the rest of its line in the kernel log, if that could be read."""
+    known = XIDS.get(number, Xid(APPLICATION, "an Xid that this version does not know", _LOOK))
     words = text.lower().replace("-", "")
     if number in BY_TEXT and "nonfatal" not in words and "fatal" in words:
         return Xid(HARDWARE, f"{known.means} that is fatal", known.do)

@@ -1,1 +1,1 @@
-"""Judging: measurements to verdicts to the closing line. Pure: no clock, no file, no device."""
+"""Judging: from measurements to verdicts to the closing line. Pure: reads no clock, no file and no device."""

@@ -15,7 +15,7 @@ SIMULATED = "SIMULATED"
 
 @dataclass
 class Errors:
-    """Tests that ended badly without a verdict: by an error (broken), or by an assertion of their own (failed)."""
+    """Tests that ended badly without a verdict: with an error (`broken`) or a failed assertion (`failed`)."""
 
     broken: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -23,36 +23,40 @@ class Errors:
 
 @dataclass
 class Circumstances:
-    """What, besides the verdicts, decides how a run closes."""
+    """Everything besides the verdicts that decides how a run closes."""
 
     required: Sequence[tuple[str, str, str]] = ()
-    """The key that the verdict on every required limit must have: metric, subject, origin of the limit."""
+    """One key (metric, subject, origin of the limit) for each verdict that an acceptance requires."""
     names: dict[str, str] = field(default_factory=dict)
-    """Subject to the name that a person reads."""
+    """The display name of each subject, by UUID."""
     expected_devices: int = 0
     no_acceptance: Sequence[str] = ()
-    """Why the run was no acceptance, whatever it found."""
+    """Reasons why the run cannot be an acceptance, independent of its verdicts."""
     unfit: str | None = None
-    """Why nobody may accept against the threshold file."""
+    """The reason why the threshold file does not permit an acceptance, or None."""
     filtered: Sequence[str] = ()
-    """What narrowed the run, so that missing verdicts are no surprise."""
+    """Options that narrowed the run, so that missing verdicts are expected."""
     overridden: int = 0
     own_file: str | None = None
-    """The threshold file of the user's own that was judged by."""
+    """The user's own threshold file, if the run was judged by one."""
     broken_tests: Sequence[str] = ()
     failed_tests: Sequence[str] = ()
     record_problem: str | None = None
     simulated: bool = False
-    """True for a simulated node: whatever is found, it says nothing about hardware."""
+    """True for a simulated node: its verdicts say nothing about hardware."""
     interrupted: str | None = None
-    """Why pytest ended before its time, and the exit status `ended` that it gives itself."""
+    """The reason why pytest ended early, or None."""
     ended: int = 2
+    """The exit status that pytest gave an interrupted run."""
 
 
 def circumstances(
     sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
 ) -> Circumstances:
-    """Return the required verdicts and what forbids an acceptance by these limits; `found` are the devices' UUIDs."""
+    """Return the verdicts that these limits require, and the reasons against an acceptance by them.
+
+    `found` holds the UUIDs of the devices that were found. The caller adds the circumstances of the run itself.
+    """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
     return Circumstances(
@@ -66,7 +70,7 @@ def circumstances(
 
 @dataclass(frozen=True)
 class Closing:
-    """`word` is the first word of `line`."""
+    """The closing line of a run, its first word, and the exit status."""
 
     line: str
     exit: int
@@ -74,9 +78,9 @@ class Closing:
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
-    """Say what a run found, worst thing first; of a simulated node, that it is one before all."""
-    found = _close(verdicts, around)
-    return Closing(f"{SIMULATED} {found.line}", found.exit, SIMULATED) if around.simulated else found
+    """Return the closing line for the worst finding of a run; the line of a simulated node begins with SIMULATED."""
+    closing = _close(verdicts, around)
+    return Closing(f"{SIMULATED} {closing.line}", closing.exit, SIMULATED) if around.simulated else closing
 
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -92,15 +96,15 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if failed:
         return Closing(_rejected(failed, around), 1, "REJECTED")
     if around.broken_tests:
-        text = f"BROKEN {around.broken_tests[0]}: an error that is no verdict on the hardware; {tally} hold"
+        text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, 3, "BROKEN")
     if around.failed_tests:
         return Closing(f"REJECTED {around.failed_tests[0]}{_more(around.failed_tests)}", 1, "REJECTED")
-    open_ = [each for each in limits if each.fails]
-    if open_:
-        first = _name(open_[0], around)
-        text = f"NOT JUDGED {holding}/{len(limits)} limits hold; {first} {open_[0].metric}"
-        return Closing(f"{text}: {open_[0].status.value}, {open_[0].sentence}{_more(open_)}", NOT_JUDGED, "NOT JUDGED")
+    undecided = [each for each in limits if each.fails]
+    if undecided:
+        first = undecided[0]
+        text = f"NOT JUDGED {tally} hold; {_name(first, around)} {first.metric}"
+        return Closing(f"{text}: {first.status.value}, {first.sentence}{_more(undecided)}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
         return Closing(f"NOT JUDGED {tally} hold; no verdict on {_listed(missing)}", NOT_JUDGED, "NOT JUDGED")
@@ -118,7 +122,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
-    """What has to be said beside an acceptance, in parentheses."""
+    """Return the notes that qualify an acceptance, in parentheses: marginal verdicts, waivers, overridden limits."""
     marginal = sum(each.status is Status.MARGINAL for each in limits)
     waived = len({each.waiver for each in limits if each.waiver})
     extra = [f"{marginal} marginal"] if marginal else []
@@ -129,17 +133,19 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
 
 
 def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
-    there = {each.key for each in verdicts if not _passed_over(each)}
+    judged = {each.key for each in verdicts if not _passed_over(each)}
     return [
         f"{around.names.get(subject, subject)} {metric}"
         for metric, subject, origin in around.required
-        if (metric, subject, origin) not in there
+        if (metric, subject, origin) not in judged
     ]
 
 
 def _passed_over(verdict: Verdict) -> bool:
-    """True for a limit that has to be judged, and a verdict that says it need not be: whatever led there, that is no
-    verdict on it. What cannot exist on the platform is not among the required."""
+    """Return True if a required limit was marked not applicable: this does not count as judged.
+
+    Limits on metrics that cannot exist on the platform are not among the required ones in the first place.
+    """
     return verdict.status is Status.NOT_APPLICABLE and verdict.limit is not None and verdict.limit.required
 
 
@@ -162,7 +168,7 @@ def _listed(things: Sequence[str]) -> str:
 
 
 def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """By status, then by how little a limit is held."""
+    """Return the verdicts sorted by status, worst first, then by margin, smallest first."""
     return sorted(
         verdicts,
         key=lambda each: (WORST_FIRST.index(each.status), each.margin if each.margin is not None else 9.0),

@@ -1,4 +1,4 @@
-"""One measurement against one limit, and values that no device can have. Pure."""
+"""Compares one measurement with one limit, and rejects values that no device can have. Pure."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, said, show, show_margin
 
 MARGINAL_WITHIN = 0.02
-"""A value that holds by less than this share of the limit is marginal."""
+"""A value that holds by less than this fraction of the limit is marginal."""
 
 ENOUGH_SAMPLES = 3
-"""Fewer samples bound nothing: their mean may hold, and is marginal."""
+"""Fewer samples give no confidence interval: a mean that holds is then marginal."""
 
 
 def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
-    """What the next run of the same device will show, in 95 % of cases; None where its spread is not known."""
-    found = measurement.details.get("next_run")
-    return (found[0], found[1]) if found else None
+    """Return the 95 % interval (low, high) of the same device's next run; None if its spread is unknown."""
+    interval = measurement.details.get("next_run")
+    return (interval[0], interval[1]) if interval else None
 
 
 def of_peak_of(measurement: Measurement) -> float | None:
-    """The share of its peak, or None where it has none."""
-    found = measurement.of_peak
-    return found.mean if found else None
+    """Return the value as a fraction of its peak, or None if it has none."""
+    fraction = measurement.of_peak
+    return fraction.mean if fraction else None
 
 
 def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
-    """The verdict on one measurement by itself, without a trouble; `attempts` is how often it was measured by then."""
+    """Return the verdict on one measurement that has no trouble.
+
+    `attempts` is the number of times that the metric had been measured by then.
+    """
     base = Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
@@ -55,30 +58,30 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     if limit.same_on_all:
         return _compare_with_all(base, measurement.details.get("on_all", {}))
     if not _finite(measurement.value):
-        return said(base, f"{measurement.value!r} is no number to hold against a limit")
+        return said(base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit")
     return _compare_number(base, measurement, limit)
 
 
 def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
-    """Why the limit says nothing about the measurement, or None."""
+    """Return the reason why the limit does not apply to the measurement, or None if it does."""
     ranks = measurement.conditions.get("ranks")
     algorithm, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
     bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
     if measurement.value is None:
-        return "the probe found no value"
+        return "the probe returned no value"
     if limit.conditions.get("ranks", ranks) != ranks:
-        return f"measured with {ranks or 'nobody knows how many'} ranks, the limit is for {limit.conditions['ranks']}"
+        return f"measured with {ranks or 'an unknown number of'} ranks; the limit is for {limit.conditions['ranks']}"
     if algorithm and wanted and str(algorithm).lower() != str(wanted).lower():
-        return f"measured with algorithm {algorithm}, the limit is for {wanted}"
+        return f"measured with algorithm {algorithm}; the limit is for {wanted}"
     if limit.equals is not None or limit.version is not None or limit.same_on_all:
         return None
     if not bounds or not all(map(_finite, bounds)):
-        return "the limit has no bound to hold a value against"
+        return "the limit has neither a finite floor nor a finite ceiling"
     if limit.relative and not _usable(measurement.peak):
-        return f"no peak is known for {measurement.metric}: give the limit in {measurement.unit}"
+        return f"no peak is known for {measurement.metric}: state the limit in {measurement.unit}"
     unit = limit.of_unit if limit.relative else limit.unit
     if unit is not None and unit != measurement.unit:
-        return f"the limit is in {unit}, the measurement in {measurement.unit}"
+        return f"the limit is in {unit}, but the measurement is in {measurement.unit}"
     return why_implausible(measurement, limit)
 
 
@@ -99,28 +102,29 @@ def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
 def _compare_version(base: Verdict, wanted: str) -> Verdict:
     holds = versions.parse(wanted).holds(str(base.value))
     if holds is None:
-        return said(base, f"{base.value} is no version to hold against {wanted}", Status.UNMEASURED)
+        return said(base, f"{base.value} is not a version and cannot be compared with {wanted}", Status.UNMEASURED)
     return replace(
         base, expected=wanted, status=Status.PASS if holds else Status.FAIL, sentence=f"{base.value}, expected {wanted}"
     )
 
 
 def _compare_with_all(base: Verdict, on_all: Mapping[str, Value]) -> Verdict:
-    """Hold a value against that of most devices. Without a majority nobody can tell which ones are wrong: all fail."""
+    """Compare a value with that of the majority. Without a majority the odd ones cannot be told, so all fail."""
     if base.value not in on_all.values():
-        return said(base, "nobody asked the other devices", Status.UNMEASURED)
+        return said(base, "the values of the other devices are not known", Status.UNMEASURED)
     (usual, count), *_ = Counter(on_all.values()).most_common(1)
     shown = show(base.value, base.unit)
     if 2 * count <= len(on_all):
         groups = "; ".join(f"{show(value, base.unit)} on {names}" for value, names in _grouped(on_all).items())
-        return said(base, f"not the same on all devices, and on most of them neither: {groups}")
+        return said(base, f"the devices differ, and no value has a majority: {groups}")
     same = base.value == usual
-    text = f"{shown} as on {count} of {len(on_all)}" if same else f"{shown}, {show(usual, base.unit)} on the others"
+    majority = f"{count} of {len(on_all)} devices"
+    text = f"{shown}, as on {majority}" if same else f"{shown}, but {show(usual, base.unit)} on {majority}"
     return replace(base, expected=usual, status=Status.PASS if same else Status.FAIL, sentence=text)
 
 
 def _grouped(on_all: Mapping[str, Value]) -> dict[Value, str]:
-    """Each value with the names of the devices that have it."""
+    """Return each value with the names of the devices that have it."""
     return {value: ", ".join(name for name in on_all if on_all[name] == value) for value in on_all.values()}
 
 
@@ -141,23 +145,23 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
         status, note = Status.MARGINAL, f"; within {MARGINAL_WITHIN:.0%} of the {word}"
     elif status is Status.PASS and 0 < len(measurement.samples) < ENOUGH_SAMPLES:
-        status, note = Status.MARGINAL, f"; {len(measurement.samples)} samples say little"
+        status, note = Status.MARGINAL, f"; only {len(measurement.samples)} of at least {ENOUGH_SAMPLES} samples"
     elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
-        status, note = Status.MARGINAL, f"; past {show(limit.warn * scale, base.unit)}"
+        status, note = Status.MARGINAL, f"; past the warning limit of {show(limit.warn * scale, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
-        status, note = Status.MARGINAL, f"; the interval {low:.4g} to {high:.4g} includes the {word}"
+        status, note = Status.MARGINAL, f"; the confidence interval {low:.4g} to {high:.4g} includes the {word}"
     signed = f" ({show_margin(margin)})" if bound else ""
     text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
 
 
 def _past(value: float, warn: float, limit: Limit) -> bool:
-    """True for a value beyond the warning, towards the ceiling or else the floor."""
+    """Return True if the value lies between the warning and the bound: the ceiling if there is one, else the floor."""
     return value > warn if limit.ceiling is not None else value < warn
 
 
 def _scale(measurement: Measurement, limit: Limit) -> float:
-    """Turns a limit into the unit of the value: the peak that the fraction is of, or 1."""
+    """Return the factor that converts the limit to the unit of the value: the peak for a relative limit, else 1."""
     if not limit.relative or measurement.peak is None:
         return 1.0
     fraction = measurement.of_peak
@@ -167,14 +171,14 @@ def _scale(measurement: Measurement, limit: Limit) -> float:
 
 
 def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[float, float]:
-    """The interval to hold against the limit, in the unit of the value; a fact is known exactly.
+    """Return the confidence interval to compare with the limit, in the unit of the value.
 
-    Too few samples bound nothing, and then the value alone decides.
+    A fact has none, and too few samples give none: the empty interval (inf, -inf) lets the value alone decide.
     """
-    found = measurement.of_peak if limit.relative else measurement.estimate
-    if found is None or not math.isfinite(found.low):
+    estimate = measurement.of_peak if limit.relative else measurement.estimate
+    if estimate is None or not math.isfinite(estimate.low):
         return math.inf, -math.inf
-    return found.low * scale, found.high * scale
+    return estimate.low * scale, estimate.high * scale
 
 
 def _share(difference: float, bound: float) -> float:
@@ -191,24 +195,27 @@ def _of(measurement: Measurement, limit: Limit) -> str:
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 MOST_OF_PEAK = 1.5
-"""Boards that boost above their published clock come to 1.28 of the datasheet (RTX 5090), sparse figures to 2."""
+"""Boards that boost above their published clock reach 1.28 of the datasheet (RTX 5090); sparse figures reach 2."""
 MOST_OF_REFERENCE = 2.0
-"""Where no peak is known; no software doubled what a healthy part does at the same size."""
+"""Applies if no peak is known: no software has doubled the rate of a healthy part at the same size."""
 
 
 def why_implausible(measurement: Measurement, limit: Limit) -> str | None:
-    """Why a rate is too good to be held against a limit, or None."""
+    """Return the reason why a rate is too high to be believed, or None."""
     value = measurement.value
     if measurement.unit not in RATES or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     base, times, what = _yardstick(measurement.peak, limit)
     if not base or value <= times * base:
         return None
-    return f"{value:.4g} {measurement.unit} is {value / base:.3g} times the {what}: not what the metric means"
+    return f"{value:.4g} {measurement.unit} is {value / base:.3g} times the {what}: implausible, so it was not judged"
 
 
 def _yardstick(peak: Peak | None, limit: Limit) -> tuple[float, float, str]:
-    """Return base, largest multiple and label of a rate; the base is 0, so no bound, beside a measured peak."""
+    """Return (base, largest plausible multiple, label) for a rate.
+
+    The base is 0, which means no bound, if the peak was measured in the same run.
+    """
     if peak is None:
         return (0.0 if limit.relative else limit.reference or 0.0), MOST_OF_REFERENCE, "healthy reference"
     return (0.0 if peak.samples else peak.value), MOST_OF_PEAK, peak.source

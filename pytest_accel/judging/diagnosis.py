@@ -1,7 +1,7 @@
-"""Why a device fell short: read off what the sensor saw beside the measurement. Pure.
+"""Finds the cause of a shortfall in what the sensor read during the measurement. Pure.
 
-It states what was seen, worst first, and says so when nothing was: a device that is slow at full clock, without any
-reason, is another finding than one that is hot. Power capping at the power limit is normal and named as such.
+It names what was observed, worst first, and says so if nothing was: a device that is slow at full clock without any
+reason is a different case from one that is hot. Power capping at the power limit is normal and named as such.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pytest_accel.judging.telemetry import CAPPED, GaugeName, ReasonName
 from pytest_accel.probes.declare import declaration_of
 
 SHARE = 0.01
-"""Of the time: throttling below it explains nothing."""
+"""Fraction of the time: throttling for less than that explains nothing."""
 FULL_CLOCK = 0.97
-"""Of the highest clock: above it the clock is not what is short."""
+"""Fraction of the maximum clock: above it the clock is not the cause."""
 LOWERED = 0.99
-"""Of the default power limit."""
+"""Fraction of the default power limit: a limit below it counts as lowered."""
 NEAR_C = 3.0
-"""So close to the highest temperature that it is meant to have, memory refreshes more often or is slowed down."""
+"""Memory this close (in C) to its maximum temperature refreshes more often or is slowed down."""
 UNEVEN = 0.02
-"""Variation of the blocks from which on it is named: a device that is held back is so in every block."""
+"""Relative standard deviation of the blocks that is worth naming: throttling alone slows every block alike."""
 SHARED = 0.95
-"""Of what a host link moves alone: below it the devices take from each other."""
+"""Fraction of the rate alone: below it the devices compete for the host link or the host's memory."""
 
 COUNTED_SLOWDOWNS: tuple[tuple[ReasonName, str], ...] = (
     ("hw_thermal_s", "HW thermal slowdown"),
@@ -40,7 +40,7 @@ CLIMATE: tuple[tuple[GaugeName, str], ...] = (("clock_mhz", "MHz"), ("temperatur
 
 
 def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]:
-    """Return the function that says why a measurement of one of the devices fell short, for `judge`."""
+    """Return the function that `judge` calls for the cause of a shortfall of one of the devices."""
     known = {device.uuid: device for device in devices}
 
     def explain(measurement: Measurement) -> str | None:
@@ -51,10 +51,10 @@ def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]
 
 
 def cause(measurement: Measurement, device: Device) -> str | None:
-    """One sentence on the cause of a shortfall, or None where nothing was watched that could tell.
+    """Return one sentence on the cause of a shortfall, or None if nothing was observed that could tell.
 
-    It is read off the details of the measurement, which are in the record: the summary of the telemetry, the share of
-    what the clock gives (`of_clock`) and of what the device does alone, and how much the blocks vary.
+    It uses only the details of the measurement, which are in the record: the telemetry summary, the fraction of the
+    peak at the observed clock (`of_clock`), the fraction of the rate alone, and the variation of the blocks.
     """
     declared, details = declaration_of(measurement.metric), measurement.details
     summary: TelemetrySummary = details.get("telemetry", {})
@@ -72,7 +72,7 @@ def cause(measurement: Measurement, device: Device) -> str | None:
 
 
 def variation(samples: Sequence[float]) -> float | None:
-    """The standard deviation of blocks as a share of their mean, or None where too few say nothing of it."""
+    """Return the standard deviation of the samples as a fraction of their mean; None for fewer than three."""
     if len(samples) < 3 or not all(map(math.isfinite, samples)):
         return None
     mean = fmean(samples)
@@ -92,41 +92,41 @@ def _lowered(device: Device) -> list[str]:
 
 
 def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
-    """What the memory itself was like: its clock does not follow that of the units."""
+    """Return causes in the state of the memory, whose clock does not follow that of the compute units."""
     clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
     heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
     found = []
     if clock and most and clock["mean"] < FULL_CLOCK * most:
-        found.append(f"memory clock {clock['mean']:.0f} MHz of {most:g}: locked, or in a lower state")
+        found.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
     if heat and hottest and heat["max"] > hottest - NEAR_C:
-        found.append(f"memory at {heat['max']:.0f} C of the {hottest:g} that it may reach")
+        found.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
     return found
 
 
 def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:
-    """Without a slowdown: held back by power, by a setting, by something unnamed, or not by its clock at all."""
+    """Return the cause if there is no slowdown: the power limit, a clock setting, or an unnamed limit."""
     clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
     if not clock:
         return []
     if summary.get("sw_power_cap_s", 0.0) / summary["seconds"] > CAPPED:
         limit = device.facts.get("power_limit_w")
-        return [f"held at its power limit{f' of {limit:g} W' if limit else ''}, as is normal under full load"]
+        return [f"clock held down by the power limit{f' of {limit:g} W' if limit else ''}, normal under full load"]
     if most and clock["mean"] < FULL_CLOCK * most:
         if held := [name for bit, name in LOCKS.items() if summary.get("reasons", 0) & bit]:
-            return [f"clock below its highest of {most:g} MHz by {' and '.join(held)}: a setting"]
-        return [f"clock below its highest of {most:g} MHz without any throttle reason: locked, or a hidden limit"]
+            return [f"clock below its maximum of {most:g} MHz, set by {' and '.join(held)}"]
+        return [f"clock below its maximum of {most:g} MHz without any throttle reason: locked, or a hidden limit"]
     return ["slow at full clock, without any throttle reason"]
 
 
 def _uneven(share: float | None) -> list[str]:
     if share is None or share < UNEVEN:
         return []
-    return [f"uneven, its blocks vary by {share:.0%}: fed too slowly by the host, or unstable"]
+    return [f"samples vary by {share:.0%}: fed too slowly by the host, or unstable"]
 
 
 def _climate(summary: TelemetrySummary, of_clock: float | None) -> str:
-    """The clock, what of it was used, temperature and power that it was measured at."""
-    used = "" if of_clock is None else f", {of_clock:.2f} of what that clock gives"
+    """Return the mean clock, the fraction of the peak at that clock, temperature and power, in parentheses."""
+    used = "" if of_clock is None else f", {of_clock:.2f} of the peak at that clock"
     shown = [
         f"{summary[name]['mean']:.0f} {unit}{used if name == 'clock_mhz' else ''}"
         for name, unit in CLIMATE
@@ -136,7 +136,7 @@ def _climate(summary: TelemetrySummary, of_clock: float | None) -> str:
 
 
 def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
-    """The host link as it was under load, beside the best that both of its ends know, and beside itself alone."""
+    """Return the cause of a slow host copy: a link below its maximum under load, or a rate below that alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")
     shared = of_alone is not None and of_alone < SHARED
@@ -144,5 +144,5 @@ def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) 
     if not (gen and width and best_gen and best_width):
         return together or None
     if (gen, width) != (best_gen, best_width):
-        return f"the link ran at PCIe {gen:g} x{width:g} under load, its best is {best_gen:g} x{best_width:g}"
-    return f"the link ran at PCIe {gen:g} x{width:g}, its best: {together or 'look at NUMA, IOMMU, or replays'}"
+        return f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
+    return f"the link ran at its maximum, PCIe {gen:g} x{width:g}: {together or 'check NUMA, IOMMU and replays'}"

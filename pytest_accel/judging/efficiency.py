@@ -1,4 +1,4 @@
-"""What the clock that a device really held would have given, and how much of it a matrix product got. Pure."""
+"""Compares a matrix product with the peak at the clock that the device really held, and with its energy. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from pytest_accel.core.sku import Datasheet
 from pytest_accel.probes.declare import declaration_of
 
 AGREE = 0.03
-"""So close the two have to be for either to be believed."""
+"""The relative difference between the driver's clock and the counted one up to which both are believed."""
 
 LONG_ENOUGH_S = 5.0
-"""Of an energy counter: its sensor looks a quarter of every tenth of a second (A100, H100; arXiv 2312.02741)."""
+"""The shortest window for an energy counter, whose sensor samples 25 of every 100 ms (A100, H100; arXiv 2312.02741)."""
 
 TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
 """Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
 
 
 def attainable(units: int, flops_per_clock: float, mhz: float) -> float:
-    """TFLOPS of so many units at that clock, every one busy in every cycle."""
+    """Return the TFLOPS of `units` compute units at `mhz`, all of them busy in every cycle."""
     return units * flops_per_clock * mhz / 1e6
 
 
 def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
-    """Dense FLOPs of one unit in one cycle, or None where the datasheet does not tell.
+    """Return the dense FLOPs of one compute unit per cycle, or None if the datasheet does not state them.
 
-    Stated for the first dtype of a group (bf16 or fp16, fp32); the others by the ratio of their peaks to its own.
+    The datasheet states them for the first dtype of a group (bf16 or fp16; fp32). Those of the other dtypes follow
+    from the ratio of the peaks.
     """
     group, stated = (("bf16", "fp16"), "tensor") if dtype in TENSOR else (("fp32",), "fp32")
     first = next((each for each in group if each in sheet.tflops), "")
@@ -36,11 +37,11 @@ def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
 
 
 def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary: TelemetrySummary) -> OfClock | None:
-    """`share` of the TFLOPS that the mean SM clock of the window (`mhz`) gives, or None where something is not known.
+    """Return the mean SM clock of the window (`mhz`) and the `share` of the peak at that clock; None if unknown.
 
-    A device that is held back by power or heat keeps its share, and its clock falls; one whose units are broken or
-    starved keeps its clock, and its share falls. The clock is the driver's; the window begins with the warm-up. Where
-    the one that was counted is another, both are there and no share.
+    A device that is held back by power or heat keeps its share while its clock falls; one whose units are broken or
+    starved keeps its clock while its share falls. The clock is the driver's, and the window begins with the warm-up.
+    If the clock by counted cycles disagrees with it, both are returned and no share.
     """
     dtype = str(measurement.conditions.get("dtype"))
     clock, units = summary.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
@@ -59,7 +60,7 @@ def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary
 
 
 def joules(measurement: Measurement, summary: TelemetrySummary) -> float | None:
-    """What 10^12 operations of a sustained matrix product cost, by the energy counter of its window."""
+    """Return the joules per 10^12 operations of a sustained matrix product, by the energy counter; None if unknown."""
     seconds, energy, value = summary.get("seconds", 0.0), summary.get("energy_j"), measurement.value
     if not _sustained(measurement):
         return None
@@ -69,6 +70,6 @@ def joules(measurement: Measurement, summary: TelemetrySummary) -> float | None:
 
 
 def _sustained(measurement: Measurement) -> bool:
-    """Return whether it is a rate of operations without a rest: the mean clock of any other window says nothing."""
+    """Return True for a rate under load without a pause, so that the mean clock is the clock under load."""
     declared = declaration_of(measurement.metric)
     return measurement.unit == "TFLOPS" and declared is not None and declared.sustained

@@ -1,7 +1,7 @@
-"""Error counters of the devices before and after every probe: what moved, during which probe. Pure.
+"""Compares the error counters of the devices before and after every probe. Pure.
 
-A counter that stands at 7 says little about today; one that moves while we load the device says all. Between two
-readings lies one go at a probe and the pause before it, so that nothing moves unseen.
+The total of a counter says little about the device's present state; an increase under load does. The interval between
+two readings covers one probe call and the pause before it, so that no increase goes unnoticed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from pytest_accel.judging import inventory
 
 MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"
-"""The state of a link that is down, which counts nothing."""
+"""The state of a link that is down, and so has no counters."""
 
 
 @dataclass(frozen=True)
 class Counter:
-    """One counter: the fact that it is read from, and how. `per` seconds make it a rate, over no less than those."""
+    """One error counter: the fact that it is read from, and how it is read.
+
+    If `per` is not zero the metric is a rate per that many seconds, and shorter intervals count as that long.
+    """
 
     fact: str
     read: Callable[[Any], int] = int
@@ -30,13 +33,16 @@ class Counter:
     per: float = 0.0
 
     def over(self, moved: int, seconds: float) -> float:
-        """How far it went; of a rate, in `per` seconds, a shorter time being taken for that long."""
+        """Return the metric's value for an increase of `moved` in `seconds`: a rate if `per` is set, else `moved`."""
         return moved * self.per / max(self.per, seconds) if self.per else moved
 
 
 def _links(*names: str) -> Callable[[Any], int]:
-    """The sum over all NVLinks. Raises KeyError if none has such a counter, or one that is up has not said its own:
-    a sum without it would look like a counter that was reset."""
+    """Return a reader that sums the named counters over all NVLinks.
+
+    It raises KeyError if no link has such a counter, or if an active link did not report its own: a sum without that
+    link would look like a counter that was reset.
+    """
 
     def total(links: Sequence[Mapping[str, Any]]) -> int:
         errors = [each.get("errors", {}).items() for each in links]
@@ -50,7 +56,7 @@ def _links(*names: str) -> Callable[[Any], int]:
 
 
 XGMI = ("none", "error", "multiple errors")
-"""What an AMD part says of its links to its peers since it was asked last."""
+"""The error states of an AMD device's xGMI links since the last query, in order of severity."""
 
 ERROR_COUNTERS = {
     "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile"),
@@ -73,13 +79,19 @@ ERROR_COUNTERS = {
     "nvlink_symbol": Counter("nvlinks", _links("symbol")),
     "xgmi_errors": Counter("xgmi_errors", XGMI.index),
 }
-"""By the variant of the metric `counters.*`. A rate is that of the worst stretch of the run; a state that is new
-counts 1."""
+"""The counters by the variant of the metric `counters.*`.
+
+A rate is the highest over any part of the run; a new state counts as 1.
+"""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one device stated at one moment: numbers, and why there is none. `failed` if it did not answer at all."""
+    """The counters of one device at one moment (`at`, in seconds since the epoch).
+
+    `lacking` has the reason for each counter that could not be read, `failed` the reason if the device did not answer
+    at all.
+    """
 
     at: float
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -88,9 +100,9 @@ class Reading:
 
 
 def reading(at: float, facts: Mapping[str, Any]) -> Reading:
-    """The counters among the facts of a device, as the sensor answers them."""
+    """Return the counters among the facts of a device, as the sensor sends them."""
     if "lost" in facts:
-        return Reading(at, failed=Trouble("device", f"it was lost: {facts['lost']}"))
+        return Reading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
     if "silent" in facts:
         return Reading(at, failed=Trouble("need", str(facts["silent"])))
     numbers, lacking = {}, {}
@@ -101,13 +113,16 @@ def reading(at: float, facts: Mapping[str, Any]) -> Reading:
             fact = counter.fact if counter.fact not in facts else f"nvlink_{missing.args[0]}"
             lacking[name] = inventory.lacking(facts, fact)
         except (TypeError, ValueError) as error:
-            lacking[name] = Trouble("need", f"{counter.fact} is not understood: {error}")
+            lacking[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
     return Reading(at, numbers, lacking)
 
 
 @dataclass(frozen=True)
 class Window:
-    """From one reading of a device to the next: what ran, and what moved. `failed` if the later one gave no answer."""
+    """The interval between two readings of a device: which probe ran, and which counters increased by how much.
+
+    `failed` has the reason if one of the two readings got no answer.
+    """
 
     during: str
     started: float
@@ -117,8 +132,10 @@ class Window:
 
 
 def _window(during: str, before: Reading, after: Reading) -> Window:
-    """A counter that went back was reset in between, and has counted since. Nothing is known of what moved since a
-    reading without an answer."""
+    """Return the window between two readings.
+
+    A counter that decreased was reset in between; its new value is the increase since then.
+    """
     moved = {}
     for name, number in after.numbers.items():
         if name in before.numbers:
@@ -129,22 +146,23 @@ def _window(during: str, before: Reading, after: Reading) -> Window:
 
 
 class Ledger:
-    """Every reading of every device of a run, and the windows between them."""
+    """The readings of all devices of a run, and the windows between them."""
 
     def __init__(self) -> None:
         self._last: dict[str, Reading] = {}
-        """The newest answer; a number that was missing in it is the last that was said."""
+        """The newest reading by UUID; a number that is missing in it is carried over from the one before."""
         self._never: dict[str, Mapping[str, Trouble]] = {}
-        """Why the first answer had no number: what had moved by the second one is not known."""
+        """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
         self.readings = 0
         self.windows: dict[str, list[Window]] = {}
 
     def read(
         self, at: float, during: str, answers: Mapping[str, Mapping[str, Any]] | None, devices: Iterable[str] = ()
     ) -> None:
-        """Enter what the devices answered after `during`. None: nobody could be asked.
+        """Enter the answers of the devices after the probe `during`; None if the sensor did not answer.
 
-        One of `devices` that is not among the answers has vanished; if all have, it may be the library.
+        One of `devices` that is not among the answers has vanished. If there is no answer at all, the library or the
+        sensor may be the reason, so that no device is called lost.
         """
         self.readings += 1
         absent = {"lost": "the management library no longer lists it"}
@@ -163,22 +181,23 @@ class Ledger:
             self._last[uuid] = replace(now, numbers={**before.numbers, **now.numbers})
 
     def last(self, uuid: str) -> Window | None:
+        """Return the newest window of a device, or None before its second reading."""
         return self.windows.get(uuid, [None])[-1]
 
     def lost(self, uuid: str) -> str | None:
-        """Why the device is lost, by the newest answer; None if it is not."""
+        """Return the reason why the device is lost, by its newest window; None if it is not."""
         window = self.last(uuid)
         return window.failed.reason if window and window.failed and window.failed.kind == "device" else None
 
     def measured(self, metric: str, device: Device) -> Measurement:
-        """One metric `counters.*` of one device, over the whole run."""
+        """Return one metric `counters.*` of one device, over the whole run."""
         name = parse(metric).variant
         counter, windows = ERROR_COUNTERS.get(name), self.windows.get(device.uuid, [])
         last = self._last.get(device.uuid)
         if counter is None:
-            return _troubled(metric, device, Trouble("need", f"no counter {name} is known to this version"))
+            return _troubled(metric, device, Trouble("need", f"this version knows no counter {name}"))
         if not windows or last is None:
-            return _troubled(metric, device, Trouble("need", "no probe ran that could have moved it"))
+            return _troubled(metric, device, Trouble("need", "no probe ran during which it could have increased"))
         failed = next((each for each in windows if each.failed), None)
         if failed and failed.failed:
             kind, reason = failed.failed.kind, failed.failed.reason
@@ -207,10 +226,10 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Win
 
 
 def _worst(name: str, counter: Counter, moving: Sequence[Window]) -> tuple[float, Sequence[Window]]:
-    """The highest rate over any stretch of probes, which begins and ends with one that moved it, and those within.
+    """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
-    Probes are short beside an hour: each by itself would dilute what all of them counted, and all of a long run
-    together would dilute a storm. Of equal rates the shortest stretch names the probes best.
+    Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,
+    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best.
     """
     worst: tuple[float, Sequence[Window]] = (0.0, [])
     for length in range(1, len(moving) + 1):

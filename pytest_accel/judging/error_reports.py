@@ -1,5 +1,7 @@
-"""Xids, and other messages of failing hardware, that were reported while we measured: of which device, during which
-probe, and whether we caused them. Pure."""
+"""Counts Xids and kernel messages of failing hardware that were reported during a run. Pure.
+
+Each report is assigned to a device, to the probe that ran at the time, and to us if we caused it by ending a worker.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,17 @@ from pytest_accel.judging.error_counters import Window
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 
 AFTER_KILL_SECONDS = 60.0
-"""How long after the end of a worker the driver may still be busy with what it left."""
+"""The time after the end of a worker in which the driver may still be cleaning up after it."""
 MOST_SHOWN = 50
-"""So many reports are in the record; of a flood the rest is a number."""
+"""The number of reports that the record holds in full; the value counts all of them."""
 
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """One Xid of one device, or another `message` of a device or the node. `source` is who told; the kernel log alone
-    has pid and text."""
+    """One Xid of one device, or another `message` about a device or the node.
+
+    `at` is in seconds since the epoch. `source` names the reporter; only the kernel log knows pid and text.
+    """
 
     uuid: str
     number: int
@@ -38,17 +42,18 @@ class ErrorReport:
 
     @property
     def title(self) -> str:
+        """The name of the message, or "Xid 79"."""
         return self.message or f"Xid {self.number}"
 
     @property
     def known(self) -> xids.Xid | Message:
-        """What it means and what to do."""
+        """The table entry: what the report means and what to do."""
         return MESSAGES[self.message] if self.message else xids.lookup(self.number, self.text)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A worker process of a device that has ended, by us or by itself."""
+    """A worker process of a device that has ended, whether we ended it or not."""
 
     uuid: str
     pid: int
@@ -57,57 +62,69 @@ class Ended:
 
 @dataclass
 class Reports:
-    """What was heard. `deaf`: source to why it says nothing, None for one that is heard; `deaf_to`: of which devices
-    it says nothing all the same; `missed`: why nobody listened for a while."""
+    """The error reports of a run, and which sources could be followed."""
 
     heard: list[ErrorReport] = field(default_factory=list)
     deaf: dict[str, str | None] = field(default_factory=dict)
+    """Each source with the reason why it cannot be followed, None if it is followed."""
     ended: list[Ended] = field(default_factory=list)
     deaf_to: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The reason why a source does not report about one device, by source and UUID."""
     missed: str | None = None
+    """The reason why reports may have been missed for a part of the run, or None."""
 
     def hear(self, event: Mapping[str, Any], addresses: Mapping[str, str | None]) -> str | None:
-        """Enter an Xid or a line of the kernel log, of the devices at its address (`addresses` by UUID), else of the
-        node if it concerns that. Returns what it says of a device that is none of ours."""
+        """Enter an Xid or a message of the kernel log.
+
+        It belongs to the devices at its PCI address (`addresses` maps UUID to address), else to the node if the kind
+        of message concerns the node. Returns a sentence about a report that belongs to neither, else None.
+        """
         name, address, text = event.get("message", ""), event.get("address", ""), event.get("text", "")
-        found = [event["uuid"]] if "uuid" in event else []
-        found += [uuid for uuid, place in addresses.items() if address and is_at(address, place)]
-        if not found and name and MESSAGES[name].anywhere:
-            found = [NODE]
-        for subject in found:
+        subjects = [event["uuid"]] if "uuid" in event else []
+        subjects += [uuid for uuid, place in addresses.items() if address and is_at(address, place)]
+        if not subjects and name and MESSAGES[name].anywhere:
+            subjects = [NODE]
+        for subject in subjects:
             number, pid = event.get("number", 0), event.get("pid")
             self.heard.append(ErrorReport(subject, number, event["at"], event["source"], pid, text, name))
-        what = f"{name or 'Xid ' + str(event.get('number'))} of {address or 'an unknown device'}"
-        return None if found else f"{what}, which is none of the devices: {text}"
+        title = f"{name or 'Xid ' + str(event.get('number'))} of {address or 'an unknown device'}"
+        return None if subjects else f"{title}, which is not a device of this run: {text}"
 
     def hearing(self, source: str, deaf: str | None, uuid: str | None = None) -> None:
-        """A source is heard from now on, or says why not; of all devices, or of one."""
+        """Note that a source is followed from now on (`deaf` is None) or why it is not, for all devices or for one."""
         if uuid is None:
             self.deaf[source] = deaf
         elif deaf:
             self.deaf_to[source, uuid] = deaf
 
     def unheard(self, uuid: str) -> str | None:
-        """Why Xids of the device may have gone unheard, None if somebody listened all the time."""
+        """Return the reason why Xids of the device may have been missed; None if a source was followed throughout."""
         reasons = [why or self.deaf_to.get((source, uuid)) for source, why in self.deaf.items()]
         if reasons and None in reasons:
             return self.missed
-        return "; ".join(filter(None, reasons)) or "nobody listens for them here"
+        return "; ".join(filter(None, reasons)) or "no source reports them here"
 
     def of(self, uuid: str) -> list[ErrorReport]:
-        """Each report of a device once: of two sources, the one that told of an Xid more often, with its text."""
-        found: list[ErrorReport] = []
+        """Return the reports of a device in order of time, without duplicates.
+
+        If several sources reported the same error, the source with the most reports of it counts, on a tie one with
+        texts.
+        """
+        unique: list[ErrorReport] = []
         own = [each for each in self.heard if each.uuid == uuid]
         for title in dict.fromkeys(each.title for each in own):
             same = [each for each in own if each.title == title]
             sources = dict.fromkeys(each.source for each in same)
-            told: list[list[ErrorReport]] = [[each for each in same if each.source == source] for source in sources]
-            best = max(told, key=lambda each: (len(each), any(report.text for report in each)))
-            found += best
-        return sorted(found, key=lambda report: report.at)
+            by_source: list[list[ErrorReport]] = [[each for each in same if each.source == name] for name in sources]
+            best = max(by_source, key=lambda each: (len(each), any(report.text for report in each)))
+            unique += best
+        return sorted(unique, key=lambda report: report.at)
 
     def ours(self, report: ErrorReport) -> bool:
-        """True for what the driver says of a worker of ours that has ended; NVML does not tell the pid."""
+        """Return True if the driver reports the clean-up after one of our workers.
+
+        NVML does not report the pid, so that any worker of the device that has ended may be meant.
+        """
         ended = [each for each in self.ended if each.uuid == report.uuid]
         if report.message:
             after = [report.at - each.at for each in ended]
@@ -115,23 +132,26 @@ class Reports:
         return report.number in xids.CLEANUP and any(report.pid in (None, each.pid) for each in ended)
 
     def measured(self, metric: str, device: Device, windows: Sequence[Window]) -> Measurement:
-        """How many Xids of one kind there were."""
-        found = self._counted(device.uuid, METRICS[metric], messages=False)
-        unheard = None if found else self.unheard(device.uuid)
-        trouble = Trouble("need", f"Xids cannot be heard: {unheard}") if unheard else None
-        return _measured(metric, device.uuid, found, windows, trouble)
+        """Return the number of Xids of one kind (`metric`) that the device had during the `windows`."""
+        reports = self._counted(device.uuid, METRICS[metric], messages=False)
+        unheard = None if reports else self.unheard(device.uuid)
+        trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
+        return _measured(metric, device.uuid, reports, windows, trouble)
 
     def logged(self, metric: str, subject: str, windows: Sequence[Window]) -> Measurement:
-        """How many other messages of one kind the kernel log had of a device, or of the node. Who may not read the log
-        misses what counters, Xids and the devices themselves tell as a rule: it cannot be judged here."""
-        found = self._counted(subject, LOGGED[parse(metric).variant], messages=True)
-        deaf = self.deaf.get(SOURCE, "nobody follows it here")
+        """Return the number of kernel messages of one kind (`metric`) about a device or the node.
+
+        An unreadable kernel log makes the metric not applicable rather than unmeasured: counters, Xids and the
+        devices themselves report most of the same errors.
+        """
+        reports = self._counted(subject, LOGGED[parse(metric).variant], messages=True)
+        deaf = self.deaf.get(SOURCE, "it is not followed here")
         trouble = Trouble("need", self.missed) if self.missed else None
         if deaf:
-            trouble = Trouble("not_applicable", f"the kernel log cannot be heard: {deaf}")
-        if not windows and not found:
+            trouble = Trouble("not_applicable", f"the kernel log cannot be read: {deaf}")
+        if not windows and not reports:
             trouble = Trouble("not_applicable", "no probe ran that could have caused one")
-        return _measured(metric, subject, found, windows, None if found else trouble)
+        return _measured(metric, subject, reports, windows, None if reports else trouble)
 
     def _counted(self, subject: str, kind: str, *, messages: bool) -> list[ErrorReport]:
         own = [each for each in self.of(subject) if bool(each.message) == messages]
@@ -139,20 +159,20 @@ class Reports:
 
 
 def _measured(
-    metric: str, subject: str, found: Sequence[ErrorReport], windows: Sequence[Window], trouble: Trouble | None
+    metric: str, subject: str, reports: Sequence[ErrorReport], windows: Sequence[Window], trouble: Trouble | None
 ) -> Measurement:
     if trouble is None and not windows:
         trouble = Trouble("need", "no probe ran that could have caused one")
     if trouble:
         return Measurement(metric, subject, "", trouble=trouble)
-    details: Details = {"reports": [_shown(each, windows) for each in found[:MOST_SHOWN]]}
-    if found:
-        details["during"] = _said(found[0], windows)
+    details: Details = {"reports": [_shown(each, windows) for each in reports[:MOST_SHOWN]]}
+    if reports:
+        details["during"] = _sentence(reports[0], windows)
     return Measurement(
         metric,
         subject,
         "count",
-        len(found),
+        len(reports),
         started=windows[0].started,
         ended=windows[-1].ended,
         details=details,
@@ -160,11 +180,11 @@ def _measured(
 
 
 def _during(report: ErrorReport, windows: Sequence[Window]) -> str:
-    """The probe that ran. An Xid that is told late is that of the last."""
+    """Return the probe that ran at the time of the report; the last one for a report that arrived afterwards."""
     return next((each.during for each in windows if report.at <= each.ended), windows[-1].during)
 
 
-def _said(report: ErrorReport, windows: Sequence[Window]) -> str:
+def _sentence(report: ErrorReport, windows: Sequence[Window]) -> str:
     text = f" ({report.text})" if report.message else ""
     return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
 

@@ -1,4 +1,4 @@
-"""A measurement with what it can be explained by, should it fall short: telemetry, shares, other counters. Pure."""
+"""Adds the evidence that may explain a shortfall to a measurement: telemetry, fractions, error counters. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def with_evidence(
     foreign: str | None,
     moved: Mapping[str, int],
 ) -> list[Measurement]:
-    """Return the measurement with its details, and the metrics that the sensor found while it was made.
+    """Return the measurement with its details, and the metrics that the sensor measured at the same time.
 
-    `readings` are those of its window, `earlier` the measurements of the run so far, `foreign` says who else was at
-    work on the device, and `moved` has the error counters that moved meanwhile. The cause of a shortfall is read off
-    these details when the measurement is judged.
+    `readings` are those of its window, `earlier` the measurements of the run so far, `foreign` names other processes
+    that used the device, and `moved` has the error counters that increased meanwhile. The cause of a shortfall is
+    determined from these details when the measurement is judged.
     """
     summary = summarise(readings)
     disturbed = disturbance(device, summary) or misplaced(measurement) or foreign

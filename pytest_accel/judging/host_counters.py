@@ -1,6 +1,6 @@
-"""Error counters of the host before the first probe and after the last: what moved while we measured. Pure.
+"""Compares the error counters of the host before the first probe and after the last one. Pure.
 
-The host is read twice and not after every probe: an RDMA NIC asks its firmware for every counter.
+The host is read only twice, because an RDMA NIC queries its firmware for every counter.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from pytest_accel.drivers.host import some
 from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
-"""What ticks on healthy machines too."""
+"""Counters that increase on healthy machines too, and so are rates."""
 
 HOST_RATES = {
     name: Counter(name, unit="per h", per=HOUR) if name in PER_HOUR else Counter(name, unit=HOST_FACTS[name].unit)
     for name in COUNTED_HOST_FACTS
 }
-"""By the variant of the metric `host_counters.*`; the facts are those of the host."""
+"""The counters by the variant of the metric `host_counters.*`; each is read from the host fact of the same name."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the host stated at one moment: by fact, as the sensor answers."""
+    """The facts of the host at one moment, as the sensor sends them. `at` is in seconds since the epoch."""
 
     at: float
     answers: Mapping[str, Mapping[str, Any]]
 
 
 def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
-    """How far one metric `host_counters.*` went between the two, with the parts (ports, controllers) that moved.
+    """Return the increase of one metric `host_counters.*`, with the parts (ports, controllers) that increased.
 
-    What cannot be seen here had no value before either: it cannot be judged here. What could be seen and cannot any
-    more is unmeasured.
+    A counter that could not be read before the first probe either is not applicable here. One that could be read then
+    and no longer can is unmeasured.
     """
     counter = HOST_RATES.get(parse(metric).variant)
     if counter is None:
-        return _troubled(metric, Trouble("need", "no such counter of the host is known to this version"))
+        return _troubled(metric, Trouble("need", "this version knows no such counter of the host"))
     if before is None:
-        return _troubled(metric, Trouble("not_applicable", "no probe ran that could have moved it"))
+        return _troubled(metric, Trouble("not_applicable", "no probe ran during which it could have increased"))
     first, last = before.answers[counter.fact], now.answers[counter.fact]
     if why := _why(first):
         return _troubled(metric, Trouble("not_applicable", why))
     if why := _why(last):
-        return _troubled(metric, Trouble("need", f"{why}, which was not so before the first probe"))
+        return _troubled(metric, Trouble("need", f"{why}; it could be read before the first probe"))
     counts, after = _counts(first), _counts(last)
     if gone := sorted(set(counts) - set(after)):
-        return _troubled(metric, Trouble("need", f"{some(gone)} was there before the first probe and is gone"))
+        return _troubled(metric, Trouble("need", f"{some(gone)} was present before the first probe and is gone"))
     moved = {part: change for part in counts if (change := _moved(counts[part], after[part]))}
     details: Details = {"moved": moved}
     if worst := sorted(filter(None, moved), key=lambda part: -moved[part]):
@@ -73,14 +73,14 @@ def _why(answer: Mapping[str, Any]) -> str:
 
 
 def _counts(answer: Mapping[str, Any]) -> Mapping[str, int]:
-    """By part; a fact without parts is one."""
+    """Return the counts by part; a fact without parts is a single part with an empty name."""
     value: Value = answer["value"]
     counts: Mapping[str, int] = answer["details"].get("counts", {"": value})
     return counts
 
 
 def _moved(before: int, after: int) -> int:
-    """One that went back was reset in between, and has counted since."""
+    """Return the increase; a counter that decreased was reset in between, and its new value is the increase."""
     return after - before if after >= before else after
 
 

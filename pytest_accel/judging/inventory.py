@@ -1,7 +1,7 @@
-"""Facts as measurements: `inventory.*` what a device is, `health.*` how it is, against what the machine shows. Pure.
+"""Makes measurements of facts: `inventory.*` (what a device is) and `health.*` (its state). Pure.
 
-A driver states facts in its own detail; here is the one place that says which of them can have a limit, under what
-name and in what unit. A mode reads "enabled" or "disabled", something pending counts 1.
+A driver reports facts in its own detail. This module alone decides which of them can have a limit, under which name
+and in which unit. A mode reads "enabled" or "disabled", a pending change counts as 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FactMetric:
-    """One metric: its unit, the facts that it needs, and how it follows from their values."""
+    """One metric: its unit, the facts that it needs, and the function that computes it from their values."""
 
     unit: str
     needs: tuple[str, ...]
@@ -44,7 +44,7 @@ def _flag(name: str) -> FactMetric:
 
 
 def _changes(name: str) -> FactMetric:
-    """1 if a mode will be another one after the next reset or reboot."""
+    """Return the metric that is 1 if a mode will change at the next reset or reboot, else 0."""
     return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
 
 
@@ -55,9 +55,9 @@ SLOWDOWNS = {
     ClockEvent.HW_POWER_BRAKE: "power brake",
 }
 LOCKS = {ClockEvent.APPLICATION_CLOCKS: "application clocks", ClockEvent.SYNC_BOOST: "sync boost"}
-"""Reasons for a low clock that a device at rest does not have."""
+"""Reasons for a low clock that an idle, healthy device does not have."""
 CORRECTED = ("symbol", "effective")
-"""Error counters of a link that tick on healthy ones."""
+"""Error counters of an NVLink that increase on healthy links too."""
 
 
 def _slowdown(mask: int) -> str:
@@ -65,7 +65,7 @@ def _slowdown(mask: int) -> str:
 
 
 def _clock_lock(mask: int, application: float, default: float) -> str:
-    """What keeps the clock down. A lock that only load makes visible is telemetry's to find."""
+    """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load."""
     found = [name for bit, name in LOCKS.items() if mask & bit]
     if application < default and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
         found.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
@@ -81,7 +81,10 @@ def _narrowest(path: list[Mapping[str, int]]) -> int:
 
 
 def _link_errors(links: list[Mapping[str, Any]]) -> int:
-    """What all links had to send again or recover from; symbols that the code corrects are everyday on NVLink 5."""
+    """Return the errors of all links that needed a retransmission or a recovery.
+
+    Symbol errors that the error correction repairs are usual on NVLink 5 and not counted.
+    """
     counts = [count for each in links for name, count in each.get("errors", {}).items() if name not in CORRECTED]
     return sum(counts)
 
@@ -171,13 +174,14 @@ FIGURES = {
 
 
 def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
-    """Unit and value of one metric of one device, or why there is no value.
+    """Return unit and value of one metric of one device, or the trouble that explains why there is no value.
 
-    What the user, the driver or the moment withholds is a need; what device or driver do not have cannot apply.
+    The trouble is a need if permissions, the driver or a passing failure hide the fact, and not applicable if the
+    device or its driver does not have it.
     """
     figure = FIGURES.get(metric)
     if figure is None:
-        return "text", None, Trouble("need", f"no driver reads {metric}: it is no fact that this version knows")
+        return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
     why = next((lacking(facts, name) for name in figure.needs if facts.get(name) is None), None)
     if why:
@@ -185,51 +189,57 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     try:
         return figure.unit, figure.of(*(sane(facts[name], figure.unit) for name in figure.needs)), None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-        return figure.unit, None, Trouble("need", f"the driver's answer is not understood: {error}")
+        return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
 
 
 ALL_ONES = (2**32 - 1, 2**64 - 1)
-"""What libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
+"""Values that libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
 NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
-"""What a device has of each is more than nothing: a limit of 0 W is no answer."""
+"""Units in which zero means that the value is not known: no device has a power limit of 0 W."""
 
 
 def sane(fact: Any, unit: str) -> Any:
-    """A fact as it is. Raises ValueError for a number that no device can mean: it would hold any ceiling."""
+    """Return the fact unchanged. Raises ValueError for a number that no device can have.
+
+    A negative placeholder, for instance, would hold any ceiling.
+    """
     if isinstance(fact, bool) or not isinstance(fact, int | float):
         return fact
     if not math.isfinite(fact) or fact < 0 or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
-        raise ValueError(f"{fact:g} says nothing")
+        raise ValueError(f"{fact:g} is not a possible value")
     return fact
 
 
 def lacking(facts: Facts, name: str) -> Trouble:
-    """Why a fact is not among the facts."""
+    """Return the trouble that explains why a fact is missing."""
     unread = facts.get("unread", {})
     if why := unread.get(name) or unread.get(EVERYTHING_ELSE):
         return Trouble("need", f"{name}: {why}")
-    reason = facts.get("unsupported", {}).get(name, "the driver has not stated it")
+    reason = facts.get("unsupported", {}).get(name, "the driver does not report it")
     return Trouble("not_applicable", f"{name}: {reason}")
 
 
 def disturbance(metric: str, device: Device) -> str | None:
-    """What is none of the device's fault, and keeps a shortfall from being one."""
+    """Return the disturbance for which the device is not to blame, such as foreign processes, or None."""
     seen = device.facts.get("processes") if metric == "health.foreign_processes" else None
-    return f"pid {', '.join(str(each['pid']) for each in seen)}" if seen else None
+    return f"in use by pid {', '.join(str(each['pid']) for each in seen)}" if seen else None
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The answer of the sensor: devices, drivers that failed, accelerators that the machine shows by itself."""
+    """The answer of the sensor to a discovery.
+
+    `problems` are drivers that failed, `shown` the accelerators that the PCI bus and /dev show without any driver.
+    """
 
     devices: tuple[Device, ...] = ()
     problems: Sequence[dict[str, Any]] = field(default=())
     shown: Sequence[dict[str, Any]] = field(default=())
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
-        """What the machine shows and no driver can use, with the missing piece; None if there is nothing.
+        """Return the trouble with accelerators that the machine shows and no driver can use, or None.
 
-        The device is in trouble where its driver is, a need where we have no driver for it.
+        It is the device's if its driver fails, and a need if the driver or its library is missing here.
         """
         lacking = [each for each in self.problems if each.get("kind") == "need"]
         broken = [each for each in self.problems if each not in lacking]
@@ -239,16 +249,19 @@ class Discovery:
         return Trouble("need", _listing(lacking)) if lacking else None
 
     def _unseen(self, vendor: str | None, without: set[str]) -> str | None:
-        """Devices that the machine shows, beyond those that their driver found; not those `without` a driver."""
+        """Return a sentence on devices that the machine shows and their driver does not find, or None.
+
+        Devices of the drivers in `without`, which are missing here, are left out.
+        """
         drivers = {each["driver"] for each in self.shown if vendor in (None, each["driver"])} - without
         for driver in sorted(drivers):
             on_bus = [each for each in self.shown if each["driver"] == driver and each["where"].startswith("PCI")]
             found = sum(device.driver == driver for device in self.devices)
             if not found:
                 places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
-                return f"the machine shows {places}, the {driver} driver finds no device: look at dmesg"
+                return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > found:
-                return f"the PCI bus shows {len(on_bus)} {driver} devices, the driver {found}: look at dmesg"
+                return f"the PCI bus shows {len(on_bus)} {driver} devices, but the driver finds {found}: check dmesg"
         return None
 
 
@@ -267,7 +280,7 @@ def _listed(places: Sequence[str]) -> str:
 
 
 def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) -> list[Measurement]:
-    """The measurements of one metric of the inventory or of the health, made at `now` (seconds since the epoch)."""
+    """Return the measurements of one metric `inventory.*` or `health.*`, made at `now` (seconds since the epoch)."""
     if metric == "inventory.driver":
         trouble = discovery.unreachable(sku.vendor if sku else None)
         return [Measurement(metric, NODE, "text", None if trouble else "ok", trouble=trouble, started=now, ended=now)]
@@ -279,16 +292,16 @@ def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) 
 
 
 def _sku(metric: str, device: Device, sku: Sku | None, now: float) -> Measurement:
-    """Which product a device is; nobody knows where no library could be asked for a name."""
+    """Return which product a device is, or a need if no library could be asked for its name."""
     unread = device.facts.get("unread", {})
     if sku and not device.model and not device.pci_id and EVERYTHING_ELSE in unread:
-        trouble = Trouble("need", f"the name: {unread[EVERYTHING_ELSE]}")
+        trouble = Trouble("need", f"the product name is not known: {unread[EVERYTHING_ELSE]}")
         return Measurement(metric, device.uuid, "text", trouble=trouble, started=now, ended=now)
     return Measurement(metric, device.uuid, "text", _product(device, sku), started=now, ended=now)
 
 
 def _count(discovery: Discovery, sku: Sku | None, now: float) -> Measurement:
-    """How many devices there are; nobody knows where we have no driver for them."""
+    """Return the number of devices, or a need if they have no driver here."""
     count = len({device.uuid for device in discovery.devices})  # two of one identity would be measured as one
     trouble = None if count else discovery.unreachable(sku.vendor if sku else None)
     if trouble and trouble.kind == "need":
@@ -297,7 +310,7 @@ def _count(discovery: Discovery, sku: Sku | None, now: float) -> Measurement:
 
 
 def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurement]:
-    """What every device states, each beside what the others do."""
+    """Return one metric of every device, each with the values of all devices for comparison."""
     found = {device: read(metric, device) for device in devices}
     on_all = {device.name: value for device, (_, value, _) in found.items() if value is not None}
     stated = [
@@ -318,9 +331,9 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
 
 
 def withheld(found: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
-    """The measurements, with a need in place of "cannot exist" where it does on devices of the same model.
+    """Turn "not applicable" into a need where another device of the same model has a value.
 
-    What one of them has exists: another that has not is no device that cannot have it.
+    A fact that one of them reports exists for that model, so that its absence on another has to be explained.
     """
     models = {device.uuid: device.model for device in devices}
     return [_as_others(each, found, models) for each in found]
@@ -333,13 +346,15 @@ def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[s
     having = sum(each.trouble is None for each in alike)
     if not having:
         return one
-    reason = f"{one.trouble.reason}, while {having} of {len(alike)} devices state it"
+    reason = f"{one.trouble.reason}, but {having} of {len(alike)} devices report it"
     return replace(one, trouble=Trouble("need", reason))
 
 
 def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measurement:
-    """One fact of the host as the sensor answered. What is hidden from this user here is measured where it is not:
-    without a limit that is no news, with one it is UNMEASURED. It was read at `now` (seconds since the epoch)."""
+    """Return one fact of the host as a measurement, read at `now` (seconds since the epoch).
+
+    A fact that is hidden from this user is not applicable, which becomes UNMEASURED if a limit requires it.
+    """
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
     details: Details = {}
@@ -359,7 +374,7 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
 
 
 def _product(device: Device, sku: Sku | None) -> str:
-    """The SKU's name if the device is one, else what it says it is and what tells it from one."""
+    """Return the SKU's name if the device is one, else the device's own name and the first difference."""
     why = sku.why_not(device) if sku else None
     if sku and why is None:
         return sku.name

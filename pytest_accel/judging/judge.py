@@ -1,4 +1,4 @@
-"""Attempts + Limit -> Verdict, and the attempts at what one probe finds. Pure: no clock, no file, no device."""
+"""Judges the attempts at a metric against a limit, and keeps the attempts at the metrics of one probe. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OF_TROUBLE = {
 
 
 Explain = Callable[[Measurement], "str | None"]
-"""Says why a measurement fell short, or None."""
+"""A function that returns the cause of a shortfall, or None."""
 
 
 def told(measurement: Measurement) -> str | None:
-    """Return the cause that the measurement itself holds."""
+    """Return the cause that is stored in the measurement itself, or None."""
     return measurement.details.get("explains")
 
 
@@ -41,17 +41,17 @@ def judge(
 ) -> Verdict:
     """Judge the attempts at one metric of one subject, oldest first, against one limit.
 
-    The last attempt made together decides; one made alone explains and never clears. A metric that holds only
-    on the repeat is marginal. A trouble of the device in any attempt stays a failure, and so does a shortfall
-    that could not be measured again. `software` has the versions that it was measured with, by name: a shortfall
-    outside of the range that the limit was validated on is inconclusive. `explain` is asked for the cause of a
-    shortfall, and of nothing else.
+    The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
+    it. A metric that holds only on the repeat is marginal. A trouble of the device in any attempt stays a failure,
+    and so does a shortfall that could not be measured again. `software` maps names to the versions in use: a
+    shortfall outside the range that the limit was validated on is inconclusive. `explain` is called for the cause of
+    a shortfall only.
     """
     verdict = _judge(attempts, limit, software, explain)
     details = attempts[-1].details
-    little: str | None = details.get("unproven")
-    if little and verdict.status is Status.PASS:
-        verdict = said(verdict, f"{verdict.sentence}; {little}", Status.MARGINAL)
+    unproven: str | None = details.get("unproven")
+    if unproven and verdict.status is Status.PASS:
+        verdict = said(verdict, f"{verdict.sentence}; {unproven}", Status.MARGINAL)
     worst: str | None = details.get("worst")
     if worst and verdict.value is not None:
         verdict = said(verdict, f"{verdict.sentence}, at {worst}")
@@ -62,9 +62,9 @@ def judge(
 
 
 def _advise(verdict: Verdict) -> Verdict:
-    """A limit that only warns: broken it is marginal, and it asks for nothing that cannot be read here."""
+    """Return the verdict on an advisory limit: MARGINAL if broken, NOT APPLICABLE if it could not be measured."""
     if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
-        return said(verdict, f"{verdict.sentence}; advice, no reason to reject", Status.MARGINAL)
+        return said(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
     if verdict.status is Status.UNMEASURED:
         return said(verdict, verdict.sentence, Status.NOT_APPLICABLE)
     return verdict
@@ -81,7 +81,7 @@ def _judge(
     if limit and (unrepeated := _unrepeated(together, limit, software, explain)):
         return unrepeated
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
-        trouble = Trouble("need", f"{last.trouble.reason}, and a limit requires it")
+        trouble = Trouble("need", f"{last.trouble.reason}; a limit requires it")
         return _troubled(last, trouble, limit, len(together))
     if last.trouble:
         return _troubled(last, last.trouble, limit, len(together))
@@ -93,25 +93,25 @@ def _judge(
         return said(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
     if verdict.status is Status.PASS and len(together) > 1 and not _holds(together[0], limit):
         first = show(together[0].value, last.unit)
-        return said(verdict, f"{verdict.sentence}; only on the repeat, {first} before", Status.MARGINAL)
+        return said(verdict, f"{verdict.sentence}; holds only on the repeat, first measured {first}", Status.MARGINAL)
     return verdict
 
 
 def _unrepeated(
     together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
 ) -> Verdict | None:
-    """The shortfall that stands because nothing could be measured after it, or None."""
+    """Return the shortfall that stands because it could not be measured again, or None."""
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:
         return None
     verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
-    return said(verdict, f"{verdict.sentence}; not measured again: {trouble.reason}")
+    return said(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
-    """The verdict on one measurement by itself; a number that falls short with its cause, where one is known."""
+    """Return the verdict on one measurement by itself, with the cause of a shortfall if one is known."""
     verdict = compare(measurement, limit, attempts)
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
@@ -120,14 +120,15 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: E
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """The verdict, with what was no fault of the device taken into account."""
+    """Return the verdict after taking external disturbances and unvalidated software into account."""
     return _on_other_software(_disturbed(verdict, measurement.disturbance), limit, software)
 
 
 def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Software outside of the validated range excuses a shortfall from judgement; a value that holds, holds.
+    """Make a shortfall INCONCLUSIVE if a software version lies outside the range that the limit was validated on.
 
-    An unknown version excuses nothing, or a limit on what no run can know could never fail; it is said.
+    A value that holds is not affected. An unknown version is noted but excuses nothing: otherwise a limit with a
+    range for a version that no run can read could never fail.
     """
     if verdict.status is not Status.FAIL:
         return verdict
@@ -135,10 +136,10 @@ def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, An
         version = software.get(name)
         holds = None if version is None else versions.parse(text).holds(str(version))
         if holds is False:
-            why = f"{_title(name)} {version} is outside of {text}, on which the limit was validated"
+            why = f"{_title(name)} {version} is outside {text}, the range that the limit was validated on"
             return said(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
         if holds is None:
-            why = f"the limit was validated on {_title(name)} {text}, which version this was is not known"
+            why = f"the limit was validated on {_title(name)} {text}; the version in use is not known"
             verdict = said(verdict, f"{verdict.sentence}; {why}")
     return verdict
 
@@ -148,7 +149,7 @@ def _title(name: str) -> str:
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
-    """A disturbance from outside excuses a shortfall from judgement, and a value that holds from full marks."""
+    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL."""
     if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
         return verdict
     status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
@@ -157,7 +158,7 @@ def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
     if trouble.kind == "bug":
-        raise ValueError(f"{measurement.metric}: a bug is no verdict: {trouble.reason}")
+        raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
@@ -194,11 +195,11 @@ def _attribute(alone: Measurement, limit: Limit) -> str:
     figure = f"{show(alone.value, alone.unit)} when measured alone"
     if _holds(alone, limit):
         return f"{figure}: this node cannot feed and cool all devices at once"
-    return f"{figure}: the device itself is short"
+    return f"{figure}: the device itself falls short"
 
 
 class ProbeError(Exception):
-    """A probe raised something that says nothing about the hardware."""
+    """A probe raised an error that says nothing about the hardware."""
 
 
 @dataclass
@@ -210,20 +211,23 @@ class Attempts:
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = told
-    """Says why a measurement fell short."""
+    """Returns the cause of a shortfall."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
-    """The verdicts since the last attempt, each with its limit and the software that it was given for."""
+    """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""
 
     def add(self, measurement: Measurement) -> None:
-        """Keep an attempt. What was judged without it is judged again."""
+        """Keep an attempt, and drop the verdicts on its metric and subject that were given without it."""
         key = measurement.metric, measurement.subject
         self.attempts.setdefault(key, []).append(measurement)
         self._unrecorded.append(measurement)
         self._verdicts.pop(key, None)
 
     def add_broken(self, metric: str, subject: str) -> None:
-        """Count what broke before it found a metric as an attempt at it, if there is no other."""
+        """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
+
+        A probe that broke before it returned a metric has attempted that metric all the same.
+        """
         if (metric, subject) in self.attempts:
             return
         every = [each for attempts in self.attempts.values() for each in attempts]
@@ -238,10 +242,10 @@ class Attempts:
         return taken
 
     def judged(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
-        """The verdict on one subject. Raises ProbeError if the probe itself was at fault."""
+        """Return the verdict on one subject. Raises ProbeError if the probe itself was at fault."""
         attempts = self.attempts.get((metric, subject), [])
         if not attempts:
-            why = f"{metric} was not among what the probe found"
+            why = f"the probe did not return {metric}"
             return Verdict(metric, subject, Status.UNMEASURED, why, limit=limit)
         for each in attempts:
             if each.trouble and each.trouble.kind == "bug":
@@ -249,50 +253,54 @@ class Attempts:
         return self._verdict(metric, subject, limit, software)
 
     def _verdict(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
-        """The verdict on the attempts so far: given once, and remembered."""
-        attempts, said = self.attempts[metric, subject], self._verdicts.setdefault((metric, subject), [])
-        for by, known, verdict in said:
-            if by == limit and known == software:
+        """Return the verdict on the attempts so far; each is judged once and remembered."""
+        attempts, remembered = self.attempts[metric, subject], self._verdicts.setdefault((metric, subject), [])
+        for its_limit, its_software, verdict in remembered:
+            if its_limit == limit and its_software == software:
                 return verdict
         verdict = judge(attempts, limit, software, self.explain)
-        said.append((limit, dict(software), verdict))
+        remembered.append((limit, dict(software), verdict))
         return verdict
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
-        """The verdicts on subjects that fall short of the limit in a way that a repeat could tell more about."""
+        """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat."""
         if limit is None or self.repeated:
             return []
-        found = [
+        verdicts = [
             self._verdict(metric, subject, limit, software)
             for (name, subject), attempts in self.attempts.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
-        return [each for each in found if each.status is Status.FAIL]
+        return [each for each in verdicts if each.status is Status.FAIL]
 
 
 def why_not(
     metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
 ) -> Verdict | None:
-    """A verdict without a measurement: what cannot exist here, and performance of the wrong product."""
+    """Return the verdict that makes a measurement unnecessary, or None.
+
+    It is NOT APPLICABLE for a metric that cannot exist on this SKU and platform, and UNMEASURED for the performance
+    of a device that is not the named SKU. Facts (`fact`) are read from any device.
+    """
     why = why_not_applicable(sku, metric, platform) if sku else None
     if why:
         return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
-    wrong = wrong_product(subject, sku, devices)
-    if wrong and not fact:
-        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {wrong}")
+    mismatch = wrong_product(subject, sku, devices)
+    if mismatch and not fact:
+        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {mismatch}")
     return None
 
 
 def wrong_product(subject: str, sku: Sku | None, devices: Iterable[Device]) -> str | None:
-    """Why this device (or, for the node, the first such) is not the SKU that was named."""
+    """Return the reason why the subject is not the named SKU, or None; the subject NODE stands for all devices."""
     for device in devices:
         if sku and subject in (device.uuid, NODE) and (why := sku.why_not(device)):
-            return f"{device.name} is no {sku.name}: {why}"
+            return f"{device.name} is not recognised as {sku.name}: {why}"
     return None
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:
-    """Of two verdicts on one limit the worse, the newer of equals; one that is waived is better than one that fails."""
+    """Return the worse verdict; on a tie the newer. A failure that is not waived is worse than any other verdict."""
     return new if old is None or _rank(new) <= _rank(old) else old
 
 

@@ -1,4 +1,4 @@
-"""Who is to blame for a slow or wrong copy between two devices: read off the whole matrix. Pure."""
+"""Attributes slow or wrong copies between two devices to one of them, by the whole matrix of pairs. Pure."""
 
 from __future__ import annotations
 
@@ -12,48 +12,50 @@ from pytest_accel.core.messages import Pair
 from pytest_accel.core.stats import estimate_rate
 
 SHORT = 0.97
-"""A pair below this share of the fastest ones is short: one of 18 links costs 5.6 %, healthy pairs lie within 1 %."""
+"""A pair below this fraction of the fastest pairs falls short: one of 18 links costs 5.6 %, healthy pairs lie within
+1 %."""
 
-STAGED = "torch has no access from one to the other and copies through the host"
+STAGED = "no peer access, so torch copies through the host"
 
 AGAIN = 3
-"""A second go at some pairs takes so many times what the first one at all of them took, at most."""
+"""The time for repeating some pairs is at most this multiple of the time for the whole matrix."""
 
 
 def fastest(matrix: Mapping[Pair, float]) -> float:
-    """The median of the fastest quarter: half of a matrix may be slow for one device's sake."""
+    """Return the median rate of the fastest quarter of the pairs: one bad device can slow half of the matrix."""
     rates = sorted(matrix.values(), reverse=True)
     return median(rates[: max(2, len(rates) // 4)])
 
 
 def blamed(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
-    """For each short pair the devices that explain it; one that nothing explains is laid to its sender.
+    """Return the devices that explain each pair that falls short.
 
-    A device all of whose copies out are short is slow to send; one all of whose copies in are, slow to receive. With
-    two devices, and for a pair of two such, nobody can tell them apart.
+    A device whose outgoing copies all fall short is slow to send; one whose incoming copies all fall short is slow to
+    receive. A pair that neither explains is attributed to its sender. With two devices, and for a pair of two slow
+    devices, both are returned, because they cannot be told apart.
     """
     least = SHORT * fastest(matrix)
     names = {name for pair in matrix for name in pair}
     out = {name for name in names if all(rate < least for (sender, _), rate in matrix.items() if sender == name)}
     into = {name for name in names if all(rate < least for (_, receiver), rate in matrix.items() if receiver == name)}
-    found = {}
+    explained = {}
     for (sender, receiver), rate in matrix.items():
         if rate < least:
             guilty = [name for name, low in ((sender, out), (receiver, into)) if name in low]
-            found[sender, receiver] = tuple(guilty or [sender])
-    return found
+            explained[sender, receiver] = tuple(guilty or [sender])
+    return explained
 
 
 def accused(found: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
-    """The pairs below the floor: what a second go is about, so that it need not measure the others again."""
+    """Return the pairs below the floor, the only ones that a repeat has to measure."""
     return tuple(pair for pair, rate in _rates(_cells(found)).items() if rate < floor)
 
 
 def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
-    """How long the accused pairs may take together, where the whole matrix had `seconds`: each as long as that.
+    """Return the seconds for repeating `pairs`, where the whole matrix took `seconds`.
 
-    The worst of many pairs is the one that luck was against, and it is to be told from one that is short. No more
-    than AGAIN times as long in all: where many are short, it is not luck.
+    Each pair gets as long as the whole matrix, since a long measurement tells a slow pair from the unluckiest of
+    many. All pairs together get at most AGAIN times that: if many fall short, it is not bad luck.
     """
     return seconds * min(len(pairs), AGAIN)
 
@@ -61,10 +63,10 @@ def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
 def judged_again(
     before: Sequence[Measurement], fresh: Sequence[Measurement], names: Mapping[str, str]
 ) -> list[Measurement]:
-    """As judged_fairly, of a second go at some pairs: every device whose figure that changes, by the whole matrix.
+    """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
-    The new cells stand in place of those of the first go, `before`; its samples are not mixed with theirs, for they
-    were chosen by being low.
+    See `judged_fairly`. The samples of the repeat are not mixed with the first ones, which were selected for being
+    low.
     """
     new = {each.subject: each.details["cells"] for each in fresh if "cells" in each.details}
     old = {each.subject: each.samples for each in judged_fairly(before, names)}
@@ -89,10 +91,10 @@ def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
 
 
 def judged_fairly(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
-    """Each device with the worst pair that it is to blame for, in place of the worst of its row.
+    """Give each device the worst pair that is attributed to it, in place of the worst pair of its row.
 
-    A measurement of a row holds `details["cells"]`: receiver -> samples, seconds, and `wrong` where the payload was
-    not what was sent. Other measurements pass. `names` are what a person reads, by subject.
+    The measurement of a row holds `details["cells"]`: receiver -> samples (GB/s), seconds, and `wrong` if the payload
+    arrived corrupted. Other measurements are returned as they are. `names` maps subjects to display names.
     """
     cells = _cells(found)
     if not cells:
@@ -121,10 +123,10 @@ def _own(
         "worst_pair": f"{names.get(pair[0], pair[0])} to {names.get(pair[1], pair[1])}",
     }
     del details["cells"]
-    told = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
-    told += [STAGED] if cell.get("direct") is False else []
-    if told:
-        details["explains"] = "; ".join(told)
+    causes = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
+    causes += [STAGED] if cell.get("direct") is False else []
+    if causes:
+        details["explains"] = "; ".join(causes)
     return replace(
         row,
         conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},
@@ -139,14 +141,15 @@ def _own(
 
 
 def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Mapping[str, str]) -> str:
-    """What the short pairs of one device have in common."""
+    """Return a sentence on what the pairs of one device that fall short have in common."""
     out = all(pair in mine for pair in matrix if pair[0] == me)
     into = all(pair in mine for pair in matrix if pair[1] == me)
     if len({name for pair in matrix for name in pair}) == 2:
-        return "which of the two it is, or the link, two devices cannot tell"
+        return "two devices are too few to tell which of them, or their link, is at fault"
     if out and into:
-        return f"{names.get(me, me)} is short to and from every other: the device or its own links"
+        return f"{names.get(me, me)} falls short to and from every other device: the device or its own links"
     if out or into:
-        way = "sends short to" if out else "receives short from"
-        return f"{names.get(me, me)} {way} every other, and the others do well among themselves"
-    return f"{len(mine)} of its pairs alone: the link between the two, or the switch"
+        way = "sending to" if out else "receiving from"
+        return f"{names.get(me, me)} falls short {way} every other device, while the others do well among themselves"
+    pairs = f"{len(mine)} of its pairs fall" if len(mine) > 1 else "1 of its pairs falls"
+    return f"only {pairs} short: the link between the two devices, or the switch"

@@ -1,7 +1,7 @@
-"""What has to be so before a device may be measured, and which probes it makes meaningless if it is not. Pure.
+"""Preconditions of a measurement: states of a device that make some probes meaningless. Pure.
 
-Each reason stops what depends on it and nothing else. That the state itself is wrong is judged by its own limit on the
-inventory or the health; what is stopped is UNMEASURED and names it.
+Each state stops the probes that depend on it and no others; a stopped probe is UNMEASURED and names the state. The
+state itself is judged by its own limit on `inventory.*` or `health.*`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MEMORY = ("memory",)
 COMPUTE = ("compute",)
 PEERS = ("link",)
 
-RESET = "drain the node, reset it by `nvidia-smi --gpu-reset -i {index}` or reboot, and run again"
-FABRIC = "look at `systemctl status nvidia-fabricmanager`, wait until `nvidia-smi -q` shows Fabric Completed"
+RESET = "drain the node, reset the GPU with `nvidia-smi --gpu-reset -i {index}` or reboot, and run again"
+FABRIC = "check `systemctl status nvidia-fabricmanager`, wait until `nvidia-smi -q` shows Fabric Completed"
 
 Facts = Mapping[str, Any]
 
@@ -30,12 +30,15 @@ class Reason:
     """A state that makes measurements meaningless, and the parts of the device whose probes it stops."""
 
     holds: Callable[[Facts], object]
-    """What is wrong, for the sentence; nothing if it does not hold."""
+    """Returns a true value if the device is in the state; the sentence shows it in place of {found}."""
     says: str
+    """The sentence on the state, with the metric that judges it."""
     stops: tuple[str, ...]
+    """The probes that the state stops, by the beginning of their name."""
     do: str
+    """The remedy."""
     switched: bool = False
-    """True for what matters only where the devices are linked by switches."""
+    """True for a state that matters only on platforms whose devices are linked by switches."""
 
 
 def _differs(mode: str) -> Callable[[Facts], object]:
@@ -58,15 +61,16 @@ def _incomplete(facts: Facts) -> object:
 REASONS = (
     Reason(
         lambda facts: facts.get("mig"),
-        "MIG mode is on: parts of a device are not accepted, nor the whole (inventory.mig)",
+        "MIG mode is on: neither the device nor its MIG instances can be accepted (inventory.mig)",
         EVERYTHING,
-        "drain the node, switch it off by `nvidia-smi -i {index} -mig 0`, and run again",
+        "drain the node, turn MIG off with `nvidia-smi -i {index} -mig 0`, and run again",
     ),
     Reason(_differs("mig"), "MIG mode changes at the next reset (health.mig_pending_change)", EVERYTHING, RESET),
-    Reason(_action, "its driver asks for recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
+    Reason(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
     Reason(
         _unready,
-        "the fabric is {found}, until when CUDA does not start: error 802, no fault of the GPU (health.fabric)",
+        "the setup of the fabric is {found}; CUDA fails with error 802 until it has completed, which is not a fault of "
+        "the GPU (health.fabric)",
         EVERYTHING,
         FABRIC,
         switched=True,
@@ -75,25 +79,25 @@ REASONS = (
     Reason(_differs("ecc"), "ECC changes at the next reset (health.ecc_pending_change)", (*MEMORY, *COMPUTE), RESET),
     Reason(
         lambda facts: facts.get("remap_pending"),
-        "a row of its memory waits to be remapped (health.remap_pending)",
+        "the remapping of a memory row is pending (health.remap_pending)",
         MEMORY,
         RESET,
     ),
     Reason(
         lambda facts: facts.get("retired_pages_pending"),
-        "pages of its memory wait to be retired (health.retired_pages_pending)",
+        "the retirement of memory pages is pending (health.retired_pages_pending)",
         MEMORY,
         RESET,
     ),
     Reason(
         lambda facts: facts.get("channel_repair_pending"),
-        "a memory channel waits for its repair (health.channel_repair_pending)",
+        "the repair of a memory channel is pending (health.channel_repair_pending)",
         MEMORY,
         RESET,
     ),
     Reason(
         lambda facts: facts.get("tpc_repair_pending"),
-        "compute units wait for their repair (health.tpc_repair_pending)",
+        "the repair of compute units is pending (health.tpc_repair_pending)",
         COMPUTE,
         RESET,
     ),
@@ -101,7 +105,10 @@ REASONS = (
 
 
 def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
-    """Why `probe` says nothing about the subject now and what to do, or None. The node is stopped by any device."""
+    """Return why `probe` would be meaningless on the subject now and what to do, or None.
+
+    The state of any device stops a probe of the subject NODE.
+    """
     for device in devices:
         if subject in (device.uuid, NODE) and (why := _why(probe, device, platform)):
             return f"not measured: {device.name}: {why}"
@@ -122,27 +129,28 @@ def _why(probe: Declaration, device: Device, platform: Platform) -> str | None:
 # -- settled
 
 COOLS_K_PER_S = 0.5
-"""A device whose temperature falls faster is still hot from what ran before: its leakage and fans are not its own yet.
+"""A device whose temperature falls faster is still hot from an earlier load, which raises its leakage and fan speed.
 
-Chosen: at a time constant of about 20 s, as that of a GPU on its heat sink, it is then within 10 K of its rest.
+Chosen: with the time constant of a GPU on its heat sink, about 20 s, it is then within 10 K of its idle temperature.
 """
 SETTLE_SECONDS = 60.0
-"""How long to wait for that at most."""
+"""The longest wait for a device to cool down."""
 SETTLE_STEP = 4.0
-"""Between two readings: temperatures come in whole degrees, of which one may flicker."""
+"""Seconds between two readings: temperatures are whole degrees, and the last one may flicker."""
 
 
 def cooling(before: Mapping[str, float], now: Mapping[str, float], seconds: float) -> list[str]:
-    """The devices whose temperature (in C) falls faster than that."""
+    """Return the UUIDs of the devices whose temperature (in C) falls faster than COOLS_K_PER_S."""
     fell = {uuid: before[uuid] - now[uuid] for uuid in before if uuid in now}
     return [uuid for uuid, kelvin in fell.items() if kelvin > 1 and kelvin / seconds > COOLS_K_PER_S]
 
 
 def others_at_work(facts: Mapping[str, Any], ours: Collection[int]) -> str | None:
-    """Who else has work on a device that we work on, by the processes among its facts.
+    """Return a sentence on foreign processes that use a device at the same time as `ours`, or None.
 
-    Where none of them is ours (another PID namespace, no context left) nobody can tell the others from us.
+    If none of the processes among the facts is ours (another PID namespace, no context left), the foreign ones cannot
+    be told from ours.
     """
     pids = [each["pid"] for each in facts.get("processes", ())]
     others = [pid for pid in pids if pid not in ours]
-    return f"pid {', '.join(map(str, others))} was at work on it too" if others and len(others) < len(pids) else None
+    return f"pid {', '.join(map(str, others))} used the device too" if others and len(others) < len(pids) else None

@@ -1,4 +1,4 @@
-"""What workers sent, as measurements, with the interval in which the next run of the same device will lie. Pure."""
+"""Makes measurements of the results that workers sent. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
-"""The datasheet figure that a metric is a fraction of."""
+"""A function that returns the datasheet peak of a metric and its label, or None."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What every measurement of one go at a probe shares. Times are seconds since the epoch."""
+    """The values that all measurements of one probe call share. Times are in seconds since the epoch."""
 
     request: WorkerRequest
     peak_of: PeakOf
@@ -27,55 +27,59 @@ class Context:
     ended: float
     how: str = "together"
     lost: Mapping[str, str] = field(default_factory=dict)
-    """The devices that the management library calls lost after it: UUID to name."""
+    """The devices that the management library reported as lost after the call: UUID to name."""
 
     def under_load(self, outcome: Outcome) -> Context:
-        """The same from the first block to the last: before and after it, processes start and results are checked."""
+        """Return the context narrowed to the time from the first block to the last.
+
+        Outside that time processes start and results are checked, while the device idles.
+        """
         at = [block["at"] for block in outcome.blocks]
         return replace(self, started=min(at), ended=max(at)) if len(at) > 1 else self
 
 
 def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
-    """The measurements of one worker's devices, what is left of a call that broke included."""
-    found = []
+    """Return the measurements of one worker's devices, including what is left of a call that broke."""
+    measurements = []
     context = context.under_load(outcome)
     for device in outcome.group:
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
-        found += [_measurement(each, device.uuid, context) for each in own]
-        if outcome.trouble:  # beside what was found: one that dies after its last figure died all the same
+        measurements += [_measurement(each, device.uuid, context) for each in own]
+        if outcome.trouble:  # kept beside the findings: a worker that dies after its last finding has died
             broken = _troubled(outcome, device.uuid, context)
-            found.append(_shared(broken, outcome, context.lost) if len(outcome.group) > 1 else broken)
-    return found
+            measurements.append(_shared(broken, outcome, context.lost) if len(outcome.group) > 1 else broken)
+    return measurements
 
 
 def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> Measurement:
-    """The trouble of a process that works for several devices, for one of them.
+    """Return the trouble of a process that works for several devices, as it concerns one of them.
 
-    It is laid to the devices that are lost; if none is, to those whom the last step of the process concerned; without
-    a step to nobody.
+    It is attributed to the devices that are lost; if none is, to the devices of the last step that the process began;
+    without a step to no device. For the other devices the metric could not be measured, which is a need.
     """
     trouble, step = broken.trouble, outcome.step
     assert trouble
     if step is None and trouble.kind != "device":
         return broken
-    what = step["what"] if step else "what comes before the first step"
-    gone = [device for device in outcome.group if device.uuid in lost]
-    if broken.subject in ([device.uuid for device in gone] or (step or {}).get("subjects", ())):
-        return replace(broken, trouble=replace(trouble, reason=f"{what}: {trouble.reason}" if step else trouble.reason))
-    names = ", ".join(device.name for device in gone)
-    why = f"{names} was lost ({what})" if gone else f"the process broke with {what}"
+    lost_here = [device for device in outcome.group if device.uuid in lost]
+    if broken.subject in ([device.uuid for device in lost_here] or (step or {}).get("subjects", ())):
+        reason = f"{step['what']}: {trouble.reason}" if step else trouble.reason
+        return replace(broken, trouble=replace(trouble, reason=reason))
+    names = ", ".join(device.name for device in lost_here)
+    when = f"(step: {step['what']})" if step else "before its first step"
+    why = f"{names} was lost {when}" if lost_here else f"the process broke {when}"
     return replace(broken, trouble=Trouble("need", f"not measured: {why}"))
 
 
 def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]:
-    """A collective is judged by its slowest rank; whoever failed in it is named."""
+    """Return the measurements of a collective: those of its slowest rank, or the trouble of the rank that failed."""
     guilty = [each for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
     guilty.sort(key=lambda each: each.group[0].uuid not in context.lost)  # others noticed, and may have said so first
     if guilty:
         broken = _troubled(guilty[0], NODE, context)
         assert broken.trouble
-        told = not (guilty[0].trouble or {}).get("shared")
-        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}" if told else broken.trouble.reason
+        of_one_rank = not (guilty[0].trouble or {}).get("shared")
+        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}" if of_one_rank else broken.trouble.reason
         return [replace(broken, trouble=replace(broken.trouble, reason=reason))]
     if not outcomes:
         trouble = Trouble("need", "there is no device to measure")
@@ -87,7 +91,7 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
 
 
 def _slowest(ranks: list[Measurement]) -> Measurement:
-    """The rank with the lowest rate or the longest time; before all, one that found no number."""
+    """Return the rank with the lowest rate or the longest time; a rank without a number counts as the slowest."""
     sign = 1.0 if is_rate(ranks[0].unit) else -1.0
 
     def speed(rank: Measurement) -> float:
@@ -129,38 +133,39 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
 
 
 def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
-    """Of a host copy with all devices at once, the share of what the same device moved alone; None for anything else.
+    """Return the rate of a host copy on all devices at once as a fraction of the same device's rate alone.
 
-    Low alone is the device's or its link's, low only together that of a shared uplink or of the host's memory.
+    None for any other measurement. A copy that is slow alone points to the device or its link; one that is slow only
+    together points to a shared uplink or the host's memory.
     """
     return _share_of_last(measured, "host_copy_all", earlier, "host_copy")
 
 
 def droop(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
-    """Of a burst, the share that is lost when the same product goes on; None for anything else.
+    """Return the fraction of a burst's rate that is lost in the sustained product; None for any other measurement.
 
-    5 to 20 % is the power limit, and usual; that is why a burst is no measure of what is sustained.
+    5 to 20 % is usual and due to the power limit, which is why a burst does not predict the sustained rate.
     """
     share = _share_of_last(measured, "matmul_burst", earlier, "matmul")
     return 1 - 1 / share if share else None
 
 
 def _share_of_last(measured: Measurement, probe: str, earlier: Sequence[Measurement], other: str) -> float | None:
-    """A measurement of `probe` as a share of the last one that `other` made of the same subject and variant."""
+    """Return a measurement of `probe` divided by the last one of `other` on the same subject and variant, or None."""
     own = parse(measured.metric)
     if own.probe != probe or not isinstance(measured.value, int | float):
         return None
     metric = str(replace(own, probe=other))
     same = [each for each in earlier if (each.metric, each.subject) == (metric, measured.subject)]
-    found = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
-    return measured.value / found[-1] if found else None
+    values = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
+    return measured.value / values[-1] if values else None
 
 
 def compared(found: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements with those blamed whose result is not that of the others, where it has to be the same.
+    """Return the measurements, with a device trouble for each whose checksum differs from the majority's.
 
-    The checksums of a metric are of the same exact result on every device: who differs from most is wrong; where no
-    majority agrees, any may be.
+    The checksums of one metric are those of the same exact result on every device. Without a majority every device is
+    suspect.
     """
     groups: dict[str, list[int]] = {}
     for each in found:
@@ -175,11 +180,11 @@ def _odd(one: Measurement, checksums: list[int]) -> Measurement:
     if one.trouble or agreeing == len(checksums) or 2 * agreeing > len(checksums):
         return one
     text = f"its result differs from that of {len(checksums) - agreeing} of {len(checksums)} devices"
-    return replace(one, trouble=Trouble("device", f"{text}, to the bit it should be the same"))
+    return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit"))
 
 
 def _named(finding: Message, request: WorkerRequest) -> str:
-    """The metric of a finding; under conditions of one's own it is another metric than the packaged one."""
+    """Return the metric of a finding; conditions that are not the packaged ones add a suffix."""
     name = str(finding["metric"])
     return name if name.endswith(request.suffix) else name + request.suffix
 
@@ -191,7 +196,7 @@ def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None)
 
 
 def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
-    """What is left: the blocks that were sent, as seconds per operation, and the reason."""
+    """Return what is left of a broken call: the seconds per operation of the blocks that were sent, and the reason."""
     message = outcome.trouble or {}
     reason = message.get("reason", "it failed")
     if message.get("event") == "died" and "kind" not in message:
@@ -207,11 +212,11 @@ def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
 
 
 def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
-    """The measurement with the interval that the next run's value lies in (95 %), where its spread is known."""
-    spread, found = sku.spread_of(measurement.metric) if sku else None, measurement.estimate
-    if spread is None or found is None or measurement.trouble:
+    """Return the measurement with the 95 % interval of the next run's value, if the spread of its metric is known."""
+    spread, estimate = sku.spread_of(measurement.metric) if sku else None, measurement.estimate
+    if spread is None or estimate is None or measurement.trouble:
         return measurement
-    interval = next_run(found, spread.between_runs, spread.runs)
+    interval = next_run(estimate, spread.between_runs, spread.runs)
     if not math.isfinite(interval.high - interval.low):
         return measurement
     return replace(measurement, details={**measurement.details, "next_run": [interval.low, interval.high]})

@@ -1,4 +1,4 @@
-"""What the sensor read while a probe measured, summed up and judged. Pure."""
+"""Summarises what the sensor read while a probe measured, and makes measurements of it. Pure."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ REASONS: dict[ReasonName, ClockEvent] = {
     "hw_thermal_s": ClockEvent.HW_THERMAL,
     "hw_power_brake_s": ClockEvent.HW_POWER_BRAKE,
 }
-"""The reason that stands in for a counter which the driver does not have."""
+"""The clock event reason that replaces a counter which the driver does not have."""
 LINK: tuple[LinkName, ...] = get_args(LinkName)
-"""A generation rises as the link wakes up: the best that was seen. Lanes never change at rest: the fewest."""
+"""Readings of the host link. The highest generation counts, because an idle link lowers it, and the lowest width,
+because an idle link keeps its lanes."""
 
 UNWATCHED_SECONDS = 5.0
-"""How much of a soak may go unseen by the sensor before its counters say nothing about the whole."""
+"""The part of a soak that the sensor may miss before its counters no longer describe the soak."""
 
 LONG_SOAK_SECONDS = 60.0
-"""A shorter one cannot become steady: heat sinks take half a minute to a minute and a half."""
+"""A shorter soak cannot reach a steady temperature: heat sinks take 30 to 90 s."""
 AT_LIMIT = 0.95
-"""Share of the power limit from which on a device is loaded as far as it goes."""
+"""Fraction of the power limit above which a device counts as fully loaded."""
 CAPPED = 0.5
-"""Share of the time under the power cap from which on power is what limits the clock."""
+"""Fraction of the time under the power cap above which power limits the clock."""
 STEADY_K = 1.0
+"""Temperature difference in K below which a soak counts as steady."""
 
 STEAL_SHARE = 0.05
-"""Share of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
+"""Fraction of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
 
 SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.power": ("power_w", "W"),
@@ -53,11 +55,12 @@ SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.throttle.sw_thermal": ("sw_thermal_s", "1"),
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
 }
-"""Metrics of a soak that the sensor measures: the mean of a gauge, how far a counter went (s), or its share (1)."""
+"""Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), or that increase
+as a fraction of the time (1)."""
 
 
 def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
-    """Mean, least and most of each gauge; how far each counter went; every throttle reason seen, as one mask."""
+    """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask."""
     found: TelemetrySummary = {"readings": len(readings)}
     for gauge in GAUGES:
         values = [each[gauge] for each in readings if gauge in each]
@@ -86,14 +89,17 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
-    """True if nothing long went by without the counter before its first and after its last value."""
+    """Return True if the readings with the counter cover the window up to UNWATCHED_SECONDS at either end."""
     at = [each["at"] for each in readings if name in each]
     unseen: float = max(at[0] - readings[0]["at"], readings[-1]["at"] - at[-1])
     return unseen <= UNWATCHED_SECONDS
 
 
 def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
-    """Seconds under each throttle reason without a counter: a reason that is read holds until the next reading."""
+    """Return the seconds under each throttle reason that has no counter, by its bit in the sampled masks.
+
+    A reason holds from its reading to the next one. `unseen` is the longest time between two readings.
+    """
     masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
     names = [name for name in REASONS if len(masks) > 1 and not any(name in each for each in readings)]
     if not names:
@@ -107,27 +113,27 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
 
 
 def disturbance(device: Device, summary: TelemetrySummary) -> str | None:
-    """What disturbed the device from outside while it was measured, or None."""
+    """Return the external disturbance of the device during the measurement, or None."""
     seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
     share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
     if share > STEAL_SHARE:
-        return f"the hypervisor took {share:.0%} of the processor"
+        return f"the hypervisor took {share:.0%} of the CPU time"
     return None
 
 
 def misplaced(measurement: Measurement) -> str | None:
-    """Why a copy between host and device is slower than the device can be blamed for, or None."""
+    """Return why the device is not to blame for a slow host copy, which ran on CPUs of another NUMA node, or None."""
     if measurement.conditions.get("numa") != "far":
         return None
     node = measurement.conditions["numa_node"]
-    return f"no processor of NUMA node {node}, where the device is, may be used: the cpuset leaves them out"
+    return f"the cpuset excludes every CPU of NUMA node {node}, to which the device is attached"
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
-    """Why a soak says little of heat: it reached neither the power limit nor a steady temperature. None where it did,
-    where it is too short for that, or where nobody reads the power.
+    """Return why a soak is inconclusive for heat: it reached neither the power limit nor a steady temperature.
 
-    Steady is less than a kelvin between the means of the middle and the last third.
+    None if it reached one of them, if it is shorter than LONG_SOAK_SECONDS, or if its power was not read. Steady means
+    that the mean temperatures of the middle and the last third differ by less than STEADY_K.
     """
     if not metric.startswith("soak."):
         return None
@@ -141,13 +147,15 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
     if warming is not None and abs(warming) < STEADY_K:
         return None
     heat = (
-        "nobody read its temperature" if warming is None else f"it still warmed by {180 * warming / seconds:.1f} K/min"
+        "its temperature was not read"
+        if warming is None
+        else f"was still warming at {180 * warming / seconds:.1f} K/min"
     )
-    return f"the soak drew {power['mean']:.0f} W of {limit:g}, and {heat}: it proves little"
+    return f"soak inconclusive for heat: drew {power['mean']:.0f} of {limit:g} W and {heat}"
 
 
 def _warming(readings: Sequence[Reading], third: float) -> float | None:
-    """Kelvin between the means of the middle and the last third."""
+    """Return the mean temperature of the last third minus that of the middle third, in K; None without readings."""
     until = readings[-1]["at"]
     seen = [(until - each["at"], each["temperature_c"]) for each in readings if "temperature_c" in each]
     late = [degrees for ago, degrees in seen if ago < third]
@@ -156,7 +164,7 @@ def _warming(readings: Sequence[Reading], third: float) -> float | None:
 
 
 def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
-    """The metrics that only the sensor can know, of what ran while it looked."""
+    """Return the metrics of the same probe call that only the sensor can measure."""
     if measured.metric == "soak.rate":
         return soak_measurements(measured, device, summary)
     if measured.metric == "host_copy.h2d" and not measured.trouble:
@@ -165,8 +173,8 @@ def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary
 
 
 def link_measurements(copy: Measurement, summary: TelemetrySummary) -> list[Measurement]:
-    """Generation and lanes of the host link while it was loaded: at rest a healthy one may show less."""
-    unread = Trouble("not_applicable", "nobody reads this link while it is loaded")
+    """Return generation and width of the host link under load; an idle link may show less although it is healthy."""
+    unread = Trouble("not_applicable", "no driver here reads this link under load")
     bare = replace(copy, unit="count", samples=(), seconds=(), peak=None)
     return [
         replace(bare, metric=f"host_copy.{name}", value=summary.get(name), trouble=None if name in summary else unread)
@@ -175,12 +183,12 @@ def link_measurements(copy: Measurement, summary: TelemetrySummary) -> list[Meas
 
 
 def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
-    """The metrics of a soak that only the sensor can know."""
+    """Return the metrics of a soak that only the sensor can measure: power and throttling (SOAK_METRICS)."""
     found = []
     if "lost" in summary and soak.trouble is None:
         soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
-        soak = replace(soak, trouble=Trouble("need", f"the sensor saw nothing of {device.name} for {gap:.0f} s"))
+        soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
         value = _told(name, summary)
         trouble = soak.trouble
@@ -193,7 +201,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
                 trouble = Trouble(
-                    "need", f"nobody saw for {gap:.0f} s what held {device.name} back, and nothing counts it"
+                    "need",
+                    f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
                 )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
         found.append(replace(bare, trouble=trouble))
@@ -201,12 +210,12 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
 
 
 def _told(name: SoakName, summary: TelemetrySummary) -> float | None:
-    """Return the mean of a gauge or the seconds that a counter went on; None where nothing was read."""
+    """Return the mean of a gauge or the increase of a counter in seconds; None if neither was read."""
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
     return summary.get(name)
 
 
 def _unwatched(soak: Measurement, summary: TelemetrySummary) -> float:
-    """Seconds of a soak before the first and after the last reading."""
+    """Return the seconds of a soak before the first and after the last reading."""
     return soak.ended - soak.started - summary.get("seconds", 0.0)

@@ -12,111 +12,118 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.run.phases import TimeSpent
-from pytest_accel.skus.waivers import WaiverInfo
+from pytest_accel.skus.waivers import WaiversEntry
 
-SCHEMA = 1
+SCHEMA: Final = 1
 FILE = "record.json"
 TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
 
 
-class RunInfo(TimeSpent, total=False):
-    """When, where and how the run was made. Times are ISO 8601."""
+class RunEntry(TimeSpent, total=False):
+    """How, where and when the run was made. Times are ISO 8601, in UTC."""
 
     started: str
     ended: str
     host: str
     command: list[str]
+    """The command line."""
     level: str
     platform: str
     user: str
     output: str
-    """The folder that the record was written to."""
+    """The folder of the record."""
     simulated: dict[str, Any]
-    """The node that was simulated, as run/simulation.py describes it; absent for hardware."""
+    """What was simulated: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 
 
-class SkuInfo(TypedDict, total=False):
-    """What the devices were judged as."""
+class SkuEntry(TypedDict, total=False):
+    """The SKU that the devices were judged as; empty where none was named or recognised."""
 
     name: str
     asked: str | None
-    """As it was asked for: a name, a file or "auto"."""
+    """The value of --accel-sku: a name, a file or auto."""
+    thresholds: str
+    """The version of the shipped threshold files."""
     files: Mapping[str, str]
-    """Every file that a limit came from, with its SHA-256."""
+    """Every threshold file that a value came from, with its SHA-256."""
 
 
-class EarlierAttempt(TypedDict):
-    """A record beside this one that holds some of the same devices."""
+class EarlierRecord(TypedDict):
+    """Another record beside this one that holds one of its devices."""
 
     record: str
     started: str | None
     state: str | None
     line: str | None
-    """Its closing line; None if the run did not end."""
+    """Its closing line."""
     devices: list[str]
-    """The UUIDs that both have."""
+    """UUIDs of the devices that both records hold."""
 
 
-class SideFile(TypedDict, total=False):
-    """The file of all readings, beside the record."""
+class TelemetryFile(TypedDict, total=False):
+    """The file with all readings of the sensor, beside the record."""
 
     file: str
     sha256: str | None
-    """None if the file cannot be read."""
 
 
-class ClosingInfo(TypedDict, total=False):
-    """The closing line, its first word and the exit status."""
+class ClosingEntry(TypedDict, total=False):
+    """What the run found; empty until it has ended."""
 
     line: str
     exit: int
+    """The exit status of pytest."""
     word: str
+    """The first word of the line."""
 
 
 class JudgedFrom(TypedDict, total=False):
-    """The record that was judged again, and when."""
+    """The record that this one judges again; empty in the record of a run."""
 
     record: str
     sha256: str | None
     judged: str
+    """When it was judged again: ISO 8601, in UTC."""
 
 
 @dataclasses.dataclass
 class Record:
-    """Everything of one run. `state` is running, interrupted or finished."""
+    """Everything of one run."""
 
-    run: RunInfo
-    sku: SkuInfo = dataclasses.field(default_factory=SkuInfo)
+    run: RunEntry
+    sku: SkuEntry = dataclasses.field(default_factory=SkuEntry)
     devices: list[Device] = dataclasses.field(default_factory=list)
+    """The devices that were found, also those that the user did not choose."""
     software: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Versions by name (kernel, python, torch, cuda, nccl ...)."""
+    """Versions of the software by name."""
     measurements: list[Measurement] = dataclasses.field(default_factory=list)
+    """Every attempt at every metric, in the order in which they were made."""
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
-    waivers: WaiverInfo = dataclasses.field(default_factory=WaiverInfo)
+    waivers: WaiversEntry = dataclasses.field(default_factory=WaiversEntry)
     notes: list[str] = dataclasses.field(default_factory=list)
-    earlier_attempts: list[EarlierAttempt] = dataclasses.field(default_factory=list)
-    telemetry: SideFile = dataclasses.field(default_factory=SideFile)
-    state: str = "running"
-    closing: ClosingInfo = dataclasses.field(default_factory=ClosingInfo)
-    """Empty in a run that did not end."""
+    """What a reader should know besides the verdicts."""
+    earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)
+    telemetry: TelemetryFile = dataclasses.field(default_factory=TelemetryFile)
+    state: Literal["running", "interrupted", "finished"] = "running"
+    closing: ClosingEntry = dataclasses.field(default_factory=ClosingEntry)
     circumstances: Circumstances | None = None
     """What, besides the verdicts, decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
-    """Empty in the record of a run."""
-    schema: int = SCHEMA
+    schema: Literal[1] = SCHEMA
+    """The version of this format."""
 
 
-def closing_info(closing: Closing) -> ClosingInfo:
-    """Return a closing line as the record holds it."""
-    return {"line": closing.line, "exit": closing.exit, "word": closing.word}
+def closing_entry(closing: Closing) -> ClosingEntry:
+    """Return the closing line as the record holds it."""
+    return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word)
 
 
 def write(record: Record, folder: Path) -> None:
@@ -151,10 +158,10 @@ def hash_file(path: Path) -> str | None:
         return None
 
 
-def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierAttempt]:
+def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierRecord]:
     """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
     wanted = set(uuids)
-    found: list[EarlierAttempt] = []
+    found: list[EarlierRecord] = []
     for path, old in _records(folder):
         shared = {device["uuid"] for device in old["devices"]} & wanted
         if shared:

@@ -33,7 +33,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import budgets, requirements
+from pytest_accel.skus import budgets, releases, requirements
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
 if TYPE_CHECKING:
@@ -162,7 +162,12 @@ class Session:
         if self.node:
             self.record.run["simulated"] = simulation.for_record(self.node)
         if self.sku:
-            self.record.sku = {"name": self.sku.name, "asked": self.options.sku, "files": self.sku.files}
+            self.record.sku = {
+                "name": self.sku.name,
+                "asked": self.options.sku,
+                "thresholds": releases.version(),
+                "files": self.sku.files,
+            }
         self.record.devices = list(self.setup.found.devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,
@@ -449,7 +454,7 @@ class Session:
 
     def _close(self, around: Circumstances) -> Closing:
         closing = close(self.verdicts, around)
-        self.record.circumstances, self.record.closing = around, record.closing_info(closing)
+        self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
         self.finished = True
         if self.folder.problem:  # which nobody knew before it was written

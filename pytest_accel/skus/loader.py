@@ -22,7 +22,7 @@ from pytest_accel.skus.checks import (
     items_of,
     limits_of,
 )
-from pytest_accel.skus.schema import SKU
+from pytest_accel.skus.schema import FIGURES, SKU, WHOLE
 
 _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
@@ -127,7 +127,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limits_of(root):
         _needs_source(key, limit, _limit_at(under.root, key), findings)
     replaced = {metric for metric in _metrics(root) & _metrics(under.root) if not _shipped(path)}
-    merged = yaml_lines.merge(under.root, root, whole=("source",))
+    merged = yaml_lines.merge(under.root, root, whole=WHOLE)
     both = dict(limits_of(merged))
     for key, limit in limits_of(root):
         drop_other_kinds(both[key], limit)
@@ -175,8 +175,7 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
     """A changed figure does not inherit the source of the one that it replaces."""
     if under is None or not isinstance(over.data, dict):
         return
-    figures = ("floor", "ceiling", "equals", "version", "reference", "severity")
-    changed = [name for name in figures if name in over.data]
+    changed = [name for name in FIGURES if name in over.data]
     if changed and "source" not in over.data:
         findings.add(over, f"{key}: overrides {changed[0]}, so it needs a source of its own")
 

@@ -10,7 +10,7 @@ from pytest_accel.probes.declare import declaration_of
 
 
 def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
-    """Return the figure that `metric` is a fraction of, in its unit, and what it is; None where there is none.
+    """Return the peak of `metric` in its unit and the peak's label; None if the file states none.
 
     Copies in both directions at once may reach twice the rate of a link.
     """
@@ -31,9 +31,9 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
 
 
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
-    """Return why the metric cannot exist on this product and platform, or None.
+    """Return why the metric cannot exist on this product and platform, or None if it can.
 
-    Decided by what is expected, never by what was found.
+    The file alone decides this, never the devices that were found.
     """
     if metric in sku.not_applicable:
         return sku.not_applicable[metric]

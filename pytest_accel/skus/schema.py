@@ -1,42 +1,55 @@
-"""The schema of a threshold file: every key, what its value may be, and what may not be left out."""
+"""The schema of a threshold file: every key, what its value may be, and what may not be left out.
+
+The loader reads files by these checks, and scripts/schemas.py writes the JSON Schema that they state.
+"""
 
 from __future__ import annotations
 
 from pytest_accel.core import versions, yaml_lines
 from pytest_accel.core.sku import DTYPES, LEVELS, TOPOLOGIES, UNITS
-from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 
+FIGURES = ("floor", "ceiling", "equals", "version", "reference", "severity")
+"""Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
+
+WHOLE = ("source",)
+"""Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""
+
 _source = yaml_lines.record_of(
     {
-        "kind": yaml_lines.one_of(*SOURCE_KINDS),
-        "by": yaml_lines.text,
-        "date": yaml_lines.date,
-        "software": yaml_lines.text,
-        "conditions": yaml_lines.text,
-        "url": yaml_lines.text,
-        "devices": yaml_lines.count,
-        "nodes": yaml_lines.count,
+        "kind": yaml_lines.one_of(*SOURCE_KINDS).described("how the figure came about"),
+        "by": text.described("who published or measured it"),
+        "date": yaml_lines.date.described("when it was measured, or read: a year, a month (2026-11) or a day"),
+        "software": text.described("the software that it was measured with, with versions"),
+        "conditions": text.described("how it was measured: shape, size, data, sustained or burst"),
+        "url": text.described("where it can be read"),
+        "devices": count.described("number of devices that it was measured on"),
+        "nodes": count.described("number of nodes that it was measured on"),
     },
     required=("kind", "by", "date"),
-)
+).stating(title="source")
 
 
+@yaml_lines.accepts({"type": "string", "pattern": versions.PATTERN})
 def _range(at: Located, key: str, findings: Findings) -> str | None:
-    text = yaml_lines.text(at, key, findings)
+    found = text(at, key, findings)
     try:
-        return text and versions.parse(text).text
+        return found and versions.parse(found).text
     except versions.BadRange as bad:
         findings.add(at, f"{key}: {bad}")
         return None
 
 
+@yaml_lines.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
     return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
 
 
+@yaml_lines.accepts({"type": "string"})
 def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
     known = registry.registered()
@@ -45,126 +58,204 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     return found
 
 
+_fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
+
 _limit = yaml_lines.record_of(
     {
-        "floor": _floor,
-        "ceiling": yaml_lines.number,
-        "warn": yaml_lines.number,
-        "equals": yaml_lines.anything,
-        "version": _range,
-        "same_on_all": yaml_lines.flag,
-        "severity": yaml_lines.one_of("fail", "warn"),
-        "if_supported": yaml_lines.flag,
-        "reference": yaml_lines.positive,
-        "unit": yaml_lines.one_of(*UNITS),
-        "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)),
-        "source": _source,
-        "ranks": yaml_lines.count,
-        "algorithm": yaml_lines.text,
-        "software": yaml_lines.mapping_of(_range),
+        "floor": _floor.described(
+            "The lowest value that holds, in `unit`. `derived` is a fraction of `reference`, which depends on the "
+            f"probe: {_fractions}."
+        ),
+        "ceiling": yaml_lines.number.described("the highest value that holds, in `unit`"),
+        "warn": yaml_lines.number.described("a value past this one holds, but is MARGINAL"),
+        "equals": yaml_lines.anything.described("the one value that holds: a text, or a number in `unit`"),
+        "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
+        "same_on_all": flag.described("true: the devices of a node must have the same value"),
+        "severity": yaml_lines.one_of("fail", "warn").described(
+            "What breaking the limit means. fail (the default): FAIL. warn: the limit is advice; broken, it is "
+            "MARGINAL, and it requires no measurement."
+        ),
+        "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
+        "reference": positive.described("the value of healthy devices, in `unit`"),
+        "unit": yaml_lines.one_of(*UNITS).described(
+            'The unit of floor, ceiling, warn, equals and reference. "of peak": fractions of the peak of the metric, '
+            'in the datasheet or measured beside; "1": any other ratio.'
+        ),
+        "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)).described(
+            "The levels that require the limit, by default all. []: the metric is judged where it is measured, and "
+            "nothing requires it."
+        ),
+        "source": _source.described("where the figures come from"),
+        "ranks": count.described("the number of ranks of the collective that the limit is for"),
+        "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
+        "software": yaml_lines.mapping_of(_range).described(
+            'The versions that the limit was validated on, by name: {nccl: ">=2.18"}. A shortfall on other versions is '
+            "INCONCLUSIVE."
+        ),
     },
     required=("unit", "source"),
-)
+).stating(title="limit", dependentRequired={figure: ["source"] for figure in FIGURES})
 
-_link = yaml_lines.record_of(
-    {
-        "type": yaml_lines.text,
-        "topology": yaml_lines.one_of(*TOPOLOGIES),
-        "count": yaml_lines.count,
-        "gb_per_s": yaml_lines.positive,
-    },
-    required=("type",),
-)
+_limits = yaml_lines.mapping_of(_limit)
+
+
+def _link(to: str) -> StatedCheck[object]:
+    return yaml_lines.record_of(
+        {
+            "type": text.described("the name of the link, such as nvlink4 or xgmi3"),
+            "topology": yaml_lines.one_of(*TOPOLOGIES).described(
+                "How the devices of a node are linked. switch: every pair at the full rate; mesh: one link for each "
+                "pair; bridge: in twos; none: not at all."
+            ),
+            "count": count.described("number of links of one device"),
+            "gb_per_s": positive.described("GB/s of all links of one device together, for each direction"),
+        },
+        required=("type",),
+    ).described(to)
+
 
 _platform = yaml_lines.record_of(
     {
-        "title": yaml_lines.text,
-        "devices": yaml_lines.count,
-        "virtual": yaml_lines.flag,
-        "passed_through": yaml_lines.flag,
-        "power_watts": yaml_lines.positive,
-        "pcie": yaml_lines.record_of(
-            {"gen": yaml_lines.count, "lanes": yaml_lines.count, "gb_per_s": yaml_lines.positive}
+        "title": text.described("what the platform is, for people"),
+        "devices": count.described(
+            "number of devices that a node of this platform has; without it any number is right"
         ),
-        "host_link": _link,
-        "link": _link,
-        "limits": yaml_lines.mapping_of(_limit),
-        "source": _source,
+        "virtual": flag.described("true: the devices are virtual functions of a hypervisor"),
+        "passed_through": flag.described("true: the devices are whole devices in a virtual machine"),
+        "power_watts": positive.described("W: the power limit of this platform, where it is not that of the datasheet"),
+        "pcie": yaml_lines.record_of(
+            {
+                "gen": count.described("PCIe generation"),
+                "lanes": count.described("number of PCIe lanes"),
+                "gb_per_s": positive.described("GB/s for each direction"),
+            }
+        ).described("the PCIe link from the host to one device"),
+        "host_link": _link("the link from the host to one device, where that is not PCIe"),
+        "link": _link("the links from one device to the others"),
+        "limits": _limits.described("limits of this platform by metric; they replace those of the SKU"),
+        "source": _source.described("where the figures of the platform come from"),
     }
-)
+).stating(title="platform")
+
+
+def _rate_of(dtype: str) -> StatedCheck[float | None]:
+    unit = "TOPS" if dtype.startswith("int") else "TFLOPS"
+    return positive.described(f"{unit} of {dtype}, dense")
+
 
 _datasheet = yaml_lines.record_of(
     {
-        "tflops": yaml_lines.record_of(dict.fromkeys(DTYPES, yaml_lines.positive)),
-        "unsupported": yaml_lines.list_of(yaml_lines.one_of(*DTYPES)),
+        "tflops": yaml_lines.record_of({dtype: _rate_of(dtype) for dtype in DTYPES}).described(
+            "peak rate of matrix products by dtype, dense (never sparse)"
+        ),
+        "unsupported": yaml_lines.list_of(yaml_lines.one_of(*DTYPES)).described("dtypes that have no fast path"),
         "memory": yaml_lines.record_of(
             {
-                "type": yaml_lines.text,
-                **dict.fromkeys(("gb", "gb_per_s", "clock_mhz", "bus_bits"), yaml_lines.positive),
+                "type": text.described("kind of the memory, such as HBM3"),
+                "gb": positive.described("GB (decimal)"),
+                "gb_per_s": positive.described("GB/s"),
+                "clock_mhz": positive.described("MHz"),
+                "bus_bits": positive.described("width of the bus in bits"),
             }
-        ),
+        ).described("the memory of one device"),
         "compute": yaml_lines.record_of(
             {
-                "units": yaml_lines.count,
-                "kind": yaml_lines.text,
-                **dict.fromkeys(
-                    (
-                        "tensor_clock_mhz",
-                        "tensor_flops_per_clock",
-                        "fp32_clock_mhz",
-                        "fp32_flops_per_clock",
-                        "max_clock_mhz",
-                    ),
-                    yaml_lines.positive,
+                "units": count.described("number of compute units"),
+                "kind": text.described("name of a compute unit, such as SM or CU"),
+                "tensor_clock_mhz": positive.described(
+                    "MHz: the clock that the peak of the tensor cores is stated for"
                 ),
+                "tensor_flops_per_clock": positive.described("FLOPs of the tensor cores for each clock and unit, bf16"),
+                "fp32_clock_mhz": positive.described("MHz: the clock that the peak of fp32 is stated for"),
+                "fp32_flops_per_clock": positive.described("FLOPs of fp32 for each clock and unit"),
+                "max_clock_mhz": positive.described("MHz: the highest clock that the device reports"),
             }
-        ),
-        "power": yaml_lines.record_of(dict.fromkeys(("watts", "min_watts", "max_watts"), yaml_lines.positive)),
+        ).described("the compute units of one device"),
+        "power": yaml_lines.record_of(
+            {
+                "watts": positive.described("W: the default power limit"),
+                "min_watts": positive.described("W: the lowest power limit that can be set"),
+                "max_watts": positive.described("W: the highest power limit that can be set"),
+            }
+        ).described("the power limit of one device"),
         "temperature": yaml_lines.record_of(
-            dict.fromkeys(("max_operating_c", "slowdown_c", "shutdown_c", "memory_max_c"), yaml_lines.positive)
+            {
+                "max_operating_c": positive.described("degrees C: the highest in operation"),
+                "slowdown_c": positive.described("degrees C: the hardware slows down"),
+                "shutdown_c": positive.described("degrees C: the device shuts down"),
+                "memory_max_c": positive.described("degrees C: the highest of the memory"),
+            }
+        ).described("the limits of temperature of one device"),
+        "source": _source.described("where the figures of the datasheet come from"),
+        "sources": yaml_lines.mapping_of(_source).described(
+            "sources of single figures (tflops.int8) or groups (memory) that have one of their own"
         ),
-        "source": _source,
-        "sources": yaml_lines.mapping_of(_source),
     }
 )
 
-SKU = yaml_lines.record_of(
+_texts = yaml_lines.list_of(text)
+
+_match = yaml_lines.record_of(
     {
-        "sku": yaml_lines.text,
-        "title": yaml_lines.text,
-        "vendor": _vendor,
-        "extends": yaml_lines.text,
-        "architecture": yaml_lines.text,
-        "match": yaml_lines.record_of(
-            {
-                **dict.fromkeys(
-                    ("names", "pci_ids", "subsystems", "virtual_functions"), yaml_lines.list_of(yaml_lines.text)
-                ),
-                "compute_units": yaml_lines.list_of(yaml_lines.count),
-                "source": _source,
-            }
-        ),
-        "datasheet": _datasheet,
-        "precision": yaml_lines.positive,
-        "spread": yaml_lines.mapping_of(
-            yaml_lines.record_of(
-                {"between_runs": yaml_lines.positive, "runs": yaml_lines.count, "source": _source},
-                required=("between_runs", "runs", "source"),
-            )
-        ),
-        "probes": yaml_lines.mapping_of(yaml_lines.mapping_of(yaml_lines.anything)),
-        "budgets": yaml_lines.record_of(dict.fromkeys(LEVELS, yaml_lines.mapping_of(yaml_lines.positive))),
-        "not_applicable": yaml_lines.mapping_of(yaml_lines.text),
-        "limits": yaml_lines.mapping_of(_limit),
-        "platforms": yaml_lines.mapping_of(_platform),
-        "siblings": yaml_lines.mapping_of(
-            yaml_lines.record_of(dict.fromkeys(("same", "differ"), yaml_lines.list_of(yaml_lines.text)))
-        ),
-        "explained": yaml_lines.list_of(
-            yaml_lines.record_of(
-                dict.fromkeys(("rule", "key", "reason"), yaml_lines.text), required=("rule", "key", "reason")
-            )
-        ),
-    },
-    required=("sku", "vendor", "platforms"),
+        "names": _texts.described("whole names, as the management library reports them"),
+        "pci_ids": _texts.described("PCI ids as vendor:device, such as 10de:2330"),
+        "subsystems": _texts.described("PCI subsystem ids as vendor:device"),
+        "virtual_functions": _texts.described("PCI ids of the virtual functions of the product"),
+        "compute_units": yaml_lines.list_of(count).described("numbers of compute units that devices report"),
+        "source": _source.described("where names and ids come from"),
+    }
 )
+
+_FIELDS: dict[str, Check] = {
+    "sku": text.described("the name of the SKU"),
+    "title": text.described("what the product is, for people"),
+    "vendor": _vendor.described("chooses the driver, and the vendor's limits that lie below"),
+    "extends": text.described(
+        "the name of a shipped SKU, or the path of a file beside this one: what this one changes"
+    ),
+    "architecture": text.described("the vendor's name of the architecture"),
+    "match": _match.described("what a device of this SKU reports of itself; what both sides state has to agree"),
+    "datasheet": _datasheet.described("what the vendor states of one device"),
+    "precision": positive.described(
+        "a probe samples until the half-width of the interval of its mean is this share of the value (default 0.01)"
+    ),
+    "spread": yaml_lines.mapping_of(
+        yaml_lines.record_of(
+            {
+                "between_runs": positive.described("one standard deviation, as a share of the value"),
+                "runs": count.described("number of runs that it was measured over"),
+                "source": _source.described("where the figures come from"),
+            },
+            required=("between_runs", "runs", "source"),
+        )
+    ).described("how far runs of one healthy device lie apart, by probe or metric"),
+    "probes": yaml_lines.mapping_of(
+        yaml_lines.mapping_of(yaml_lines.anything.described("value of the argument"))
+    ).described("arguments of the packaged tests by probe, such as {matmul: {m: 4096, n: 4096, k: 4096}}"),
+    "budgets": yaml_lines.record_of(
+        {level: yaml_lines.mapping_of(positive).described(f"seconds at level {level}, by probe") for level in LEVELS}
+    ).described("how long a probe may measure one metric, where that is not the default of the level"),
+    "not_applicable": yaml_lines.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
+    "limits": _limits.described("limits by metric, on every platform"),
+    "platforms": yaml_lines.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
+    "siblings": yaml_lines.mapping_of(
+        yaml_lines.record_of(
+            {
+                "same": _texts.described("keys that must have the same value in both files"),
+                "differ": _texts.described("keys that must have different values"),
+            }
+        )
+    ).described("other SKUs that this one is compared with by `pytest-accel sku lint`"),
+    "explained": yaml_lines.list_of(
+        yaml_lines.record_of(
+            {
+                "rule": text.described("the rule, as `pytest-accel sku lint --list` names it"),
+                "key": text.described("the key of the value; * stands for any characters"),
+                "reason": text.described("why the value is right"),
+            },
+            required=("rule", "key", "reason"),
+        )
+    ).described("findings of `pytest-accel sku lint` that are right as they are"),
+}
+
+SKU = yaml_lines.record_of(_FIELDS, required=("sku", "vendor", "platforms"))

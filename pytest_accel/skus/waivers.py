@@ -22,12 +22,13 @@ def waivable(verdict: Verdict) -> bool:
     return verdict.status.fails and not verdict.fault and verdict.metric not in NEVER
 
 
-class WaiverInfo(TypedDict, total=False):
-    """The file of waivers and what of it was used, for the record."""
+class WaiversEntry(TypedDict, total=False):
+    """The file of waivers as the record holds it; empty in a run without one."""
 
     file: str
     sha256: str
     used: list[Waiver]
+    """The waivers that cover a verdict."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Waivers:
             if each not in used(verdicts)
         ]
 
-    def summary(self, verdicts: Sequence[Verdict]) -> WaiverInfo:
-        """Return the file with its hash and the entries that were used; nothing without a file."""
+    def summary(self, verdicts: Sequence[Verdict]) -> WaiversEntry:
+        """Return the file with its hash and the entries that were used, for the record."""
         return {"file": self.file, "sha256": self.sha256, "used": used(verdicts)} if self.file else {}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.cli import record_reader
-from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again
+from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again, limits_moved
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
@@ -111,6 +111,32 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     assert (change.metric, change.old.status, change.new.status) == ("matmul.bf16", Status.PASS, Status.FAIL)  # type: ignore[union-attr]
     assert (change.old.floor, change.new.floor) == (630.0, 750)  # type: ignore[union-attr]
     assert (word(new), new.closing["exit"]) == ("REJECTED", 1)
+
+
+def test_a_limit_that_moved_is_named_with_its_figures() -> None:
+    new = judge_again(ran(), terms(with_limits(matmul_bf16=750)))
+    assert limits_moved(ran(), new) == {"matmul.bf16": ["floor 630 -> 750 TFLOPS (+19.0%)"]}
+    assert limits_moved(ran(), judge_again(ran(), terms(sku()))) == {}
+
+
+def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
+    """Tuples become lists in JSON, and back."""
+    every: dict[str, Any] = {
+        "levels": ("quick",),
+        "software": {"nccl": ">=2.16"},
+        "conditions": {"ranks": 8},
+        "source": Source("measured", "us", "2026-11", nodes=3),
+    }
+    limits = {metric: replace(each, **every) for metric, each in sku().limits.items()}
+    old = judge_again(ran(), terms(sku(limits=limits), level="quick"))
+    write(old, tmp_path)
+    assert limits_moved(record_reader.load(tmp_path / FILE), old) == {}
+    assert limits_moved(ran(), old)["matmul.bf16"] != []
+
+
+def test_the_record_names_the_version_that_it_is_judged_by_now() -> None:
+    new = judge_again(ran(), replace(terms(sku()), thresholds="2026.12.1"))
+    assert new.sku["thresholds"] == "2026.12.1"
 
 
 def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
@@ -321,7 +347,7 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
     [
         ('"schema": 1', '"schema": 2', "was written in schema 2; this version reads schema 1"),
         ('"schema": 1', '"other": 1', "is no record of pytest_accel: it has no 'schema'"),
-        ('"state": "finished"', '"state": 7', "state is 7, not text"),
+        ('"state": "finished"', '"state": 7', "state is 7, none of running, interrupted, finished"),
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
         ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", none of FAIL, UNMEASURED'),

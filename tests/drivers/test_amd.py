@@ -98,7 +98,7 @@ def test_facts_of_an_mi300x() -> None:
     assert {key: facts.get(key) for key in expected} == expected
     assert [each["remote"] for each in facts["xgmi_links"]] == [f"0000:{bus:02x}:00.0" for bus in range(0x0D, 0x14)]
     assert facts["ecc_blocks"]["umc"] == {"correctable": 0, "uncorrectable": 0, "deferred": 0}
-    assert facts["unsupported"] == {"edge_temperature_c": "this GPU does not say it"}
+    assert facts["unsupported"] == {"edge_temperature_c": "this GPU does not report it"}
 
 
 def test_readings_have_the_units_of_their_names() -> None:
@@ -280,7 +280,7 @@ def test_only_lasting_use_is_use() -> None:
     driver = opened(gpu)
     device = only(driver)
     assert driver.idle(device) is None
-    assert driver.idle(device) == "it is 70 % busy (no process that can be seen from here)"
+    assert driver.idle(device) == "it is 70 % busy (by a process that is not visible from here)"
 
 
 def test_a_lost_gpu_does_not_hide_the_others() -> None:
@@ -344,4 +344,4 @@ def test_device_nodes_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert "this user may not open /dev/kfd" in library.remedy(18, tmp_path)
     monkeypatch.undo()
-    assert "look at dmesg" in library.remedy(18, tmp_path)
+    assert "check dmesg" in library.remedy(18, tmp_path)

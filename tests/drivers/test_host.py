@@ -132,7 +132,7 @@ KNOWN: list[tuple[str, Tree, Any]] = [
     ),
     ("accelerator_numa", {**gpu(), **ALLOWED}, "near"),
     ("accelerator_numa", {**gpu(numa_node="1"), **ALLOWED, "sys/devices/system/node/node1/cpulist": "4-7"},
-     "no processor of NUMA node 1, where 0000:13:00.0 is, may be used"),
+     "the cpuset excludes every CPU of NUMA node 1, to which 0000:13:00.0 is attached"),
     ("accelerator_numa", {**gpu(numa_node="-1"), **ALLOWED, "sys/devices/system/node/node1/cpulist": "4-7"},
      "the kernel does not know the NUMA node of 0000:13:00.0"),
     ("nic_distance", {**gpu(), **rdma("mlx5_0", {})}, "PIX"),
@@ -256,19 +256,19 @@ def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree
 @pytest.mark.parametrize(
     ("name", "tree", "words"),
     [
-        ("acs", {**gpu(), **bridges(config()[:64])}, "64 of 4096 bytes are shown"),
+        ("acs", {**gpu(), **bridges(config()[:64])}, "only 64 of 4096 bytes can be read"),
         ("numa_balancing", {"proc/sys/kernel/numa_balancing": "no"},
-         "/proc/sys/kernel/numa_balancing: 'no' is no number"),
+         "/proc/sys/kernel/numa_balancing: 'no' is not a number"),
         ("nic_rate", rdma("mlx5_0", {"state": "1: DOWN"}), "no RDMA port is active"),
-        ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "/sys/class/infiniband/mlx5_0/ports/1/rate: 'fast' is no rate"),
-        ("pcie_width", gpu(current_link_width="0", max_link_width="255"), "0000:13:00.0 tells no link width"),
-        ("inlet", {"dev/ipmi0": ""}, "no sensor of /sys/class/hwmon is at the inlet; ipmitool is not installed"),
+        ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "class/infiniband/mlx5_0/ports/1/rate: 'fast' is not a rate"),
+        ("pcie_width", gpu(current_link_width="0", max_link_width="255"), "0000:13:00.0 reports no link width"),
+        ("inlet", {"dev/ipmi0": ""}, "no sensor in /sys/class/hwmon is at the inlet; ipmitool, which reads"),
         ("fan_alarms", {}, "no fan is in /sys/class/hwmon; there is no /dev/ipmi0"),
         ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live"}, "/dev/nvme0: No such file or directory"),
         ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live", "dev/nvme0": ""},
          "/dev/nvme0: Inappropriate ioctl for device"),
-        ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "nothing is chosen"),
-        ("cpu_clock_cap", {f"{POLICY}/cpuinfo_max_freq": "0"}, "is no clock"),
+        ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "no mode is selected"),
+        ("cpu_clock_cap", {f"{POLICY}/cpuinfo_max_freq": "0"}, "is not a clock"),
         ("iommu", {"proc/cpuinfo": "flags : fpu hypervisor", "sys/kernel/iommu_groups/": ""}, "IOMMU of its host"),
         ("acs", {**gpu(), **bridges(config()), "proc/cpuinfo": "flags : hypervisor"}, "bridges of its host"),
         ("mps", {**gpu(), ".dockerenv": "", "proc/9/comm": "bash"}, "a container does not show the processes"),
@@ -316,16 +316,16 @@ def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, tree: Tree
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        (Place(root=False, container="", machine=""), "takes root"),
-        (Place(root=True, container="docker", machine=""), "takes the host instead of a container"),
-        (Place(root=False, container="", machine="kvm"), "takes bare metal and root"),
+        (Place(root=False, container="", machine=""), "requires root"),
+        (Place(root=True, container="docker", machine=""), "requires the host instead of a container"),
+        (Place(root=False, container="", machine="kvm"), "requires bare metal and root"),
         (METAL, ""),
     ],
 )
 def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
     assert needed(HOST_READERS["acs"], where) == words
     make(tmp_path, {**gpu(), **bridges(config()[:64])})
-    assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "are shown")
+    assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "can be read")
 
 
 def test_a_fact_that_is_there_takes_nothing(tmp_path: Path) -> None:

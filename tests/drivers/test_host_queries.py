@@ -59,12 +59,12 @@ def test_drives_that_are_well_warn_of_nothing(tmp_path: Path) -> None:
 
 def test_a_drive_that_warns_is_named_with_what_it_says(tmp_path: Path, drives: dict[str, Any]) -> None:
     drives["nvme1"] = smart(0b1001)
-    assert value(tmp_path, "nvme_warnings") == "nvme1: its spare is used up, nvme1: it can only be read"
+    assert value(tmp_path, "nvme_warnings") == "nvme1: its spare is used up, nvme1: it is read-only"
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
-    [(OSError(13, "Permission denied"), "/dev/nvme1: Permission denied"), (0x4002, "refuses to tell: status 0x4002")],
+    [(OSError(13, "Permission denied"), "/dev/nvme1: Permission denied"), (0x4002, "refused the query: status 0x4002")],
 )
 def test_a_drive_that_does_not_answer_is_no_healthy_one(
     tmp_path: Path, drives: dict[str, Any], told: Any, words: str

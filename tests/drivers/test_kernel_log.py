@@ -140,7 +140,7 @@ FATAL = "pcieport 0000:{}:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), ty
 def test_hardware_fails_its_device_and_advice_warns(vendor: str) -> None:
     found = verdict(FATAL.format("0c"), "counters.log_hardware", vendor=vendor)
     assert found.status is Status.FAIL
-    assert found.sentence.startswith("1, expected 0, during soak.rate: PCIe fatal, a PCI Express link failed; look at")
+    assert found.sentence.startswith("1, expected 0, during soak.rate: PCIe fatal, a PCI Express link failed; check")
     assert "severity=Uncorrected (Fatal)" in found.sentence
     advice = verdict(FATAL.format("0c").replace("Fatal", "Non-Fatal"), "counters.log_advice", vendor=vendor)
     assert advice.status is Status.MARGINAL
@@ -161,7 +161,7 @@ def test_another_graphics_card_is_no_fault_of_the_node() -> None:
     event = kernel_log.parse(kmsg(RESET.replace("0c", "77"))) or {}
     note = reports.hear({"at": 12.0, "source": SOURCE, **event}, OURS)
     assert reports.heard == []
-    assert "amdgpu reset of 0000:77:00.0, which is none of the devices" in str(note)
+    assert "amdgpu reset of 0000:77:00.0, which is not a device of this run" in str(note)
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_an_xid_is_not_counted_twice() -> None:
 
 
 def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
-    reports = Reports(deaf={SOURCE: "/dev/kmsg: Permission denied (takes root, on the host instead of a container)"})
+    reports = Reports(deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"})
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
         found = judge([reports.logged(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE
-        assert "takes root" in found.sentence
+        assert "requires root" in found.sentence
 
 
 def test_a_sensor_that_ended_leaves_the_log_unmeasured() -> None:

@@ -367,7 +367,7 @@ def test_only_lasting_use_is_use(open_driver: Open) -> None:
     driver = open_driver(Library([gpu]))
     device = only(driver)
     assert driver.idle(device) is None
-    assert driver.idle(device) == "it is 70 % busy (no process that can be seen from here)"
+    assert driver.idle(device) == "it is 70 % busy (by a process that is not visible from here)"
 
 
 def test_mig_is_a_fact(open_driver: Open) -> None:

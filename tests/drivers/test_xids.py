@@ -117,7 +117,7 @@ def test_a_killed_worker_excuses_no_hardware() -> None:
 
 
 def test_where_nobody_can_hear_nothing_is_said() -> None:
-    deaf = {"nvidia": "NVML gives no events", "kernel log": "/dev/kmsg: Permission denied (takes root)"}
+    deaf = {"nvidia": "NVML gives no events", "kernel log": "/dev/kmsg: Permission denied (requires root)"}
     found = verdict("hardware", deaf=deaf)
     assert found.status is Status.UNMEASURED
     assert "NVML gives no events; /dev/kmsg: Permission denied" in found.sentence
@@ -165,12 +165,12 @@ def test_the_log_is_followed(tmp_path: Path) -> None:
 
 def test_what_stands_in_for_the_log_in_a_container_is_not_listened_to() -> None:
     """Often /dev/null: it is always readable, and says nothing."""
-    with pytest.raises(DriverProblem, match="is not the kernel's here"):
+    with pytest.raises(DriverProblem, match="is not the kernel log here"):
         next(kernel_log.follow(Path("/dev/null")))
 
 
 def test_a_log_that_is_hidden_says_what_it_takes(tmp_path: Path) -> None:
-    with pytest.raises(DriverProblem, match="takes root"):
+    with pytest.raises(DriverProblem, match="requires root"):
         kernel_log.follow(tmp_path / "kmsg")
 
 
@@ -181,7 +181,7 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
         notes.append(reports.hear(event, {"GPU-0": "0000:3b:00.0", "GPU-1": "0000:3c:00.0"}))
     assert [(each.uuid, each.number, each.pid) for each in reports.heard] == [("GPU-0", 79, 1234)]
     assert notes[0] is None
-    assert "none of the devices" in str(notes[1])
+    assert "not a device of this run" in str(notes[1])
 
 
 # -- NVML
@@ -213,7 +213,7 @@ def test_an_xid_by_another_handle_is_that_of_the_gpu_it_says(library: Library) -
     assert next(events) == {"uuid": second.uuid, "number": 79}
     library.gpus[1].lost = True
     library.xids.append((1 + len(library.gpus), 79))
-    with pytest.raises(DriverProblem, match="told of an Xid and not of which GPU"):
+    with pytest.raises(DriverProblem, match="reported an Xid but not its GPU"):
         next(events)
 
 
@@ -228,7 +228,7 @@ def test_a_gpu_without_events_leaves_the_others_theirs(
     library.xids.append((0, 79))
     deaf, xid = itertools.islice(driver.events(), 2)
     assert (deaf["uuid"], xid) == (second.uuid, {"uuid": first.uuid, "number": 79})
-    assert "NVML gives no events of it" in deaf["deaf"]
+    assert "NVML gives no events for it" in deaf["deaf"]
     library.gpus[0].answers["nvmlDeviceRegisterEvents"] = answer
     with pytest.raises(DriverProblem, match="NVML gives no events"):
         driver.events()
@@ -248,11 +248,11 @@ def test_a_gpu_that_falls_off_leaves_the_others_theirs(library: Library) -> None
 def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     reports = Reports()
     reports.hearing("nvidia", None)
-    reports.hearing("nvidia", "NVML gives no events of it", "GPU-1")
-    reports.hearing("kernel log", "takes root")
+    reports.hearing("nvidia", "NVML gives no events for it", "GPU-1")
+    reports.hearing("kernel log", "requires root")
     other = Device("GPU-1", 1, "nvidia", "a GPU")
     assert reports.measured("counters.xid_hardware", GPU, WINDOWS).value == 0
-    assert "events of it; takes root" in str(reports.measured("counters.xid_hardware", other, WINDOWS).trouble)
+    assert "events for it; requires root" in str(reports.measured("counters.xid_hardware", other, WINDOWS).trouble)
     reports.missed = "the sensor ended"
     assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU, WINDOWS).trouble)
     reports.heard.append(xid(79))

@@ -224,7 +224,7 @@ def test_a_users_own_assertion_rejects() -> None:
 @pytest.mark.parametrize(
     ("changes", "word", "code", "words"),
     [
-        ({"broken_tests": ["test_x (KeyError: 'y')"]}, "BROKEN", 3, "an error that is no verdict on the hardware"),
+        ({"broken_tests": ["test_x (KeyError: 'y')"]}, "BROKEN", 3, "a software error, not a verdict on the hardware"),
         ({"record_problem": "No space left on device"}, "NOT JUDGED", 6, "the record could not be written: No space"),
         ({"interrupted": "SIGTERM"}, "INTERRUPTED", 2, "(SIGTERM) after 7 limits: nothing was accepted"),
     ],

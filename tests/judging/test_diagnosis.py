@@ -53,23 +53,28 @@ def around(value: float) -> Gauge:
         ),
         ("matmul.bf16", gpu(), seen(sw_thermal_s=2.0, hw_power_brake_s=5.0), "brake 50% of the time, SW thermal slow"),
         ("soak.rate", gpu(power_limit_w=500.0), seen(sw_power_cap_s=9.9), "power limit 500 W, lowered from 700 W"),
-        ("matmul.fp8", gpu(), seen(sw_power_cap_s=9.0), "held at its power limit of 700 W, as is normal"),
-        ("matmul.fp8", gpu(), seen(), "clock below its highest of 1980 MHz without any throttle reason"),
+        ("matmul.fp8", gpu(), seen(sw_power_cap_s=9.0), "clock held down by the power limit of 700 W, normal"),
+        ("matmul.fp8", gpu(), seen(), "clock below its maximum of 1980 MHz without any throttle reason"),
         ("matmul.fp8", gpu(), seen(clock=1975.0), "slow at full clock, without any throttle reason"),
         ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "slow at full clock"),  # half a percent
         (
             "matmul.fp8",
             gpu(),
             seen(reasons=0x02),
-            "clock below its highest of 1980 MHz by application clocks: a setting",
+            "clock below its maximum of 1980 MHz, set by application clocks",
         ),
-        ("soak.rate", gpu(), seen(reasons=0x12), "by application clocks and sync boost: a setting"),
-        ("stream.copy", MEMORY, seen(memory_clock_mhz=around(1593.0)), "memory clock 1593 MHz of 2619: locked, or"),
-        ("stream.read", MEMORY, seen(memory_temperature_c=around(94.0)), "memory at 94 C of the 95 that it may reach"),
+        ("soak.rate", gpu(), seen(reasons=0x12), ", set by application clocks and sync boost"),
+        ("stream.copy", MEMORY, seen(memory_clock_mhz=around(1593.0)), "memory clock 1593 of 2619 MHz: locked, or"),
+        (
+            "stream.read",
+            MEMORY,
+            seen(memory_temperature_c=around(94.0)),
+            "memory at 94 C, close to its maximum of 95 C",
+        ),
         ("stream.read", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(2619.0)), "slow at full clock"),
         ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(1593.0)), "slow at full clock"),
-        ("host_copy.h2d", gpu(), {"pcie_gen": 4, "pcie_width": 8}, "ran at PCIe 4 x8 under load, its best is 5 x16"),
-        ("host_copy.h2d", gpu(), {"pcie_gen": 5, "pcie_width": 16}, "its best: look at NUMA"),
+        ("host_copy.h2d", gpu(), {"pcie_gen": 4, "pcie_width": 8}, "ran at PCIe 4 x8 under load, its maximum is 5 x16"),
+        ("host_copy.h2d", gpu(), {"pcie_gen": 5, "pcie_width": 16}, "at its maximum, PCIe 5 x16: check NUMA"),
     ],
 )
 def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: TelemetrySummary, words: str) -> None:
@@ -79,7 +84,7 @@ def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: Teleme
 def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
     """0.93 is a healthy chip that is held back, 0.7 is one whose units are short at any clock."""
     said = cause(measured("matmul.bf16", seen(clock=1380.0, sw_power_cap_s=9.0), of_clock={"share": 0.9312}), gpu())
-    assert str(said).endswith("(at 1380 MHz, 0.93 of what that clock gives, 62 C, 690 W)")
+    assert str(said).endswith("(at 1380 MHz, 0.93 of the peak at that clock, 62 C, 690 W)")
 
 
 @pytest.mark.parametrize(
@@ -124,17 +129,23 @@ def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     """What holds a device back holds it back in every block; a host that feeds it too slowly does not."""
     even, uneven = [700.0, 702.0, 698.0] * 5, [700.0, 500.0, 690.0] * 5
     blocks = {"even": variation(even), "uneven": variation(uneven)}
-    assert "uneven" not in str(cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["even"]), gpu()))
+    assert "samples vary" not in str(
+        cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["even"]), gpu())
+    )
     said = cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["uneven"]), gpu())
-    assert "slow at full clock, without any throttle reason, uneven, its blocks vary by 15%" in str(said)
+    assert "slow at full clock, without any throttle reason, samples vary by 15%" in str(said)
 
 
 @pytest.mark.parametrize(
     ("of_alone", "summary", "words"),
     [
-        (0.6, {"pcie_gen": 5, "pcie_width": 16}, "its best: 0.60 of its rate alone: a shared uplink, or the host's"),
+        (
+            0.6,
+            {"pcie_gen": 5, "pcie_width": 16},
+            "at its maximum, PCIe 5 x16: 0.60 of its rate alone: a shared uplink, or the host's",
+        ),
         (0.6, {}, "0.60 of its rate alone"),
-        (0.99, {"pcie_gen": 5, "pcie_width": 16}, "its best: look at NUMA"),
+        (0.99, {"pcie_gen": 5, "pcie_width": 16}, "at its maximum, PCIe 5 x16: check NUMA"),
         (0.6, {"pcie_gen": 4, "pcie_width": 16}, "ran at PCIe 4 x16 under load"),  # that is reason enough
         (0.99, {}, "None"),
     ],

@@ -169,7 +169,7 @@ def test_a_counter_that_went_back_has_counted_since() -> None:
 
 def test_a_device_that_is_lost_fails_one_that_is_silent_is_unmeasured() -> None:
     lost = verdict("pcie_replays", {}, {"lost": "GPU is lost"}, {"lost": "GPU is lost"})
-    assert (lost.status, lost.sentence) == (Status.FAIL, "it was lost: GPU is lost, during probe1")
+    assert (lost.status, lost.sentence) == (Status.FAIL, "the device was lost: GPU is lost, during probe1")
     silent = verdict("pcie_replays", {}, {"silent": "it has not answered for 10 s"}, {})
     assert silent.status is Status.UNMEASURED
 
@@ -234,7 +234,7 @@ def test_a_sensor_that_is_gone_leaves_everything_unmeasured() -> None:
 
 def test_without_a_probe_nothing_could_move() -> None:
     found = verdict("ecc_uncorrectable", {})
-    assert (found.status, found.sentence) == (Status.UNMEASURED, "no probe ran that could have moved it")
+    assert (found.status, found.sentence) == (Status.UNMEASURED, "no probe ran during which it could have increased")
 
 
 def test_a_counter_that_is_hidden_is_unmeasured_one_that_does_not_exist_is_left_out() -> None:

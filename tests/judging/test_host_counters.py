@@ -97,11 +97,11 @@ def test_a_nic_that_vanished_is_not_taken_for_one_that_counted_nothing(tmp_path:
     found = verdict(tmp_path / "one", "nic_link_downed", HEALTHY, one)
     assert (found.status, found.sentence) == (
         Status.UNMEASURED,
-        "mlx5_1/1 was there before the first probe and is gone",
+        "mlx5_1/1 was present before the first probe and is gone",
     )
     found = verdict(tmp_path / "all", "nic_link_downed", HEALTHY, {MC.format(0, "ue"): "0"})
     assert (found.status, found.sentence) == (
-        Status.UNMEASURED, "there is no RDMA NIC, which was not so before the first probe",
+        Status.UNMEASURED, "there is no RDMA NIC; it could be read before the first probe",
     )  # fmt: skip
 
 

@@ -35,14 +35,18 @@ PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "sho
         (Discovery(gpus(8), shown=shown(8)), "nvidia", None),
         (Discovery(gpus(8)), "nvidia", None),  # a container shows no bus
         (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
-        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, the driver 7"),
+        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, but the driver finds 7"),
         (
             Discovery((), shown=shown(8)),
             "nvidia",
-            "shows PCI 0000:0, PCI 0000:1 ..., the nvidia driver finds no device",
+            "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no device",
         ),
-        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), "nvidia", "the machine shows /dev/nvidia0, the nvidia"),
-        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, the nvidia"),
+        (
+            Discovery((), shown=shown(1, where="/dev/nvidia{}")),
+            "nvidia",
+            "the machine shows /dev/nvidia0, but the nvidia",
+        ),
+        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, but the nvidia"),
         (Discovery(gpus(4), shown=shown(8, where="/dev/nvidia{}")), "nvidia", None),  # nodes of others' devices
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), "nvidia", None),  # another vendor was not asked for
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), None, "the amd driver finds no device"),
@@ -84,7 +88,7 @@ def test_every_device_says_which_product_it_is() -> None:
 
 def test_a_device_without_a_name_is_shown_as_such() -> None:
     (found,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
-    assert str(found.value).startswith("no name (no PCI id): it states neither")
+    assert str(found.value).startswith("no name (no PCI id): neither its name")
 
 
 def test_without_a_sku_a_device_is_what_it_says() -> None:
@@ -104,7 +108,7 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported(stati
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
     *_, last = facts("inventory.mig", Discovery(devices), None)
     verdict = judge([last], limit)
-    assert (verdict.status.value, f"{stating} of 4 devices state it" in verdict.sentence) == (status, stating > 0)
+    assert (verdict.status.value, f"{stating} of 4 devices report it" in verdict.sentence) == (status, stating > 0)
 
 
 def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
@@ -123,9 +127,9 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     ],
 )
 def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit | None, status: Status) -> None:
-    verdict = judge([host_fact("host.acs", {why: "config: 64 of 4096 bytes are shown (takes root)"})], limit)
+    verdict = judge([host_fact("host.acs", {why: "config: only 64 of 4096 bytes can be read (requires root)"})], limit)
     assert verdict.status is status
-    assert "takes root" in verdict.sentence
+    assert "requires root" in verdict.sentence
 
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:

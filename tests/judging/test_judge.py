@@ -86,7 +86,7 @@ def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
 def test_no_value_is_unmeasured(limit: Limit) -> None:
     verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
     assert verdict.status is Status.UNMEASURED
-    assert verdict.sentence == "the probe found no value"
+    assert verdict.sentence == "the probe returned no value"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_limit_without_a_bound_judges_nothing(limit: Limit) -> None:
 def test_a_limit_in_another_unit_judges_nothing() -> None:
     verdict = judge([found(730.0, "GB/s")], FLOOR)
     assert verdict.status is Status.UNMEASURED
-    assert verdict.sentence == "the limit is in TFLOPS, the measurement in GB/s"
+    assert verdict.sentence == "the limit is in TFLOPS, but the measurement is in GB/s"
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [(8, Status.PASS), (4, Status.UNMEASURED), (None, Status.UNMEASURED)])
@@ -138,10 +138,10 @@ VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
             600,
             {"nccl": "2.16.2"},
             Status.INCONCLUSIVE,
-            "NCCL 2.16.2 is outside of >=2.18, on which the limit was validated",
+            "NCCL 2.16.2 is outside >=2.18, the range that the limit was validated on",
         ),
-        (600, {"nccl": None}, Status.FAIL, "validated on NCCL >=2.18, which version this was is not known"),
-        (600, {"torch": "2.13"}, Status.FAIL, "which version this was is not known"),
+        (600, {"nccl": None}, Status.FAIL, "validated on NCCL >=2.18; the version in use is not known"),
+        (600, {"torch": "2.13"}, Status.FAIL, "the version in use is not known"),
         (730, {"nccl": "2.16.2"}, Status.PASS, "(+8.6%)"),
         (730, {}, Status.PASS, "(+8.6%)"),
     ],
@@ -276,7 +276,7 @@ def test_a_value_beside_a_trouble_is_not_judged(kind: str) -> None:
 
 
 def test_a_bug_is_no_verdict() -> None:
-    with pytest.raises(ValueError, match="a bug is no verdict: KeyError"):
+    with pytest.raises(ValueError, match="a bug in the probe cannot be judged: KeyError"):
         judge([found(trouble=Trouble("bug", "KeyError: 'x'"))], FLOOR)
 
 
@@ -324,14 +324,14 @@ def test_the_last_attempt_together_decides(attempts: list[Measurement], expected
 def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:
     verdict = judge([BAD, found(trouble=NEVER)], replace(FLOOR, if_supported=True))
     assert verdict.status is Status.FAIL
-    assert verdict.sentence == "600 TFLOPS, floor 672 TFLOPS (-10.7%); not measured again: no fast path"
+    assert verdict.sentence == "600 TFLOPS, floor 672 TFLOPS (-10.7%); could not be measured again: no fast path"
 
 
 @pytest.mark.parametrize(
     ("alone", "words"),
     [
         (730.0, "730 TFLOPS when measured alone: this node cannot feed and cool all devices at once"),
-        (601.0, "601 TFLOPS when measured alone: the device itself is short"),
+        (601.0, "601 TFLOPS when measured alone: the device itself falls short"),
     ],
 )
 def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
@@ -346,7 +346,7 @@ def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
     [(600.0, Status.INCONCLUSIVE), (730.0, Status.MARGINAL), (680.0, Status.MARGINAL)],
 )
 def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, expected: Status) -> None:
-    verdict = judge([found(value, disturbance="the hypervisor took 30% of the processor")], FLOOR)
+    verdict = judge([found(value, disturbance="the hypervisor took 30% of the CPU time")], FLOOR)
     assert verdict.status is expected
 
 
@@ -408,8 +408,8 @@ def on_all(value: Value | None, *all_values: Value) -> Verdict:
 def test_the_device_that_differs_from_most_is_blamed_and_no_other() -> None:
     values = ("96.00.A5", "96.00.A5", "96.00.74", "96.00.A5")
     assert [on_all(value, *values).status for value in values] == [Status.PASS, Status.PASS, Status.FAIL, Status.PASS]
-    assert on_all("96.00.74", *values).sentence == "96.00.74, 96.00.A5 on the others"
-    assert on_all("96.00.A5", *values).sentence == "96.00.A5 as on 3 of 4"
+    assert on_all("96.00.74", *values).sentence == "96.00.74, but 96.00.A5 on 3 of 4 devices"
+    assert on_all("96.00.A5", *values).sentence == "96.00.A5, as on 3 of 4 devices"
 
 
 def test_without_a_majority_nobody_is_cleared() -> None:
@@ -452,7 +452,7 @@ ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
 def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected
-    assert ("advice" in verdict.sentence) == (expected is Status.MARGINAL)
+    assert ("advisory" in verdict.sentence) == (expected is Status.MARGINAL)
 
 
 @pytest.mark.parametrize("kind", ["need", "not_applicable"])

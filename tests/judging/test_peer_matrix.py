@@ -56,10 +56,10 @@ def verdicts(rates: dict[tuple[str, str], float], **more: Any) -> dict[str, str]
 @pytest.mark.parametrize(
     ("slow", "words"),
     [
-        ({"out2": 0.9}, "gpu2 sends short to every other"),
-        ({"into2": 0.9}, "gpu2 receives short from every other"),
-        ({"out2": 0.9, "into2": 0.8}, "gpu2 is short to and from every other: the device or its own links"),
-        ({"pair_2_1": 0.5}, "gpu2 to gpu1; 1 of its pairs alone: the link between the two, or the switch"),
+        ({"out2": 0.9}, "gpu2 falls short sending to every other device, while"),
+        ({"into2": 0.9}, "gpu2 falls short receiving from every other device, while"),
+        ({"out2": 0.9, "into2": 0.8}, "gpu2 falls short to and from every other device: the device or its own links"),
+        ({"pair_2_1": 0.5}, "gpu2 to gpu1; only 1 of its pairs falls short: the link between the two devices, or"),
     ],
 )
 def test_a_short_device_is_blamed_and_no_other(count: int, slow: dict[str, float], words: str) -> None:
@@ -71,7 +71,7 @@ def test_a_short_device_is_blamed_and_no_other(count: int, slow: dict[str, float
 def test_two_devices_cannot_be_told_apart() -> None:
     found = verdicts(matrix(2, out0=0.5))
     assert set(found) == {"gpu0", "gpu1"}
-    assert "two devices cannot tell" in found["gpu0"]
+    assert "two devices are too few to tell" in found["gpu0"]
 
 
 def test_two_short_receivers_are_both_blamed() -> None:

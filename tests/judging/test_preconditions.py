@@ -35,8 +35,8 @@ def stops(**facts: Any) -> set[str]:
     return {name for name, probe in MEASURING.items() if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
 
 
-MEMORY = {"stream", "stream_windows", "memory_pattern"}
-COMPUTE = {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp_step"}
+def stressing(*parts: str) -> set[str]:
+    return {name for name, probe in MEASURING.items() if set(parts) & set(probe.stresses)}
 
 
 @pytest.mark.parametrize(
@@ -47,22 +47,29 @@ COMPUTE = {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp
         ({"mig_pending": True}, set(MEASURING)),
         ({"recovery_action": "GPU reset"}, set(MEASURING)),
         ({"fabric_state": "in progress"}, set(MEASURING)),
-        ({"fabric_status": 999}, {"peer_copy", "peer_copy_all", "all_reduce", "ddp_step"}),
-        ({"ecc_pending": False}, MEMORY | COMPUTE),
-        ({"remap_pending": True}, MEMORY),
-        ({"retired_pages_pending": True}, MEMORY),
-        ({"channel_repair_pending": True}, MEMORY),
-        ({"tpc_repair_pending": True}, COMPUTE),
+        ({"fabric_status": 999}, stressing("link")),
+        ({"ecc_pending": False}, stressing("memory", "compute")),
+        ({"remap_pending": True}, stressing("memory")),
+        ({"retired_pages_pending": True}, stressing("memory")),
+        ({"channel_repair_pending": True}, stressing("memory")),
+        ({"tpc_repair_pending": True}, stressing("compute")),
     ],
 )
 def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[str, Any], stopped: set[str]) -> None:
     assert stops(**facts) == stopped
 
 
+def test_the_packaged_probes_say_what_they_stress() -> None:
+    assert {"stream", "stream_windows", "memory_pattern"} <= stressing("memory")
+    assert {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp_step"} <= stressing("compute")
+    assert {"peer_copy", "peer_copy_all", "all_reduce", "ddp_step"} <= stressing("link")
+    assert not stressing("memory") & stressing("compute")
+
+
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
     said = preconditions.stopped(MEASURING["stream"], "GPU-3", [gpu(remap_pending=True)], SWITCHED)
     assert said is not None
-    assert said.startswith("not measured: gpu3: a row of its memory waits to be remapped (health.remap_pending); ")
+    assert said.startswith("not measured: gpu3: the remapping of a memory row is pending (health.remap_pending); ")
     assert "`nvidia-smi --gpu-reset -i 3`" in said
 
 
@@ -75,7 +82,7 @@ def test_a_fabric_matters_where_there_is_a_switch() -> None:
 def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
     assert preconditions.stopped(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
-    assert "gpu1: its driver asks for recovery: node reboot" in str(
+    assert "gpu1: its driver requests recovery: node reboot" in str(
         preconditions.stopped(MEASURING["all_reduce"], NODE, node, SWITCHED)
     )
 
@@ -91,9 +98,9 @@ def test_what_a_device_does_not_state_stops_nothing() -> None:
 @pytest.mark.parametrize(
     ("command", "disturbs", "says"),
     [
-        ("/usr/bin/dcgmi diag -r 3", True, "runs a diagnosis: wait until it has ended, or stop it: `kill 812`"),
+        ("/usr/bin/dcgmi diag -r 3", True, "runs a diagnostic: wait until it has ended, or stop it: `kill 812`"),
         ("/usr/bin/dcgmi dmon -e 203", None, ""),
-        ("/usr/share/nvidia-validation-suite/nvvs -r long", True, "runs a diagnosis"),
+        ("/usr/share/nvidia-validation-suite/nvvs -r long", True, "runs a diagnostic"),
         ("dcgmproftester12 -t 1004", True, "loads the devices"),
         ("nsys profile -o trace python train.py", True, "profiles: `nsys sessions list`"),
         ("nsys stats report.nsys-rep", None, ""),
@@ -211,8 +218,8 @@ def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> 
         ([], None),
         ([41], None),
         ([41, 42], None),
-        ([41, 99], "pid 99 was at work on it too"),
-        ([41, None], "pid None was at work on it too"),  # NVML knows that there is one, and not which
+        ([41, 99], "pid 99 used the device too"),
+        ([41, None], "pid None used the device too"),  # NVML knows that there is one, and not which
         ([99], None),  # ours is not among them: in another PID namespace all of them may be ours
     ],
 )

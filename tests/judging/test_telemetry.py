@@ -234,8 +234,8 @@ def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: fl
         (soaking(690, [50, 60, 70]), HOT, None),  # at its power limit
         (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
         (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
-        (soaking(600, [50, 60, 70]), HOT, "the soak drew 600 W of 700, and it still warmed by"),
-        (soaking(600, [50, 70, 60]), HOT, "K/min: it proves little"),
+        (soaking(600, [50, 60, 70]), HOT, "soak inconclusive for heat: drew 600 of 700 W and was still warming at"),
+        (soaking(600, [50, 70, 60]), HOT, "drew 600 of 700 W and was still warming at"),
         (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
         (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit
         ([], HOT, None),
@@ -250,9 +250,9 @@ def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
 
 
 def test_what_proves_little_is_marginal_where_it_holds_and_no_excuse_where_it_does_not() -> None:
-    weak = replace(SOAK, samples=(), details={"unproven": "it proves little"})
+    weak = replace(SOAK, samples=(), details={"unproven": "it was too cold"})
     floor = Limit("soak.rate", "TFLOPS", floor=600.0)
     verdict = judge([weak], replace(floor, floor=600.0))
     assert verdict.status is Status.MARGINAL
-    assert verdict.sentence.endswith("it proves little")
+    assert verdict.sentence.endswith("it was too cold")
     assert judge([weak, weak], replace(floor, floor=800.0)).status is Status.FAIL

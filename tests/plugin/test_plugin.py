@@ -166,7 +166,7 @@ def test_host_facts(tmp_path: Path) -> None:
     assert ran.closing.startswith("HELD")
     assert ran.statuses("host.cpus") == {"node": "PASS"}
     assert ran.statuses("host.memory") == {"node": "MARGINAL"}
-    assert "advice, no reason to reject" in ran.out
+    assert "advisory limit, does not reject" in ran.out
     assert re.search(r"^host: \d+ facts without a limit are in the record", ran.out, re.MULTILINE)
     assert ran.measurements("host.numa_balancing", "node")
     assert "host.huge_pages " not in ran.out
@@ -181,7 +181,7 @@ def test_host_fact_that_is_required_and_not_there(tmp_path: Path) -> None:
     if list(Path("/sys/class/infiniband").glob("*")):
         pytest.skip("there is an RDMA NIC here")
     assert ran.exit == 6, ran.out
-    assert ran.closing.endswith("node host.nic_rate: UNMEASURED, there is no RDMA NIC, and a limit requires it")
+    assert ran.closing.endswith("node host.nic_rate: UNMEASURED, there is no RDMA NIC; a limit requires it")
 
 
 def test_discover(tmp_path: Path) -> None:

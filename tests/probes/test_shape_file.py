@@ -56,7 +56,7 @@ def test_the_shapes_of_a_model_by_name() -> None:
         ("a.csv", "", r"a\.csv:1: the header is ''"),
         ("a.yaml", "shapes:\n  - {m: 1, n: 2}", r"a\.yaml:2: .*'k' is missing"),
         ("a.yaml", "shapes:\n  - {m: 1, n: 2, k: many}", r"a\.yaml:2: .*k: expected a whole number .* 'many'"),
-        ("a.yaml", "- {m: 1, n: 2, k: 3}", "it begins with 'shapes:'"),
+        ("a.yaml", "- {m: 1, n: 2, k: 3}", "it must begin with 'shapes:'"),
         ("a.yaml", "shapes: []", "there is no shape in it"),
     ],
 )

@@ -226,9 +226,9 @@ def test_an_address_that_torch_tells_is_compared(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gaudi_is_named_by_its_module_or_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unmeasurable, match=r"nobody here can tell which module 0000:00:00\.0 is"):
+    with pytest.raises(Unmeasurable, match=r"the module of 0000:00:00\.0 is not known"):
         on(monkeypatch, Torch(module()), driver="habana")
-    with pytest.raises(Unmeasurable, match="a process opens one Gaudi"):
+    with pytest.raises(Unmeasurable, match="a process can open only one Gaudi"):
         on(monkeypatch, Torch(module()), driver="habana", count=2, module_id="0")
 
 

@@ -177,7 +177,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
 
     assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
     said = run.verdicts[-1].sentence
-    assert said == "pcie_replays: this GPU does not support it, while 1 of 2 devices state it"
+    assert said == "pcie_replays: this GPU does not support it, but 1 of 2 devices report it"
 
 
 def test_a_check_that_one_device_alone_is_spared_is_unmeasured(
@@ -204,7 +204,7 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
     run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
     assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
     first = run.verdicts[0]
-    assert first.sentence == "not measured: gpu1 was lost (gpu1 to gpu0)"
+    assert first.sentence == "not measured: gpu1 was lost (step: gpu1 to gpu0)"
     assert judged(run, probes.peer_copy, direction="both") == ["NOT APPLICABLE", "FAIL", *["NOT APPLICABLE"] * 2]
     assert run.verdicts[-1].value, "information: the file has no limit on it"
 
@@ -222,7 +222,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 
     assert [kind for kind, _ in kinds({})] == ["need", "need"]
     assert kinds({"GPU-1": "gpu1"}) == [
-        ("need", "not measured: gpu1 was lost (what comes before the first step)"),
+        ("need", "not measured: gpu1 was lost before its first step"),
         ("device", "CUDA error: unknown error"),
     ]
 

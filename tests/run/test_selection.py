@@ -59,8 +59,8 @@ def h100(**changes: str) -> Device:
         (h100(name="NVIDIA H100 PCIe"), "its name is NVIDIA H100 PCIe, not NVIDIA H100 80GB HBM3"),
         (h100(pci_id="10de:2335"), "its PCI id is 10de:2335, not 10de:2330"),
         (h100(memory_gb="68.4"), "its memory is 68.4 GB, not 80 GB"),
-        (h100(driver="amd"), "it is a device of the driver amd, not of nvidia"),
-        (h100(name="", pci_id=""), "it states neither a name nor a PCI id"),
+        (h100(driver="amd"), "its driver is amd, not nvidia"),
+        (h100(name="", pci_id=""), "neither its name nor its PCI id is in"),
     ],
 )
 def test_what_tells_a_device_from_a_product_is_named(found: Device, words: str) -> None:

@@ -177,8 +177,8 @@ def test_a_file_is_read_with_its_lines_and_its_hash(tmp_path: Path) -> None:
 
 
 ENTRIES = {
-    "empty": ("", ":1: the file is empty; it begins with 'waivers:'"),
-    "no mapping": ("- limit: a.b\n", ":1: the file is no mapping; it begins with 'waivers:'"),
+    "empty": ("", ":1: the file is empty; it must begin with 'waivers:'"),
+    "no mapping": ("- limit: a.b\n", ":1: the file is not a mapping; it must begin with 'waivers:'"),
     "other file": ("sku: x\n", ":1: unknown key 'sku'"),
     "no list": ("waivers: host.acs\n", ":1: waivers: expected a list"),
     "missing": ("waivers:\n  - {limit: host.acs, reason: x, by: me}\n", ":2: waivers: 'until' is missing"),

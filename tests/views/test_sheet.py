@@ -8,7 +8,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku, Source
-from pytest_accel.skus import loader
+from pytest_accel.skus import loader, releases
 from pytest_accel.skus.readiness import lacking, standing
 from pytest_accel.views import sheet
 
@@ -59,8 +59,9 @@ def test_an_unknown_sku_is_named_with_the_nearest(capsys: pytest.CaptureFixture[
 
 def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == loader.names()
+    table, _, below = capsys.readouterr().out.partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()[1:]] == loader.names()
+    assert below == f"thresholds {releases.version()}\n"
 
 
 @pytest.mark.parametrize("name", loader.names())

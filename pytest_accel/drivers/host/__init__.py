@@ -1,7 +1,7 @@
-"""The host that the accelerators sit in: settings and states that move their numbers, read from files.
+"""Facts of the host: settings and states that affect the accelerators' performance, read from files.
 
-Every fact is a function of a root folder ("/" or a test's tree), declared by `fact`. They run in the sensor process:
-a file of /sys may block as long as its driver does.
+Every fact is a function of a root folder ("/", or a folder with the files of a test), declared by `fact`. Facts are
+read in the sensor process, because a file in /sys may block for as long as its driver does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pytest_accel.core.details import HostDetails, Value
 
 
 class Unreadable(Exception):
-    """The fact exists and cannot be seen by this user on this machine; the text names file and reason."""
+    """The fact exists but cannot be read by this user on this machine. The text names file and reason."""
 
 
 class Absent(Exception):
-    """There is no such thing here: no InfiniBand, no accelerator on the PCI bus."""
+    """The machine does not have the fact, for instance because it has no InfiniBand."""
 
 
 @dataclass(frozen=True)
 class HostAnswer:
-    """A value, the one of several things that is the worst, and what else explains it."""
+    """The value of a fact, the worst of several parts that it covers, and further details."""
 
     value: Value
     worst: str = ""
@@ -35,11 +35,10 @@ Reader = Callable[[Path], "Value | HostAnswer"]
 
 @dataclass(frozen=True)
 class HostReader:
-    """How a fact of core/host_facts is read. `user`, `container`, `machine` say what each of them hides; empty for
-    nothing.
+    """The reader of one fact of core/host_facts.
 
-    `user` is who is not root, `machine` is a virtual machine. A fact that counts the errors of several parts has the
-    `counts` in its details.
+    `user`, `container` and `machine` say what is hidden from a user other than root, in a container and in a virtual
+    machine; empty if nothing is. A fact of several parts has the counts of each in the detail `counts`.
     """
 
     name: str
@@ -50,13 +49,13 @@ class HostReader:
 
 
 DECLARED: dict[str, HostReader] = {}
-"""Every reader by name, as the modules beside this one are imported; `reading.HOST_READERS` has all of them."""
+"""The readers by name that the modules imported so far have declared; `reading.HOST_READERS` has all of them."""
 
 
 def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
     """Declare the reader of the fact that its function is named after.
 
-    The function raises Unreadable or Absent, and changes nothing.
+    A reader takes the root folder, returns the value, raises Unreadable or Absent, and changes nothing.
     """
 
     def declare(reader: Reader) -> Reader:
@@ -68,7 +67,7 @@ def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[
 
 
 def text(path: Path) -> str:
-    """The stripped text of a file. Raises Absent if there is none, Unreadable if it cannot be read."""
+    """Return the stripped text of a file. Raises Absent if there is none, Unreadable if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (FileNotFoundError, NotADirectoryError):
@@ -78,16 +77,16 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int:
-    """The whole number in a file. Raises Absent, Unreadable."""
-    found = text(path)
+    """Return the whole number in a file. Raises Absent if there is no file, Unreadable without a number."""
+    content = text(path)
     try:
-        return int(found.split()[0], 0)
+        return int(content.split()[0], 0)
     except (IndexError, ValueError):
-        raise Unreadable(f"{shown(path)}: {found[:40]!r} is no number") from None
+        raise Unreadable(f"{shown(path)}: {content[:40]!r} is not a number") from None
 
 
 def maybe(path: Path) -> str:
-    """The text of a file, empty if there is none. Raises Unreadable: what is hidden is not taken for missing."""
+    """Return the text of a file, empty if there is none. Raises Unreadable for a file that is hidden."""
     try:
         return text(path)
     except Absent:
@@ -95,24 +94,24 @@ def maybe(path: Path) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path as it is on the machine, whatever root it was read under."""
+    """Return the path as it is on a machine, without the root folder that it was read under."""
     parts = path.parts
     starts = [parts.index(top) for top in ("proc", "sys", "dev", "run") if top in parts]
     return "/" + "/".join(parts[min(starts) :]) if starts else str(path)
 
 
 def some(found: list[str], limit: int = 4) -> str:
-    """A list for a sentence."""
+    """Return a list as text for a sentence: the first `limit` items and the number of further ones."""
     return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
 
 
 def counted(counts: Mapping[str, int]) -> HostAnswer:
-    """The sum of several counters, with the part that has the most."""
+    """Return the sum of several counters, with the part that has the highest."""
     return _counts(counts, sum(counts.values()))
 
 
 def most(counts: Mapping[str, int]) -> HostAnswer:
-    """The highest of several counters, with the part that has it."""
+    """Return the highest of several counters, with the part that has it."""
     return _counts(counts, max(counts.values()))
 
 
@@ -122,9 +121,9 @@ def _counts(counts: Mapping[str, int], value: int) -> HostAnswer:
 
 
 def cpus_of(listed: str) -> set[int]:
-    """The kernel's list format: "0-3,8". Raises ValueError."""
-    found: set[int] = set()
+    """Return the numbers in the kernel's list format, such as "0-3,8". Raises ValueError for another format."""
+    cpus: set[int] = set()
     for part in filter(None, listed.split(",")):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        cpus |= set(range(int(first), int(last or first) + 1))
+    return cpus

@@ -1,4 +1,4 @@
-"""What the chassis tells: memory modules and their errors, fans, power, air."""
+"""Facts of the chassis: memory modules and their errors, fans, power supplies, air temperature."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from pytest_accel.drivers.host import HostAnswer, Unreadable, counted, fact, ipm
 _HOST = "the host sees them"
 _BMC = "the host has them"
 _FAILED = re.compile(r"fail|lost|out-of-range|error|inactive", re.IGNORECASE)
-"""What a power supply says that is not well (IPMI 2.0, table 42-3, type 08h)."""
+"""The states of a power supply with a fault (IPMI 2.0, table 42-3, type 08h)."""
 
 
 @fact(machine=_HOST)
 def ecc_corrected(root: Path) -> HostAnswer:
+    """Return the memory errors that were corrected since the EDAC driver was loaded."""
     return _edac(root, "ce_count")
 
 
 @fact(machine=_HOST)
 def ecc_uncorrected(root: Path) -> HostAnswer:
+    """Return the memory errors that could not be corrected since the EDAC driver was loaded."""
     return _edac(root, "ue_count")
 
 
 def _edac(root: Path, counter: str) -> HostAnswer:
-    """The sum over all memory controllers since the driver was loaded, and the one with the most."""
+    """Return the sum of a counter over all memory controllers, and the controller with the most."""
     folder = root / "sys/devices/system/edac/mc"
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
@@ -40,7 +42,10 @@ def _edac(root: Path, counter: str) -> HostAnswer:
     machine=_HOST,
 )
 def dimms(root: Path) -> str:
-    """SMBIOS type 17, one entry per slot (DMTF DSP0134, 7.18); an empty slot has the size 0."""
+    """Return number, size and speed of the memory modules.
+
+    Read from SMBIOS type 17, one entry per slot (DMTF DSP0134, 7.18); an empty slot has the size 0.
+    """
     folder = root / "sys/firmware/dmi/entries"
     slots = sorted(folder.glob("17-*"))
     if not slots:
@@ -56,7 +61,7 @@ def _module(slot: Path) -> str:
     except OSError as error:
         raise Unreadable(f"{shown(path)}: {error.strerror}") from None
     if len(raw) < 0x17:
-        raise Unreadable(f"{shown(path)}: {len(raw)} bytes are no memory module")
+        raise Unreadable(f"{shown(path)}: {len(raw)} bytes are too few for a memory module")
     (size,) = struct.unpack_from("<H", raw, 0x0C)
     if size in (0, 0xFFFF):
         return ""
@@ -74,29 +79,32 @@ def _module(slot: Path) -> str:
 
 @fact(container=_BMC, machine=_BMC)
 def inlet(root: Path) -> HostAnswer:
-    """The warmest sensor whose label speaks of inlet or ambient air."""
-    found = {}
+    """Return the temperature of the warmest sensor whose label mentions inlet or ambient air."""
+    celsius = {}
     for label in _sensors(root, "temp*_label"):
-        if _of_inlet(name := maybe(label)):
-            found[name] = number(label.with_name(label.name.replace("_label", "_input"))) / 1000
-    if not found:
-        for sensor in _controller(root, "no sensor of /sys/class/hwmon is at the inlet"):
+        if _is_inlet(name := maybe(label)):
+            celsius[name] = number(label.with_name(label.name.replace("_label", "_input"))) / 1000
+    if not celsius:
+        for sensor in _controller(root, "no sensor in /sys/class/hwmon is at the inlet"):
             degrees = re.fullmatch(r"(-?\d+(?:\.\d+)?) degrees C", sensor.reading)
-            if degrees and (sensor.entity in ipmi.INLETS or _of_inlet(sensor.name)):
-                found[sensor.name] = float(degrees[1])
-    if not found:
-        raise Unreadable("no sensor of /sys/class/hwmon or of the management controller is at the inlet")
-    worst = max(found, key=lambda name: found[name])
-    return HostAnswer(found[worst], worst)
+            if degrees and (sensor.entity in ipmi.INLETS or _is_inlet(sensor.name)):
+                celsius[sensor.name] = float(degrees[1])
+    if not celsius:
+        raise Unreadable("no sensor in /sys/class/hwmon or of the management controller is at the inlet")
+    worst = max(celsius, key=lambda name: celsius[name])
+    return HostAnswer(celsius[worst], worst)
 
 
-def _of_inlet(name: str) -> bool:
+def _is_inlet(name: str) -> bool:
     return any(word in name.lower() for word in ("inlet", "ambient"))
 
 
 @fact(container=_BMC, machine=_BMC)
 def fan_alarms(root: Path) -> HostAnswer:
-    """A fan that stands still is none: headers without a fan show 0 too."""
+    """Return the number of fans that report an alarm.
+
+    A speed of 0 does not count as an alarm, because headers without a fan show it too.
+    """
     if list(_sensors(root, "fan*_input")):
         flags = [*_sensors(root, "fan*_alarm"), *_sensors(root, "fan*_fault")]
         raised = [f"{flag.parent.name} {flag.name}" for flag in flags if maybe(flag) == "1"]
@@ -111,7 +119,7 @@ def fan_alarms(root: Path) -> HostAnswer:
 
 @fact(container=_BMC, machine=_BMC)
 def power_supplies(root: Path) -> str:
-    """ "on", or what those say of themselves that are not."""
+    """Return "on", or the states of the power supplies that are not on or report a fault."""
     supplies = sorted((root / "sys/class/power_supply").glob("*"))
     mains = {each.name: text(each / "online") for each in supplies if maybe(each / "type") == "Mains"}
     if mains:
@@ -120,8 +128,8 @@ def power_supplies(root: Path) -> str:
     known = [each for each in every if each.entity == ipmi.SUPPLY]
     if not known:
         raise Unreadable("no power supply is in /sys/class/power_supply or known to the management controller")
-    wrong = [each for each in known if each.state not in ipmi.FINE or _FAILED.search(each.reading)]
-    return some([f"{each.name}: {each.reading} ({each.state})" for each in wrong]) or "on"
+    faulty = [each for each in known if each.state not in ipmi.FINE or _FAILED.search(each.reading)]
+    return some([f"{each.name}: {each.reading} ({each.state})" for each in faulty]) or "on"
 
 
 def _sensors(root: Path, pattern: str) -> list[Path]:
@@ -129,7 +137,10 @@ def _sensors(root: Path, pattern: str) -> list[Path]:
 
 
 def _controller(root: Path, lacking: str) -> list[ipmi.IpmiSensor]:
-    """What the management controller knows. Raises Unreadable: with what the files lack, and why it does not help."""
+    """Return the sensors of the management controller.
+
+    Raises Unreadable with what the files lack (`lacking`) and why the controller could not be asked either.
+    """
     try:
         return ipmi.sensors(root)
     except Unreadable as why:

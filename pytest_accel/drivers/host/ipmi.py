@@ -1,4 +1,4 @@
-"""The sensors of the management controller, by `ipmitool` where it is installed: asked once for all facts."""
+"""The sensors of the management controller, read once for all facts by `ipmitool` if it is installed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from pytest_accel.drivers.host import Unreadable
 
 SECONDS = 8.0
-"""How long ipmitool may take. It reads the list of all sensors over a slow bus; some controllers need longer."""
+"""The time limit of ipmitool, which reads the list of all sensors over a slow bus; some controllers need longer."""
 FINE = ("ok", "ns")
-"""States of a sensor that is within its limits, or has no reading (ipmitool, lib/ipmi_sdr.c)."""
+"""The states of a sensor that is within its limits or has no reading (ipmitool, lib/ipmi_sdr.c)."""
 SUPPLY, FAN, INLETS = 10, 29, (55, 64)
-"""Entities (IPMI 2.0, table 43-13)."""
+"""Entity ids of sensors (IPMI 2.0, table 43-13)."""
 _ROW = re.compile(r"([^|]+?)\s*\|\s*\w+h?\s*\|\s*(\w+)\s*\|\s*(\d+)\.\d+\s*\|\s*(.*?)\s*")
 _LOCK = threading.Lock()
 
@@ -34,15 +34,15 @@ class IpmiSensor:
 
 
 def sensors(root: Path) -> list[IpmiSensor]:
-    """All of them. Raises Unreadable with what is lacking."""
+    """Return all sensors of the management controller. Raises Unreadable with what is missing."""
     device = root / "dev/ipmi0"
     if not device.exists():
         raise Unreadable("there is no /dev/ipmi0")
     if not os.access(device, os.R_OK | os.W_OK):
-        raise Unreadable("/dev/ipmi0: permission denied (takes root)")
+        raise Unreadable("/dev/ipmi0: permission denied (requires root)")
     program = shutil.which("ipmitool")
     if program is None:
-        raise Unreadable("ipmitool is not installed, which would ask the management controller")
+        raise Unreadable("ipmitool, which reads the management controller, is not installed")
     with _LOCK:  # every fact has a thread of its own
         output, why = _ask(program)
     if why:
@@ -53,7 +53,7 @@ def sensors(root: Path) -> list[IpmiSensor]:
 
 @functools.cache
 def _ask(program: str) -> tuple[str, str]:
-    """What it printed, or why it did not."""
+    """Return the output of ipmitool and an empty text, or an empty text and the reason of the failure."""
     try:
         done = subprocess.run(
             [program, "sdr", "elist"],

@@ -1,4 +1,4 @@
-"""Network: RDMA devices (InfiniBand, RoCE) port by port, and Ethernet. The worst of several is named."""
+"""Facts of the network: RDMA devices (InfiniBand, RoCE) by port, and Ethernet. The worst of several is named."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ERRORS = (
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-"""Counters of a port that speak of a bad cable, connector or transceiver; they count since the last reset."""
+"""Counters of a port that indicate a bad cable, connector or transceiver; they count since the last reset."""
 _OWN = "its own, where RDMA namespaces are exclusive"
-_HANDED = "only those that were handed in"
+_HANDED = "only those that were passed in"
 _ITS = "its own interfaces"
 
 
 def ports(root: Path) -> dict[str, Path]:
-    """Every port of every RDMA device, by the name "mlx5_0/1". Raises Absent."""
-    found = sorted((root / "sys/class/infiniband").glob("*/ports/*"))
-    if not found:
+    """Return the folder of every port of every RDMA device, by a name such as "mlx5_0/1". Raises Absent."""
+    folders = sorted((root / "sys/class/infiniband").glob("*/ports/*"))
+    if not folders:
         raise Absent("there is no RDMA NIC")
-    return {f"{port.parent.parent.name}/{port.name}": port for port in found}
+    return {f"{port.parent.parent.name}/{port.name}": port for port in folders}
 
 
 def _devices(root: Path) -> dict[str, Path]:
@@ -33,6 +33,7 @@ def _devices(root: Path) -> dict[str, Path]:
 
 @fact(container=_OWN, machine=_HANDED)
 def nics(root: Path) -> int:
+    """Return the number of RDMA NICs."""
     try:
         return len(_devices(root))
     except Absent:
@@ -41,7 +42,7 @@ def nics(root: Path) -> int:
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_state(root: Path) -> HostAnswer:
-    """ "active", or the states of the ports that are not, as "DOWN (Polling)"."""
+    """Return "active", or the states of the ports that are not, such as "mlx5_0/1 DOWN (Polling)"."""
     bad = {}
     for name, port in ports(root).items():
         state, physical = (text(port / file).rpartition(":")[2].strip() for file in ("state", "phys_state"))
@@ -52,7 +53,10 @@ def nic_state(root: Path) -> HostAnswer:
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_rate(root: Path) -> HostAnswer:
-    """From "400 Gb/sec (4X NDR)": the rate that was negotiated, before encoding overhead."""
+    """Return the negotiated rate of the slowest active port in GB/s, before encoding overhead.
+
+    It is read from texts such as "400 Gb/sec (4X NDR)".
+    """
     rates = {}
     for name, port in ports(root).items():
         if text(port / "state").endswith("ACTIVE"):
@@ -66,23 +70,26 @@ def nic_rate(root: Path) -> HostAnswer:
 def _rate(path: Path) -> float:
     match = re.match(r"([\d.]+) Gb/sec", text(path))
     if match is None:
-        raise Unreadable(f"{shown(path)}: {text(path)[:40]!r} is no rate")
+        raise Unreadable(f"{shown(path)}: {text(path)[:40]!r} is not a rate")
     return float(match[1]) / 8
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_width(root: Path) -> str:
+    """Return the different numbers of lanes of the ports, such as "4X"."""
     words = {match[1] for port in ports(root).values() if (match := re.search(r"\((\d+X)", text(port / "rate")))}
     return ", ".join(sorted(words)) or "not told"
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_layer(root: Path) -> str:
+    """Return the different link layers of the ports: InfiniBand, Ethernet."""
     return ", ".join(sorted({text(port / "link_layer") for port in ports(root).values()}))
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_firmware(root: Path) -> str:
+    """Return the firmware versions of the NICs by board."""
     versions: dict[str, set[str]] = {}
     for nic in _devices(root).values():
         versions.setdefault(maybe(nic / "board_id") or "unknown board", set()).add(text(nic / "fw_ver"))
@@ -91,26 +98,29 @@ def nic_firmware(root: Path) -> str:
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_downed(root: Path) -> HostAnswer:
+    """Return how often the worst port lost its link."""
     return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_recovery(root: Path) -> HostAnswer:
-    return _of_ports(root, "link_error_recovery")
+    """Return how often the worst port had to recover its link."""
+    return _port_counters(root, "link_error_recovery")
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_errors(root: Path) -> HostAnswer:
-    return _of_ports(root, *ERRORS)
+    """Return the link errors (ERRORS) of the worst port."""
+    return _port_counters(root, *ERRORS)
 
 
-def _of_ports(root: Path, *counters: str) -> HostAnswer:
-    """The sum of some counters; a port without such ones (RoCE of some vendors) leaves them out."""
+def _port_counters(root: Path, *counters: str) -> HostAnswer:
+    """Return the highest sum of the counters over the ports; ports without them (RoCE of some vendors) are left out."""
     counts: dict[str, int] = {}
     for name, port in ports(root).items():
-        there = [path for counter in counters if (path := port / "counters" / counter).exists()]
-        if there:
-            counts[name] = sum(map(number, there))
+        files = [path for counter in counters if (path := port / "counters" / counter).exists()]
+        if files:
+            counts[name] = sum(map(number, files))
     if not counts:
         raise Absent("no RDMA port counts errors")
     return most(counts)
@@ -121,12 +131,16 @@ def _of_ports(root: Path, *counters: str) -> HostAnswer:
 
 @fact(container=_ITS, machine=_HANDED)
 def nic_carrier_lost(root: Path) -> HostAnswer:
-    """RoCE: the ports' own counters stand still under some drivers, the interface's does not."""
+    """Return how often the worst Ethernet interface of an RDMA NIC lost its link.
+
+    Under some drivers of RoCE NICs the counters of the ports do not increase, but that of the interface does.
+    """
     return _carrier_lost(root, rdma=True)
 
 
 @fact(container=_ITS, machine=_HANDED)
 def ethernet_carrier_lost(root: Path) -> HostAnswer:
+    """Return how often the worst other Ethernet interface lost its link."""
     return _carrier_lost(root, rdma=False)
 
 
@@ -142,21 +156,22 @@ def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
 
 
 def _cards(root: Path) -> list[Path]:
-    """The Ethernet interfaces that have a device."""
+    """Return the Ethernet interfaces that have a device, so no virtual ones."""
     every = sorted((root / "sys/class/net").glob("*"))
     return [each for each in every if (each / "device").exists() and maybe(each / "type") == "1"]
 
 
-@fact(container=_ITS, machine="not told as a rule")
+@fact(container=_ITS, machine="usually not reported")
 def ethernet_rate(root: Path) -> HostAnswer:
+    """Return the rate of the slowest Ethernet interface that is up, in GB/s."""
     rates = {}
     for interface in _cards(root):
         if maybe(interface / "operstate") != "up":
-            continue  # others answer with an error when they are asked for their speed
+            continue  # the speed of an interface that is down cannot be read
         speed = maybe(interface / "speed")
         if speed.isdigit() and int(speed):
             rates[interface.name] = int(speed) / 8000
     if not rates:
-        raise Absent("no Ethernet link says how fast it is")
+        raise Absent("no Ethernet link reports its speed")
     worst = min(rates, key=lambda name: rates[name])
     return HostAnswer(rates[worst], worst, {"rates": rates})

@@ -1,4 +1,4 @@
-"""The PCI tree above the accelerators: access control, link widths, nearness to memory and network."""
+"""Facts of the PCI tree above the accelerators: access control, link widths, errors, distance to memory and NICs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pytest_accel.drivers.host.system import listed, usable_cpus
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _EXTENDED, _ACS = 0x100, 0x000D
-"""Where the extended capabilities begin, and the number of that for access control (PCI Express base spec, 7.7.8)."""
+"""The offset of the extended capabilities, and the id of access control services (PCI Express base spec, 7.7.8)."""
 
 _BRIDGES = "the host's bridges are hidden"
 
 WIDEST = 32
-"""Lanes of a link at most; virtual devices tell 0, 63 or 255."""
+"""The maximum number of lanes of a link; virtual devices report 0, 63 or 255."""
 
 
 def accelerators(root: Path) -> list[Path]:
-    """The PCI functions that are accelerators, as they lie in the tree. Raises Absent if the bus shows none."""
-    found = [hint.where.removeprefix("PCI ") for hint in on_bus(root)]
-    if not found:
+    """Return the folders of the accelerators' PCI functions in the device tree. Raises Absent if there are none."""
+    addresses = [hint.where.removeprefix("PCI ") for hint in on_bus(root)]
+    if not addresses:
         raise Absent("the PCI bus shows no accelerator")
-    return [_resolve(root / "sys/bus/pci/devices" / address) for address in found]
+    return [_resolve(root / "sys/bus/pci/devices" / address) for address in addresses]
 
 
 def _resolve(path: Path) -> Path:
@@ -36,17 +36,20 @@ def _resolve(path: Path) -> Path:
 
 
 def bridges(function: Path) -> list[Path]:
-    """Every bridge from a function up to the root port, nearest first."""
+    """Return every bridge from a function up to the root port, nearest first."""
     return [parent for parent in function.parents if _ADDRESS.fullmatch(parent.name)]
 
 
 @fact(
-    user="the extended configuration space takes CAP_SYS_ADMIN",
+    user="the extended configuration space requires CAP_SYS_ADMIN",
     container="unless it is privileged",
     machine=_BRIDGES,
 )
 def acs(root: Path) -> HostAnswer:
-    """Any bit of the control register sends what devices say to each other up to the root complex."""
+    """Return "on" if a bridge has access control enabled, else "off".
+
+    Any bit of the control register redirects the traffic between devices to the root complex.
+    """
     functions = accelerators(root)
     if place(root).machine:
         raise Unreadable("a guest cannot see the bridges of its host")
@@ -58,14 +61,14 @@ def acs(root: Path) -> HostAnswer:
 
 
 def _acs_control(bridge: Path) -> int:
-    """The control register of a bridge, 0 where it has none. Raises Unreadable."""
+    """Return the ACS control register of a bridge, 0 if it has none. Raises Unreadable."""
     path = bridge / "config"
     try:
         space = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{shown(path)}: {error.strerror}") from None
     if len(space) < _EXTENDED:
-        raise Unreadable(f"{shown(path)}: {len(space)} of 4096 bytes are shown")
+        raise Unreadable(f"{shown(path)}: only {len(space)} of 4096 bytes can be read")
     at = _EXTENDED
     seen: set[int] = set()
     while _EXTENDED <= at <= len(space) - 8 and at not in seen:
@@ -79,7 +82,7 @@ def _acs_control(bridge: Path) -> int:
 
 @fact(machine="the guest's own")
 def iommu(root: Path) -> HostAnswer:
-    """By the domains of the accelerators' groups where the kernel tells, otherwise of all groups."""
+    """Return the mode of the IOMMU, by the domain types of the accelerators' groups, or of all groups without any."""
     groups = root / "sys/kernel/iommu_groups"
     units = sorted((root / "sys/class/iommu").glob("*"))
     try:
@@ -101,19 +104,22 @@ def iommu(root: Path) -> HostAnswer:
 
 @fact(machine=_BRIDGES)
 def pcie_width(root: Path) -> str:
-    """A link's width never changes with the load, so that one below what both ends can do is a fault."""
+    """Return "full", or the links that are narrower than both of their ends support.
+
+    The width of a link does not change with the load, so a narrow link is a fault.
+    """
     narrow = []
     for function in accelerators(root):
         path = [function, *bridges(function)]
         for child, parent in zip(path, [*path[1:], None], strict=True):
             if child is not function and not (child / "current_link_width").exists():
-                continue  # a root port of some machines does not tell
+                continue  # root ports of some machines do not report it
             now, widths = number(child / "current_link_width"), [number(child / "max_link_width")]
             if parent and (parent / "max_link_width").exists():
                 widths.append(number(parent / "max_link_width"))
             most = min((width for width in widths if 0 < width <= WIDEST), default=0)
             if not 0 < now <= WIDEST:
-                raise Unreadable(f"{child.name} tells no link width")  # a virtual one
+                raise Unreadable(f"{child.name} reports no link width")  # a virtual device
             if now < most:
                 narrow.append(f"{child.name} x{now} of x{most}")
     return some(list(dict.fromkeys(narrow))) or "full"
@@ -121,22 +127,28 @@ def pcie_width(root: Path) -> str:
 
 @fact(machine=_BRIDGES)
 def pcie_fatal(root: Path) -> HostAnswer:
+    """Return the fatal PCIe errors."""
     return _aer(root, "fatal", "TOTAL_ERR_FATAL")
 
 
 @fact(machine=_BRIDGES)
 def pcie_nonfatal(root: Path) -> HostAnswer:
+    """Return the PCIe errors that were neither corrected nor fatal."""
     return _aer(root, "nonfatal", "TOTAL_ERR_NONFATAL")
 
 
 @fact(machine=_BRIDGES)
 def pcie_corrected(root: Path) -> HostAnswer:
+    """Return the PCIe errors that were corrected."""
     return _aer(root, "correctable", "TOTAL_ERR_COR")
 
 
 def _aer(root: Path, kind: str, total: str) -> HostAnswer:
-    """Of accelerators, RDMA NICs and the bridges above: either end of a link may be the one that sees an error
-    (Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
+    """Return the AER errors of one kind over the accelerators, the RDMA NICs and the bridges above them.
+
+    The bridges count because either end of a link may detect an error (Linux,
+    Documentation/ABI/testing/sysfs-bus-pci-devices-aer).
+    """
     nics = [_resolve(nic) for nic in (root / "sys/class/infiniband").glob("*/device")]
     ends = [*accelerators(root), *nics]
     every = {function for end in ends for function in (end, *bridges(end))}
@@ -156,25 +168,27 @@ def _total(path: Path, name: str) -> int:
 
 @fact(container="its own cpuset")
 def accelerator_numa(root: Path) -> str:
-    """The kernel knows each one's NUMA node, and some of that node's processors are in our cpuset."""
+    """Return "near", or the accelerators whose NUMA node is unknown or has no processor in this process's cpuset."""
     ours, nodes = usable_cpus(root), root / "sys/devices/system/node"
     several = len(list(nodes.glob("node[0-9]*"))) > 1
-    found = []
+    problems = []
     for function in accelerators(root):
         node = number(function / "numa_node")
         if node < 0 and several:
-            found.append(f"the kernel does not know the NUMA node of {function.name}")
+            problems.append(f"the kernel does not know the NUMA node of {function.name}")
         elif node >= 0 and not ours & listed(nodes / f"node{node}/cpulist"):
-            found.append(f"no processor of NUMA node {node}, where {function.name} is, may be used")
-    return some(found, 2) or "near"
+            problems.append(f"the cpuset excludes every CPU of NUMA node {node}, to which {function.name} is attached")
+    return some(problems, 2) or "near"
 
 
 NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""As `nvidia-smi topo` names them: one PCI bridge between, several, the host bridge, the NUMA node, beyond."""
+"""Distances in the terms of `nvidia-smi topo`: within one switch, across PCI bridges, across the host bridge, within
+the NUMA node, across NUMA nodes."""
 
 
 @fact(machine="the hypervisor may flatten the tree")
 def nic_distance(root: Path) -> HostAnswer:
+    """Return the worst distance of an accelerator to its nearest RDMA NIC."""
     nics = {}
     for nic in sorted((root / "sys/class/infiniband").glob("*")):
         if (nic / "device").exists():
@@ -191,7 +205,7 @@ def nic_distance(root: Path) -> HostAnswer:
 
 
 def distance(one: Path, other: Path) -> str:
-    """How two PCI functions reach each other."""
+    """Return the distance of two PCI functions, one of NEARNESS."""
     left, right = bridges(one), bridges(other)
     shared = [bridge for bridge in left if bridge in right]
     if shared:

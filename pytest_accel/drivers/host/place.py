@@ -1,4 +1,4 @@
-"""Where this process runs: bare metal, a virtual machine, a container; as root or not."""
+"""Facts of the environment of this process: bare metal, virtual machine or container; root or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PRODUCTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """`container` and `machine` (a virtual one) are their kinds, empty for none."""
+    """The environment of a process. `container` and `machine` (virtual) name their kinds, empty for none."""
 
     root: bool
     container: str
@@ -38,7 +38,7 @@ class Place:
 
 
 def place(root: Path = Path("/")) -> Place:
-    """Ask the kernel's and the container runtime's own marks; nothing is guessed from names of processes."""
+    """Return the environment of this process, by what the kernel and the container runtime state."""
     return Place(os.geteuid() == 0, _container(root), _machine(root))
 
 
@@ -55,7 +55,7 @@ def pseudonym() -> str:
 
 
 def _mark(path: Path) -> str:
-    """The text of a file, empty if it tells this user nothing."""
+    """Return the text of a file, empty if there is none or this user cannot read it."""
     try:
         return text(path)
     except (Absent, Unreadable):
@@ -73,7 +73,10 @@ def _container(root: Path) -> str:
 
 
 def _machine(root: Path) -> str:
-    """The kind of the virtual machine. The processor says so on x86, the firmware's tables elsewhere."""
+    """Return the kind of the virtual machine, empty on bare metal.
+
+    The firmware's tables and the kernel name it; on x86 the processor has a flag for it too.
+    """
     tables = f"{_mark(root / 'sys/class/dmi/id/sys_vendor')} {_mark(root / 'sys/class/dmi/id/product_name')}"
     named = next((kind for word, kind in _PRODUCTS.items() if word in tables), "")
     kernel = _mark(root / "sys/hypervisor/type") or _mark(root / "proc/device-tree/hypervisor/compatible")
@@ -83,29 +86,33 @@ def _machine(root: Path) -> str:
 
 @fact()
 def machine(root: Path) -> str:
+    """Return the environment as text."""
     return str(place(root))
 
 
 @fact(machine="the virtual machine's own")
 def product(root: Path) -> str:
+    """Return vendor and product as the firmware names them."""
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'sys_vendor')} {text(folder / 'product_name')}"
 
 
 @fact(machine="the virtual machine's own")
 def firmware(root: Path) -> str:
+    """Return version and date of the firmware."""
     folder = root / "sys/class/dmi/id"
     return f"{text(folder / 'bios_version')} ({text(folder / 'bios_date')})"
 
 
 @fact(user="only root may read it", machine="the virtual machine's own")
 def serial(root: Path) -> str:
+    """Return the serial number of the node."""
     return text(root / "sys/class/dmi/id/product_serial")
 
 
 @fact(user="where dmesg_restrict is set", container="seldom shared")
 def kernel_log(root: Path) -> str:
-    """Opened and closed again: a message is never taken from another reader."""
+    """Return "readable" if this user can open the kernel log. No message is read, and other readers miss none."""
     path = root / "dev/kmsg"
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))

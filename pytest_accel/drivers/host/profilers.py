@@ -1,4 +1,4 @@
-"""Processes of this host that profile or diagnose accelerators: while they do, its numbers are not its own."""
+"""Finds processes of this host that profile or diagnose accelerators and so distort measurements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tool:
-    """What a process of this name does. `words`: only with one of these among its arguments.
+    """A profiling or diagnostic program: what it does, and what to do about it.
 
-    `disturbs` the devices, or only watches them, as most nodes are all the time.
+    `words` restricts it to processes with one of these arguments. `disturbs` is False for a program that only monitors
+    the devices, as one does on most nodes all the time.
     """
 
     does: str
@@ -24,8 +25,8 @@ class Tool:
 _ENDS = "wait until it has ended, or stop it: `kill {pid}`"
 _DCGM = "`dcgmi profiling --pause` for the time of the run, then `--resume`"
 TOOLS = {
-    "dcgmi": Tool("runs a diagnosis", _ENDS, words=("diag", "mndiag")),
-    "nvvs": Tool("runs a diagnosis", _ENDS),
+    "dcgmi": Tool("runs a diagnostic", _ENDS, words=("diag", "mndiag")),
+    "nvvs": Tool("runs a diagnostic", _ENDS),
     "dcgmproftester": Tool("loads the devices", _ENDS),
     "nsys": Tool("profiles", "`nsys sessions list`, then `nsys stop --session=NAME`", words=("profile", "start")),
     "ncu": Tool("profiles", _ENDS),
@@ -35,27 +36,27 @@ TOOLS = {
     "rocprof-compute": Tool("profiles", _ENDS),
     "omniperf": Tool("profiles", _ENDS),
     "omnitrace": Tool("profiles", _ENDS),
-    "rvs": Tool("runs a diagnosis", _ENDS),
-    "agfhc": Tool("runs a diagnosis", _ENDS),
+    "rvs": Tool("runs a diagnostic", _ENDS),
+    "agfhc": Tool("runs a diagnostic", _ENDS),
     "dcgm-exporter": Tool("reads profiling counters", _DCGM, disturbs=False),
     "nv-hostengine": Tool("reads counters for DCGM", _DCGM, disturbs=False),
 }
-"""By the name of the program, which a version may follow ("dcgmproftester12", "rocprofv3")."""
+"""The programs by name; a version may follow the name ("dcgmproftester12", "rocprofv3")."""
 _VERSION = re.compile(r"v?\d+$")
 _INTERPRETER = re.compile(r"python[\d.]*|perl|bash|sh")
 
 
 def running(root: Path = Path("/")) -> list[dict[str, Any]]:
-    """Those that run now and can be seen from here: pid, name, a sentence, and whether they disturb."""
-    found = []
+    """Return the running tools that are visible from here: pid, name, a sentence (`says`), and `disturbs`."""
+    tools = []
     for folder in sorted((root / "proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # it has ended, or is none of our business
+            continue  # the process has ended, or this user may not read it
         if each := _recognised(int(folder.name), [word for word in words if word]):
-            found.append(each)
-    return found
+            tools.append(each)
+    return tools
 
 
 def _recognised(pid: int, words: list[str]) -> dict[str, Any] | None:

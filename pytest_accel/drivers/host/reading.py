@@ -1,4 +1,4 @@
-"""All facts of a host at once; one that hangs costs only itself."""
+"""Reads all facts of a host at once, so that one that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from pytest_accel.drivers.host import (
 from pytest_accel.drivers.host.place import Place
 
 READERS = (place, system, pci, nics, nvme, chassis, services)
-"""The modules that declare readers; importing them is what declares."""
+"""The modules that declare readers when they are imported."""
 
 HOST_READERS = {name: DECLARED[name] for name in HOST_FACTS}
-"""The reader of every fact, in the order in which they are shown."""
+"""The reader of every fact, in the order of display."""
 
 SECONDS = 10.0
-"""How long all facts together may take. They are small files, and one call of ipmitool; what takes longer hangs."""
+"""The time limit for all facts together: small files and one call of ipmitool."""
 
 Answer = Mapping[str, Any]
-"""A fact as the sensor sends it: `value` with `worst` and `details`, or `unreadable`, or `absent`."""
+"""A fact as the sensor sends it: `value` with `worst` and `details`, or the reason `unreadable` or `absent`."""
 
 
 def read(
     root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
 ) -> dict[str, Answer]:
-    """Every fact by name. Each has a thread of its own, and none is waited for longer than `seconds` in all."""
+    """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
     answers: dict[str, Answer] = {}
     where = place.place(root)
     until = time.monotonic() + seconds
@@ -59,27 +59,27 @@ def read(
 
 
 def answer(fact: HostReader, root: Path, where: Place) -> Answer:
-    """One fact, or why there is none and what it takes to see it."""
+    """Return one fact, or the reason why there is none and what is required to read it."""
     try:
-        found = fact.read(root)
+        result = fact.read(root)
     except Absent as absent:
         return {"absent": str(absent)}
     except Unreadable as hidden:
-        takes = needed(fact, where)
-        return {"unreadable": f"{hidden}{f' ({takes})' if takes else ''}"}
+        requirement = needed(fact, where)
+        return {"unreadable": f"{hidden}{f' ({requirement})' if requirement else ''}"}
     except (OSError, ValueError) as error:
         return {"unreadable": f"{type(error).__name__}: {error}"}
-    found = found if isinstance(found, HostAnswer) else HostAnswer(found)
-    return {"value": found.value, "worst": found.worst, "details": dict(found.details)}
+    result = result if isinstance(result, HostAnswer) else HostAnswer(result)
+    return {"value": result.value, "worst": result.worst, "details": dict(result.details)}
 
 
 def needed(fact: HostReader, where: Place) -> str:
-    """What it takes to see a fact that is hidden here, as far as it is declared."""
-    takes = []
+    """Return what is required to read a fact that is hidden here, by its declaration; empty if nothing is declared."""
+    needs = []
     if fact.machine and where.machine:
-        takes.append("bare metal")
+        needs.append("bare metal")
     if fact.container and where.container:
-        takes.append("the host instead of a container")
+        needs.append("the host instead of a container")
     if fact.user and not where.root:
-        takes.append("root")
-    return f"takes {' and '.join(takes)}" if takes else ""
+        needs.append("root")
+    return f"requires {' and '.join(needs)}" if needs else ""

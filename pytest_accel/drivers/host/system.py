@@ -1,4 +1,4 @@
-"""Kernel, processor, memory, and how much of them this process may use."""
+"""Facts of kernel, processor and memory, and of the part that this process may use."""
 
 from __future__ import annotations
 
@@ -16,42 +16,45 @@ TUNING = (
     "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "modprobe.blacklist", "preempt",
     "init_on_alloc", "swiotlb", "nosmt", "maxcpus", "mem", "nokaslr", "tsc",
 )  # fmt: skip
-"""Kernel arguments that move numbers. The others may name whatever their owner put there, and are not recorded."""
+"""Kernel arguments that affect performance. The others may hold private data and are not recorded."""
 TAINTS = {4: "machine check", 5: "bad memory page", 7: "kernel oops", 9: "kernel warning", 14: "soft lockup"}
-"""Bits of /proc/sys/kernel/tainted that speak of trouble (kernel documentation, admin-guide/tainted-kernels)."""
+"""Bits of /proc/sys/kernel/tainted that indicate trouble (kernel documentation, admin-guide/tainted-kernels)."""
 
 
 def listed(path: Path) -> set[int]:
-    """The numbers in a file such as cpulist. Raises Unreadable, Absent."""
+    """Return the numbers in a file such as cpulist. Raises Unreadable, Absent."""
     try:
         return cpus_of(text(path))
     except ValueError:
-        raise Unreadable(f"{shown(path)} is no list of numbers") from None
+        raise Unreadable(f"{shown(path)} is not a list of numbers") from None
 
 
 @fact()
 def numa_balancing(root: Path) -> int:
+    """Return the mode of automatic NUMA balancing, 0 if it is off."""
     path = root / "proc/sys/kernel/numa_balancing"
     if path.parent.is_dir() and not path.exists():
         return 0  # a kernel that was built without it
     return number(path)
 
 
-@fact(machine="the hypervisor keeps the clocks to itself")
+@fact(machine="the hypervisor hides the clocks")
 def cpu_governor(root: Path) -> str:
+    """Return the frequency governors in use."""
     paths = sorted((root / CPU).glob("cpufreq/policy*/scaling_governor"))
     if not paths:
         raise Absent("no frequency governor: firmware or hypervisor sets the clocks")
     return ", ".join(sorted({text(path) for path in paths}))
 
 
-@fact(machine="the hypervisor keeps it to itself")
+@fact(machine="the hypervisor hides it")
 def cpu_clock_cap(root: Path) -> HostAnswer:
+    """Return the lowest permitted maximum clock of a core as a fraction of its hardware maximum."""
     shares = {}
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
         most = number(policy / "cpuinfo_max_freq")
         if most <= 0:
-            raise Unreadable(f"{shown(policy)}/cpuinfo_max_freq: {most} is no clock")
+            raise Unreadable(f"{shown(policy)}/cpuinfo_max_freq: {most} is not a clock")
         shares[policy.name] = number(policy / "scaling_max_freq") / most
     if not shares:
         raise Absent("no frequency policy: firmware or hypervisor sets the clocks")
@@ -61,17 +64,20 @@ def cpu_clock_cap(root: Path) -> HostAnswer:
 
 @fact(machine="threads of the guest need not be threads of a core")
 def smt(root: Path) -> str:
+    """Return the state of simultaneous multithreading."""
     return text(root / CPU / "smt/control")
 
 
 @fact()
 def kernel_arguments(root: Path) -> str:
+    """Return the kernel arguments that affect performance (TUNING)."""
     words = text(root / "proc/cmdline").split()
     return " ".join(word for word in words if word.partition("=")[0] in TUNING) or "none"
 
 
 @fact()
 def kernel_taint(root: Path) -> HostAnswer:
+    """Return the troubles (TAINTS) that the kernel's taint flags record, or "none"."""
     taint = number(root / "proc/sys/kernel/tainted")
     return HostAnswer(
         ", ".join(name for bit, name in TAINTS.items() if taint >> bit & 1) or "none", details={"taint": taint}
@@ -80,6 +86,7 @@ def kernel_taint(root: Path) -> HostAnswer:
 
 @fact(machine="the host takes them")
 def machine_checks(root: Path) -> int:
+    """Return the number of machine check exceptions since boot."""
     for line in text(root / "proc/interrupts").splitlines():
         name, _, rest = line.strip().partition(":")
         if name == "MCE":
@@ -89,15 +96,17 @@ def machine_checks(root: Path) -> int:
 
 @fact()
 def huge_pages(root: Path) -> str:
+    """Return the mode of transparent huge pages."""
     path = root / "sys/kernel/mm/transparent_hugepage/enabled"
     chosen = re.search(r"\[(\w+)\]", text(path))
     if chosen is None:
-        raise Unreadable(f"{shown(path)}: nothing is chosen in {text(path)[:40]!r}")
+        raise Unreadable(f"{shown(path)}: no mode is selected in {text(path)[:40]!r}")
     return chosen.group(1)
 
 
 @fact()
 def huge_pages_reserved(root: Path) -> float:
+    """Return the memory that is reserved as explicit huge pages in GB."""
     folder = root / "sys/kernel/mm/hugepages"
     if not folder.is_dir():
         raise Absent(f"there is no {shown(folder)}")
@@ -107,16 +116,19 @@ def huge_pages_reserved(root: Path) -> float:
 
 @fact()
 def cpus(root: Path) -> int:
+    """Return the number of processors that are online."""
     return len(listed(root / CPU / "online"))
 
 
 @fact(machine="the guest's own")
 def numa_nodes(root: Path) -> int:
+    """Return the number of NUMA nodes."""
     return len(listed(root / "sys/devices/system/node/online"))
 
 
 @fact(machine="the guest's own")
 def memory(root: Path) -> float:
+    """Return the memory of the machine in GB."""
     return _memory_bytes(root) / 1e9
 
 
@@ -141,18 +153,23 @@ def _status(root: Path, key: str) -> set[int]:
 
 
 def usable_cpus(root: Path) -> set[int]:
-    """The processors that this process may run on. Raises Unreadable, Absent."""
+    """Return the processors that this process may run on. Raises Unreadable, Absent."""
     return _status(root, "Cpus_allowed_list")
 
 
 @fact(container="its own cpuset")
 def cpus_usable(root: Path) -> int:
+    """Return the number of processors that this process may run on."""
     return len(usable_cpus(root))
 
 
 @fact(container="its own cgroup")
 def cpu_quota(root: Path) -> float:
-    """cpu.max of cgroup v2, cpu.cfs_quota_us of v1, the tightest up to the top; without one, all that are online."""
+    """Return the number of processors that the CPU quota is worth.
+
+    This is the tightest of cpu.max (cgroup v2) and cpu.cfs_quota_us (v1) in this process's cgroup and those above it;
+    without a quota, the number of processors that are online.
+    """
     quotas = [float(len(listed(root / CPU / "online")))]
     for folder in _groups(root, "cpu"):
         quota, _, period = maybe(folder / "cpu.max").partition(" ")
@@ -165,6 +182,7 @@ def cpu_quota(root: Path) -> float:
 
 @fact(container="its own cgroup")
 def memory_usable(root: Path) -> float:
+    """Return the memory that the cgroups of this process permit in GB, at most that of the machine."""
     limits = [_memory_bytes(root)]
     for folder in _groups(root, "memory"):
         limit = maybe(folder / "memory.max") or maybe(folder / "memory.limit_in_bytes")
@@ -173,7 +191,10 @@ def memory_usable(root: Path) -> float:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The cgroup of this process and those above it, of version 1 and 2; in a container they begin at its own."""
+    """Yield the folders of this process's cgroup and those above it, of version 1 and 2.
+
+    In a container they begin at the container's own cgroup.
+    """
     mount = root / "sys/fs/cgroup"
     for line in maybe(root / "proc/self/cgroup").splitlines():
         number_, _, rest = line.partition(":")
@@ -186,6 +207,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 @fact(container="its own limit")
 def memlock(root: Path) -> str:
+    """Return the memory that a process may lock."""
     path = root / "proc/self/limits"
     match = re.search(r"^Max locked memory\s+(\S+)", text(path), re.MULTILINE)
     if match is None:
@@ -195,14 +217,16 @@ def memlock(root: Path) -> str:
 
 @fact(container="its own, 64 MB by default")
 def shm(root: Path) -> float:
-    found = _shm(root)
-    return found.f_blocks * found.f_frsize / 1e9
+    """Return the size of /dev/shm in GB."""
+    status = _shm(root)
+    return status.f_blocks * status.f_frsize / 1e9
 
 
 @fact(container="its own")
 def shm_free(root: Path) -> float:
-    found = _shm(root)
-    return found.f_bavail * found.f_frsize / 1e9
+    """Return the free space in /dev/shm in GB."""
+    status = _shm(root)
+    return status.f_bavail * status.f_frsize / 1e9
 
 
 def _shm(root: Path) -> os.statvfs_result:
@@ -217,8 +241,11 @@ def _shm(root: Path) -> os.statvfs_result:
 
 @fact()
 def peer_memory(root: Path) -> str:
-    """nvidia_peermem or nv_peer_mem for NVIDIA. Newer drivers do it by DMA-BUF and need neither."""
-    there = [name for name in ("nvidia_peermem", "nv_peer_mem", "amdgpu") if (root / "sys/module" / name).is_dir()]
+    """Return the loaded modules for DMA between NICs and accelerators.
+
+    They are nvidia_peermem or nv_peer_mem for NVIDIA; newer drivers use DMA-BUF and need neither.
+    """
+    loaded = [name for name in ("nvidia_peermem", "nv_peer_mem", "amdgpu") if (root / "sys/module" / name).is_dir()]
     if not (root / "sys/module").is_dir():
         raise Absent("there is no /sys/module")
-    return some(there) or "none"
+    return some(loaded) or "none"

@@ -13,7 +13,7 @@ CANN = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 class CannVisibility(Visibility):
-    """The runtime of CANN chooses by index."""
+    """Selection by index, as the runtime of CANN reads it."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
         return {CANN: entries(environment[CANN])} if CANN in environment else {}

@@ -10,31 +10,34 @@ from pytest_accel.drivers.vendor import PROCESSING, TorchKind, Vendor
 from pytest_accel.drivers.visibility import Visibility, entries
 
 MODULES, MODULE = "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"
-"""Both count modules, which only the kernel driver knows."""
+"""The variables hold modules, which only the kernel driver knows."""
 
 
 class ModuleVisibility(Visibility):
-    """A process opens one module, which is named (docs.habana.ai, Gaudi-to-process assignment)."""
+    """Selection of the one module that a process opens (docs.habana.ai, Gaudi-to-process assignment)."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
         named = {name: entries(environment[name]) for name in (MODULES, MODULE) if name in environment}
         return {name: [_module(entry, found) for entry in chosen] for name, chosen in named.items()}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
-        """Return the environment of a worker, in eager mode: a lazy graph would run after the events that time it."""
+        """Return the environment of a worker that opens this module only.
+
+        Eager mode is set because a lazy graph would run after the events that are to time it.
+        """
         module = group[0].facts.get("module_id") if len(group) == 1 else None
         return {MODULE: None if module is None else str(module), MODULES: None, "PT_HPU_LAZY_MODE": "0"}
 
     def unselectable(self, group: Sequence[Device]) -> str | None:
         if len(group) > 1:
-            return "a process opens one Gaudi: there are no copies between two of them in one"
+            return "a process can open only one Gaudi, so it cannot copy between two"
         if "module_id" not in group[0].facts and not group[0].facts.get("sole"):
-            return f"nobody here can tell which module {group[0].pci_address} is: its kernel driver shows no module_id"
+            return f"the module of {group[0].pci_address} is not known: its kernel driver shows no module_id"
         return None
 
 
 def _module(entry: str, found: Sequence[Device]) -> str:
-    """Return the UUID of a module; where the kernel does not tell the modules, words that are no device's name."""
+    """Return the UUID of a Gaudi module, or "module N" (which matches no device) if the kernel shows no modules."""
     known = {str(device.facts.get("module_id")): device.uuid for device in found}
     return known.get(entry, f"module {entry}")
 

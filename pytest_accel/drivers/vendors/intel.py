@@ -16,8 +16,7 @@ TILES = {"8086:0bd5": 2, "8086:0bd6": 2}
 
 
 class LevelZeroVisibility(Visibility):
-    """Level Zero chooses by place in the order of the PCI bus, each tile a device (Level Zero specification,
-    environment variables)."""
+    """Selection by index in PCI order, each tile a device (Level Zero specification, environment variables)."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
         return {ZE: entries(environment[ZE])} if ZE in environment else {}

@@ -1,7 +1,7 @@
-"""Plausibility of threshold files: what a schema cannot see, such as a floor with a lost digit.
+"""Checks threshold files for plausibility, for errors that a schema cannot find, such as a floor with a lost digit.
 
-A rule is a pure function from a Subject to Findings, registered by `@rule`; its name and the first line of its
-docstring are what `pytest-accel sku lint --list` prints.
+A rule is a pure function from a Subject to Findings, registered by `@rule`. `pytest-accel sku lint --list` prints its
+name and the first line of its docstring.
 """
 
 from pytest_accel.skus.lint import datasheet, limits, physics, platforms, relations, sources
@@ -9,6 +9,6 @@ from pytest_accel.skus.lint.engine import LintReport, explanations, lint
 from pytest_accel.skus.lint.subject import Finding
 
 RULE_MODULES = (physics, limits, datasheet, platforms, relations, sources)
-"""Imported so that their rules are registered."""
+"""The modules with rules, imported here so that their rules are registered."""
 
 __all__ = ["RULE_MODULES", "Finding", "LintReport", "explanations", "lint"]

@@ -1,4 +1,4 @@
-"""The datasheet against itself: peaks, clocks, the ratios between dtypes."""
+"""Rules on the consistency of a datasheet: peaks, clocks, the ratios between dtypes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
 HALF_RATE = 512
 """Tensor FLOPs per clock and SM of GeForce parts: half the rate while accumulating in fp32, int8 at full rate."""
 CUT = (0.0, 0.05)
-"""Of fp32: what graphics parts, export parts and Blackwell Ultra have left of fp64."""
+"""The range of fp64 as a fraction of fp32 on graphics parts, export parts and Blackwell Ultra."""
 MEMORY = {
     "GDDR7": (700, 2_000),
     "GDDR6X": (700, 1_100),
@@ -26,8 +26,8 @@ MEMORY = {
     "HBM2": (700, 1_700),
     "HBM": (700, 30_000),
 }
-"""GB/s of the slowest and fastest parts by type of memory, the first that fits: V100 and A100, Max 1550 and Gaudi3,
-H100 and MI300X, H100 NVL and B200; T4 and RTX 6000 Ada, RTX 3090 and 4090, RTX 5090."""
+"""GB/s of the slowest and fastest parts by the first type of memory that fits: V100 and A100, Max 1550 and Gaudi3, H100
+and MI300X, H100 NVL and B200; T4 and RTX 6000 Ada, RTX 3090 and 4090, RTX 5090."""
 GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
 LACKING = {
     "Volta": ("bf16", "tf32", "fp8", "fp6", "fp4"),
@@ -39,12 +39,12 @@ LACKING = {
     "CDNA3": ("fp6", "fp4"),
     "CDNA4": ("tf32",),
 }
-"""Dtypes without a fast path: the vendors' architecture white papers."""
+"""Dtypes without a fast path by architecture. Source: the vendors' architecture white papers."""
 
 
 @rule
 def peak_arithmetic(subject: Subject) -> Iterator[Finding]:
-    """A peak is units x clock x FLOPs per clock, within 0.5 %."""
+    """Require that a peak is units x clock x FLOPs per clock, within 0.5 %."""
     compute, tflops = subject.sku.datasheet.compute, subject.sku.datasheet.tflops
     for kind, dtype in (("tensor", "bf16" if "bf16" in tflops else "fp16"), ("fp32", "fp32")):
         parts = [compute.get(name) for name in ("units", f"{kind}_clock_mhz", f"{kind}_flops_per_clock")]
@@ -53,17 +53,17 @@ def peak_arithmetic(subject: Subject) -> Iterator[Finding]:
         units, clock, flops = (float(part or 0) for part in parts)
         expected = units * clock * flops / 1e6
         if abs(tflops[dtype] / expected - 1) > PEAK_WITHIN:
-            why = f"expected {expected:.4g} = {units:g} x {clock:g} MHz x {flops:g} FLOPs a clock"
+            why = f"expected {expected:.4g} = {units:g} x {clock:g} MHz x {flops:g} FLOPs per clock"
             yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], why)
 
 
 @rule
 def memory_bandwidth(subject: Subject) -> Iterator[Finding]:
-    """Memory bandwidth is clock x 2 x bus width / 8, within 2.5 %, and what its type of memory reaches."""
+    """Require that memory bandwidth is clock x 2 x bus width / 8, within 2.5 %, and possible for its memory type."""
     memory = subject.sku.datasheet.memory
     low, high = next((MEMORY[kind] for kind in MEMORY if str(memory.get("type")).startswith(kind)), (0, float("inf")))
     if not low <= memory.get("gb_per_s", low) <= high:
-        why = f"expected {low} to {high} of {memory['type']}"
+        why = f"expected {low} to {high} for {memory['type']}"
         yield subject.error("datasheet.memory.gb_per_s", memory["gb_per_s"], why)
         return
     expected = memory_arithmetic(memory)
@@ -74,17 +74,17 @@ def memory_bandwidth(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def memory_size(subject: Subject) -> Iterator[Finding]:
-    """The memory is what name or title of the SKU say, within 5 %."""
+    """Require that the memory is what name or title of the SKU state, within 5 %."""
     stated = subject.sku.datasheet.memory.get("gb")
     named = [float(each) for each in GIGABYTES.findall(f"{subject.sku.name} {subject.sku.title}")]
     if stated and named and all(abs(stated / each - 1) > 0.05 for each in named):
-        why = f"expected {' or '.join(f'{each:g}' for each in named)}, as name or title say"
+        why = f"expected {' or '.join(f'{each:g}' for each in named)}, as name or title state"
         yield subject.error("datasheet.memory.gb", stated, why)
 
 
 @rule
 def dtype_ratio(subject: Subject) -> Iterator[Finding]:
-    """Ratios of dtypes that an architecture has: bf16 = fp16, fp8 twice that; twice as much again is sparse."""
+    """Require ratios between dtypes that the architecture has: bf16 = fp16, fp8 twice that; four times is sparse."""
     tflops = subject.sku.datasheet.tflops
     base = "bf16" if "bf16" in tflops else "fp16"
     for dtype, of, allowed in _ratios(subject.sku, base):
@@ -93,13 +93,13 @@ def dtype_ratio(subject: Subject) -> Iterator[Finding]:
         ratio = tflops[dtype] / tflops[of]
         if not any(low * (1 - RATIO_WITHIN) <= ratio <= high * (1 + RATIO_WITHIN) for low, high in allowed):
             known = " or ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in allowed)
-            sparse = "; a sparse figure taken for dense?" if ratio > allowed[0][1] else ""
+            sparse = "; is this the sparse figure?" if ratio > allowed[0][1] else ""
             why = f"expected {known} x {of} ({tflops[of]:g}), not {ratio:.3g} x{sparse}"
             yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], why)
 
 
 def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
-    """dtype, the one it is compared with, and the ratios that exist, the usual one first."""
+    """Yield each dtype with the one it is compared with and the ranges of the ratio that exist, the usual one first."""
     half_rate = sku.datasheet.compute.get("tensor_flops_per_clock") == HALF_RATE
     one: list[tuple[float, float]] = [(1, 1)] if registry.vendor(sku.vendor).equal_rates else []
     yield "fp16", "bf16", [(1, 1)]
@@ -127,7 +127,7 @@ def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, f
 
 @rule
 def unsupported(subject: Subject) -> Iterator[Finding]:
-    """A dtype that the file or its architecture has no fast path for has no peak."""
+    """Report the peak of a dtype for which the file or the architecture has no fast path."""
     sheet, architecture = subject.sku.datasheet, subject.sku.architecture
     for dtype in sheet.tflops:
         if dtype in sheet.unsupported:
@@ -139,7 +139,7 @@ def unsupported(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def power(subject: Subject) -> Iterator[Finding]:
-    """Power limits are in order: min_watts, watts, max_watts; a platform's lies between them."""
+    """Require power limits in order, min_watts, watts, max_watts, and a platform's limit between them."""
     sheet = subject.sku.datasheet.power
     yield from _ordered(subject, "datasheet.power", sheet, ("min_watts", "watts", "max_watts"))
     low, high = sheet.get("min_watts", 0), sheet.get("max_watts", sheet.get("watts"))
@@ -151,7 +151,7 @@ def power(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def temperature(subject: Subject) -> Iterator[Finding]:
-    """Temperatures are in order, max_operating_c, slowdown_c, shutdown_c, and between 40 and 130 C."""
+    """Require temperatures in order, max_operating_c, slowdown_c, shutdown_c, and between 40 and 130 C."""
     sheet = subject.sku.datasheet.temperature
     yield from _ordered(subject, "datasheet.temperature", sheet, ("max_operating_c", "slowdown_c", "shutdown_c"))
     for name, value in sheet.items():
@@ -160,8 +160,8 @@ def temperature(subject: Subject) -> Iterator[Finding]:
 
 
 def _ordered(subject: Subject, group: str, values: Mapping[str, float], names: tuple[str, ...]) -> Iterator[Finding]:
-    """The first of each two neighbours that is above the second."""
-    there = [name for name in names if name in values]
-    for low, high in pairwise(there):
+    """Yield a finding for each value that is above the next one in the order of `names`."""
+    stated = [name for name in names if name in values]
+    for low, high in pairwise(stated):
         if values[low] > values[high]:
             yield subject.error(f"{group}.{low}", values[low], f"expected at most {high}, {values[high]:g}")

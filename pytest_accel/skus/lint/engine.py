@@ -1,4 +1,4 @@
-"""Runs the rules over files: what is refused, what is found, what the files explain."""
+"""Runs the rules over threshold files, and applies the explanations that the files give for findings."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pytest_accel.skus import loader
 from pytest_accel.skus.lint.subject import RULES, SEVERITIES, Finding, Subject
 
 OWN_RULES = {
-    "schema": "What no run would accept: unknown keys, wrong units, figures without a source, bounds nothing breaks.",
-    "explained": "An explanation names a known rule, and there is something for it to explain.",
+    "schema": "Report what every run refuses: unknown keys, wrong units, figures without a source, infinite bounds.",
+    "explained": "Require that an explanation names a known rule and explains a finding.",
 }
-"""Rules that are no function of one file that can be read."""
+"""The rules that are not a function of a single readable file."""
 REFUSAL = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<text>.*)")
 
 
 @dataclass(frozen=True)
 class LintReport:
-    """What was found in the files that were asked for; `below` in those that they extend."""
+    """The findings in the requested files, and those in the files that they extend (`below`)."""
 
     files: int
     limits: int
@@ -32,11 +32,11 @@ class LintReport:
 
     @property
     def open(self) -> list[Finding]:
-        """The findings that nothing explains."""
+        """The findings that no explanation covers."""
         return [each for each in self.findings if not each.explained]
 
     def count(self, severity: str) -> int:
-        """How many unexplained findings there are of one severity."""
+        """Return the number of unexplained findings of one severity."""
         return Counter(each.severity for each in self.open)[severity]
 
     @property
@@ -46,19 +46,19 @@ class LintReport:
 
 
 def explanations() -> dict[str, str]:
-    """What each rule looks at, by its name."""
+    """Return the description of each rule by name."""
     return {name: (check.__doc__ or "").splitlines()[0] for name, check in RULES.items()} | OWN_RULES
 
 
 def lint(names: Sequence[str], today: str) -> LintReport:
-    """Examine the named SKUs and files; all shipped ones without a name. `today` as in 2026-11-21.
+    """Check the named SKUs and files, or all shipped ones without a name. `today` is a date such as 2026-11-21.
 
-    Raises BadFile for a name or path that there is nothing at.
+    Raises BadFile for a SKU or path that does not exist.
     """
-    asked = [loader.find(name) for name in names]
-    every = [*map(loader.find, loader.names()), *(path for path in asked if not _of_vendor(path))]
+    paths = [loader.find(name) for name in names]
+    every = [*map(loader.find, loader.names()), *(path for path in paths if not _is_vendor_file(path))]
     opened = {loader.shown(path): _open(path) for path in every}
-    wanted = {loader.shown(path) for path in asked} or {file for each in opened.values() for file in each.files}
+    wanted = {loader.shown(path) for path in paths} or {file for each in opened.values() for file in each.files}
     chosen = [each for each in opened.values() if wanted & each.files]
     subjects = [each.subject for each in chosen if each.subject is not None]
     shipped = [each.subject for each in opened.values() if each.subject is not None and each.shipped]
@@ -66,14 +66,17 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     return _report(subjects, sorted(refused.union(_examined(subjects, shipped, today)), key=_place), wanted)
 
 
-def _of_vendor(path: Path) -> bool:
-    """True for a file that is no SKU by itself: it is examined beneath all the SKUs of its vendor."""
+def _is_vendor_file(path: Path) -> bool:
+    """Return True for a vendor's common file, which is not a SKU and is checked with all SKUs of the vendor."""
     return path.resolve().parent == (loader.SHIPPED / loader.VENDOR_FILES).resolve()
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A file that can be read, or what is wrong with it; `files` are those that it says something in."""
+    """A threshold file: its subject, or the findings if it cannot be read.
+
+    `files` are the files that its values, or these findings, come from.
+    """
 
     subject: Subject | None
     refused: list[Finding]
@@ -108,7 +111,7 @@ def _place(finding: Finding) -> tuple[int, str, int, str, str, str]:
 
 
 def _refusal(line: str, name: str) -> Finding:
-    """One line of a BadFile, "file:line: text", as a finding."""
+    """Return one line of a BadFile ("file:line: text") as a finding."""
     match = REFUSAL.fullmatch(line)
     if match is None:
         return Finding(name, 1, "error", "", line, "", "schema")
@@ -122,7 +125,7 @@ def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: st
         others = {each.sku.name: each for each in shipped if each.sku.name != subject.sku.name}
         entries = list(_items(subject.root.data.get("explained")))
         explaining |= {(at.file, at.line): at for at in entries}
-        for finding in _found(replace(subject, others=others, today=today)):
+        for finding in _findings(replace(subject, others=others, today=today)):
             entry = next((at for at in entries if _explains(at, finding)), None)
             if entry is not None:
                 used.add((entry.file, entry.line))
@@ -134,7 +137,7 @@ def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: st
             yield _stale(at)
 
 
-def _found(subject: Subject) -> Iterator[Finding]:
+def _findings(subject: Subject) -> Iterator[Finding]:
     for name, check in RULES.items():
         for finding in check(subject):
             yield replace(finding, rule=name)
@@ -145,7 +148,7 @@ def _items(at: Located | None) -> list[Located]:
 
 
 def _explains(at: Located, finding: Finding) -> bool:
-    """True if an entry is about the finding; its key may have a * as in platforms.*.limits.host_copy.h2d."""
+    """Return True if an entry covers the finding; its key may have a * as in platforms.*.limits.host_copy.h2d."""
     entry = at.plain()
     return bool(entry["rule"] == finding.rule) and fnmatchcase(finding.key, entry["key"])
 

@@ -1,4 +1,4 @@
-"""Limits by themselves: floor, reference, ceiling, what they were validated on."""
+"""Rules on single limits: floor, reference, ceiling, and what they were validated on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 LOOSE, TIGHT = 0.7, 0.98
-"""Of the healthy reference: below, badly degraded parts pass; above, the noise of healthy ones fails."""
+"""Fractions of the healthy reference: a floor below the first lets badly degraded parts pass; above the second the
+noise of healthy parts fails."""
 SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
 @rule
 def order(subject: Subject) -> Iterator[Finding]:
-    """A floor lies below the healthy reference, a ceiling above it."""
+    """Report a floor above the healthy reference, or a ceiling below it."""
     for key, limit, _ in subject.limits():
         if limit.reference is None:
             continue
@@ -30,7 +31,7 @@ def order(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def loose(subject: Subject) -> Iterator[Finding]:
-    """A floor under 0.7 of the healthy reference lets badly degraded parts pass."""
+    """Report a floor under 0.7 of the healthy reference, which lets badly degraded parts pass."""
     for key, limit, _ in subject.limits():
         if limit.reference and limit.floor is not None and limit.floor < LOOSE * limit.reference:
             expected = f"expected at least {LOOSE * limit.reference:.4g}, {LOOSE} of the reference {limit.reference:g}"
@@ -39,7 +40,7 @@ def loose(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def tight(subject: Subject) -> Iterator[Finding]:
-    """A floor over 0.98 of the healthy reference fails healthy parts."""
+    """Report a floor over 0.98 of the healthy reference, which fails healthy parts."""
     for key, limit, _ in subject.limits():
         if limit.reference and limit.floor and TIGHT * limit.reference < limit.floor <= limit.reference:
             expected = f"expected at most {TIGHT * limit.reference:.4g}, {TIGHT} of the reference {limit.reference:g}"
@@ -48,23 +49,23 @@ def tight(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def ceiling(subject: Subject) -> Iterator[Finding]:
-    """A ceiling that can be broken, on a metric where more is worse, within what its unit allows."""
+    """Report a ceiling that nothing can break, that exceeds its unit, or that limits a rate, where more is better."""
     for key, limit, _ in subject.limits():
         if limit.ceiling is None:
             continue
         if limit.unit in RATES and limit.floor is None:
-            yield subject.warning(key, limit.ceiling, "expected a floor: of a rate, more is better")
+            yield subject.warning(key, limit.ceiling, "expected a floor: for a rate, more is better")
         most = _most(limit, subject.sku)
         if most is not None and not 0 <= limit.ceiling <= most[0]:
             yield subject.error(key, limit.ceiling, f"expected 0 to {most[0]:g}, {most[1]}")
 
 
 def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
-    """The highest ceiling that the metric's unit allows, and why; None where nobody can say."""
+    """Return the highest sensible ceiling for the metric's unit and the reason; None if there is none."""
     if limit.unit == "1" and limit.metric.startswith(SHARES):
-        return 0.5, "a share above one half would never be seen"
+        return 0.5, "a fraction above one half never occurs"
     if limit.unit == "C":
-        return sku.datasheet.temperature.get("shutdown_c", 120.0), "where the device turns itself off"
+        return sku.datasheet.temperature.get("shutdown_c", 120.0), "the temperature at which the device shuts down"
     if limit.unit == "W" and "watts" in sku.datasheet.power:
         power = sku.datasheet.power
         return max(power.values()), "the highest power limit of the device"
@@ -73,7 +74,7 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 @rule
 def one_device(subject: Subject) -> Iterator[Finding]:
-    """One device validates no link and no collective."""
+    """Report a link or a collective that was validated on a single device."""
     for key, limit, _ in subject.limits():
         declared = declaration_of(limit.metric)
         if declared and declared.for_several and limit.source is not None and limit.source.devices == 1:
@@ -82,7 +83,7 @@ def one_device(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def ranks(subject: Subject) -> Iterator[Finding]:
-    """A collective has as many ranks as its platform has devices: so it will be measured."""
+    """Require that a collective has as many ranks as its platform has devices, as it will be measured."""
     for key, limit, platform in subject.limits():
         stated = limit.conditions.get("ranks")
         if stated and platform.devices and stated != platform.devices:
@@ -91,7 +92,7 @@ def ranks(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def software(subject: Subject) -> Iterator[Finding]:
-    """A software range that some version lies in."""
+    """Report a software range that no version lies in."""
     for key, limit, _ in subject.limits():
         for name, text in limit.software.items():
             bounds = re.findall(r"\d+(?:\.\d+)*", text)

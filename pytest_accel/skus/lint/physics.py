@@ -1,4 +1,4 @@
-"""Limits against what the hardware can do."""
+"""Rules that compare limits with what the hardware can do."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4
-"""Of physics: every floor in use that was looked at and lies below is a slip of the pen or a cut-down part."""
+"""Fraction of the hardware's maximum: every published floor below it turned out to be an error or a cut-down part."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
-"""Algorithms that reduce in the switch: a device sends and receives its data once, not 2(n-1)/n times."""
+"""Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
 
 
 def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | None:
-    """What the hardware can do in the metric of a limit, and what that is; None where nobody can say."""
+    """Return the hardware's maximum for a limit's metric and its label; None if it is not known."""
     if limit.relative:
         return 1.0, "the peak"
     if parse(limit.metric).probe == "all_reduce":
@@ -32,7 +32,7 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
 
 
 def soak_dtype(sku: Sku) -> str:
-    """The dtype that a soak multiplies."""
+    """Return the dtype that a soak multiplies."""
     return str(sku.probes.get("soak", {}).get("dtype", "bf16"))
 
 
@@ -41,14 +41,14 @@ def _measured_as(sku: Sku, metric: str) -> str:
 
 
 def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
-    """By how much a healthy value may exceed what `reach` says."""
+    """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
         return _in_network(limit, platform)
     return 1.0 if limit.relative else max(1.0, _clocked(sku, _measured_as(sku, limit.metric)))
 
 
 def _clocked(sku: Sku, metric: str) -> float:
-    """What the clocks that the device reports come to, of what the datasheet states."""
+    """Return the peak at the clocks that the device reports, as a fraction of the datasheet's peak."""
     declared = declaration_of(metric)
     compute, memory = sku.datasheet.compute, sku.datasheet.memory
     if declared and declared.peak == "memory":
@@ -60,27 +60,27 @@ def _clocked(sku: Sku, metric: str) -> float:
 
 
 def memory_arithmetic(memory: Mapping[str, Any]) -> float | None:
-    """GB/s of a memory: two transfers a clock over the width of its bus; None where a part is not known."""
+    """Return the bandwidth of a memory in GB/s: two transfers per clock over the bus width; None if one is unknown."""
     if not {"clock_mhz", "bus_bits"} <= memory.keys():
         return None
     return float(memory["clock_mhz"] * memory["bus_bits"] * 2 / 8 / 1000)
 
 
 def _wire(limit: Limit, platform: Platform) -> tuple[float, str] | None:
-    """The bus bandwidth of an all-reduce at full use of the links."""
+    """Return the bus bandwidth of an all-reduce at full use of the links, and its label; None if it is not known."""
     rate = _per_device(platform, int(limit.conditions.get("ranks") or platform.devices or 0))
     return None if rate is None else (rate, "link rate")
 
 
 def _in_network(limit: Limit, platform: Platform) -> float:
-    """By how much a reduction in the switch may exceed the link rate, as bus bandwidth is counted."""
+    """Return the factor by which the bus bandwidth of a reduction in the switch may exceed the link rate."""
     ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
     reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
     return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
 
 
 def _per_device(platform: Platform, ranks: int) -> float | None:
-    """What a device can send to its peers at once: in a mesh, by the links to those that take part."""
+    """Return the rate in GB/s at which a device can send to its peers; in a mesh only to those that take part."""
     link = platform.link
     topology = link.get("topology")
     if not link or topology == "none" or (topology == "bridge" and ranks > 2):
@@ -90,12 +90,12 @@ def _per_device(platform: Platform, ranks: int) -> float | None:
 
 
 def _beside_physics(subject: Subject) -> Iterator[tuple[str, float, float, float, str]]:
-    """Every limit outside of physics: key, value, the figure that physics gives, the most it allows, what it is."""
+    """Yield every limit that is out of range: key, value, the hardware's maximum, with headroom, and its label."""
     for key, limit, platform in subject.limits():
-        found = reach(subject.sku, limit, platform)
-        if found is None:
+        maximum = reach(subject.sku, limit, platform)
+        if maximum is None:
             continue
-        rate, what = found
+        rate, what = maximum
         most = rate * _headroom(subject.sku, limit, platform)
         figures = [figure for figure in (limit.floor, limit.reference) if figure is not None]
         if figures and max(figures) > most:
@@ -105,19 +105,19 @@ def _beside_physics(subject: Subject) -> Iterator[tuple[str, float, float, float
 
 
 def _small(metric: str) -> bool:
-    """Collectives of small messages are bounded by latency, not by the links."""
+    """Return True for a collective of small messages, which latency limits instead of the links."""
     size = re.fullmatch(r"(\d+)([KMG])iB", parse(metric).size)
     return size is not None and (size[2] == "K" or (size[2] == "M" and int(size[1]) < 128))
 
 
 def _slip(share: float) -> float | None:
-    """The power of ten that brings a share of physics to where shares lie."""
+    """Return the power of ten that brings a fraction of the maximum into the plausible range, or None."""
     return next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= share * 10.0**n <= 1.0), None)
 
 
 @rule
 def physics(subject: Subject) -> Iterator[Finding]:
-    """Floor and reference lie between 0.4 and 1.0 of what the hardware can do."""
+    """Require floor and reference between 0.4 and 1.0 of what the hardware can do."""
     for key, value, rate, most, what in _beside_physics(subject):
         if _slip(value / rate) is None:
             yield subject.error(key, value, f"expected {LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}")
@@ -125,7 +125,7 @@ def physics(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def unbounded(subject: Subject) -> Iterator[Finding]:
-    """A rate that no figure of the datasheet or platform bounds: a slip in it would not be seen."""
+    """Note a rate that no figure of the datasheet or platform bounds, so that an error in it would go unnoticed."""
     for key, limit, platform in subject.limits():
         if limit.unit in RATES and limit.floor is not None and reach(subject.sku, limit, platform) is None:
             yield subject.note(key, limit.floor, "expected a peak or a link rate that bounds it")
@@ -143,12 +143,12 @@ MAGNITUDES = {
     "tflops.bf16": (10, 100_000),
     "tflops.fp32": (1, 1_000),
 }
-"""Between what the smallest and the largest accelerator of today could state, with room for tomorrow's."""
+"""Plausible ranges of datasheet figures, from the smallest to the largest accelerator, with room for future ones."""
 
 
 @rule
 def magnitude(subject: Subject) -> Iterator[Finding]:
-    """A figure that is powers of ten off: TB/s written as GB/s, MB/s as GB/s, a lost digit."""
+    """Report a figure that is off by a power of ten: TB/s written as GB/s, MB/s as GB/s, a lost digit."""
     for key, value, rate, _, what in _beside_physics(subject):
         slip = _slip(value / rate)
         if slip is not None:
@@ -162,14 +162,15 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def burst(subject: Subject) -> Iterator[Finding]:
-    """A sustained rate lies below the burst and the best shape of its dtype; equal means it was copied from there."""
+    """Report a sustained rate that is not clearly below the burst and best-shape rates of its dtype."""
     for key, limit, platform in subject.limits():
         probe, dtype = parse(limit.metric).probe, parse(_measured_as(subject.sku, limit.metric)).variant
         figure = limit.reference or limit.floor
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
         for other in ("matmul_best", "matmul_burst"):
-            short = subject.sku.limits_on(platform).get(f"{other}.{dtype}")
-            most = short and (short.reference or short.floor)
+            higher = subject.sku.limits_on(platform).get(f"{other}.{dtype}")
+            most = higher and (higher.reference or higher.floor)
             if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):
-                yield subject.error(key, figure, f"expected well below {other}.{dtype} ({most:g}): this is sustained")
+                why = f"expected well below {other}.{dtype} ({most:g}): this rate is sustained"
+                yield subject.error(key, figure, why)

@@ -1,4 +1,4 @@
-"""Links: what their type, count, generation and width come to."""
+"""Rules on the links of a platform: type, count, generation, width and rate."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LINK = {
 XGMI = {"CDNA2": "xgmi2", "CDNA3": "xgmi3", "CDNA4": "xgmi4"}
 """The generation of a link that is named xgmi alone, by architecture."""
 ETHERNET = re.compile(r"(\d+)gbe", re.IGNORECASE)
-"""A link that names its Gbit/s."""
+"""A type of link that names its rate in Gbit/s."""
 WITHIN = 0.025
 
 
 @rule
 def pcie_rate(subject: Subject) -> Iterator[Finding]:
-    """A PCIe rate follows from generation and lanes; 1 to 6, and x1 to x16."""
+    """Require a PCIe rate that follows from generation (1 to 6) and lanes (x1 to x16)."""
     for platform in subject.sku.platforms.values():
         key, pcie = f"platforms.{platform.name}.pcie", platform.pcie
         if pcie.get("gen", 1) not in PCIE_LANE:
@@ -45,7 +45,7 @@ def pcie_rate(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def link_rate(subject: Subject) -> Iterator[Finding]:
-    """The rate of a link is the number of links x the rate of one of its type, per direction."""
+    """Require that the rate of a link is the number of links x the rate of one of its type, per direction."""
     for platform in subject.sku.platforms.values():
         link = platform.link
         rates = _one_link(link, subject.sku.architecture)
@@ -58,7 +58,7 @@ def link_rate(subject: Subject) -> Iterator[Finding]:
 
 
 def _one_link(link: Mapping[str, Any], architecture: str) -> tuple[float, ...]:
-    """GB/s of one link per direction; empty where its type is not known."""
+    """Return the possible rates of one link in GB/s per direction; empty if its type is not known."""
     kind = re.sub(r"[^a-z0-9]", "", str(link.get("type", "")).lower())
     ethernet = ETHERNET.search(str(link.get("type", "")))
     if ethernet:

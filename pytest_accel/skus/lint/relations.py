@@ -1,4 +1,4 @@
-"""A SKU beside the others: siblings, copies, claims to the same device."""
+"""Rules that compare a SKU with the others: siblings, copied figures, claims to the same device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOWHERE = Source("", "", "")
 
 @rule
 def siblings(subject: Subject) -> Iterator[Finding]:
-    """What `siblings` says is the same as in another SKU is the same, and what differs differs."""
+    """Require that values are the same as in another SKU, or differ, as `siblings` states."""
     for name, relation in (subject.plain("siblings") or {}).items():
         other = subject.others.get(name)
         if other is None:
@@ -31,14 +31,14 @@ def _compared(subject: Subject, other: Subject, kind: str, key: str) -> Iterator
         who = "this file" if mine is None else name
         yield subject.warning(f"siblings.{name}.{kind}", key, f"expected a value to compare: {who} has none")
     elif kind == "same" and mine != theirs:
-        yield subject.error(key, mine, f"expected the same as in {name}, {theirs}")
+        yield subject.error(key, mine, f"expected {theirs}, the same as in {name}")
     elif kind == "differ" and mine == theirs:
         yield subject.error(key, mine, f"expected another value than in {name}")
 
 
 @rule
 def missing(subject: Subject) -> Iterator[Finding]:
-    """A peak or a required limit that a sibling has and this file has not."""
+    """Note a peak or a required limit that a sibling has and this file does not."""
     for name in sorted((subject.plain("siblings") or {}).keys() & subject.others):
         mine, theirs = subject.sku, subject.others[name].sku
         peaks = theirs.datasheet.tflops.keys() - mine.datasheet.tflops.keys() - set(mine.datasheet.unsupported)
@@ -48,12 +48,12 @@ def missing(subject: Subject) -> Iterator[Finding]:
 
 
 def _required(sku: Sku) -> set[str]:
-    """What some level requires on some platform; collectives of any size are one."""
+    """Return the metrics that some level requires on some platform, without the sizes of collectives."""
     return {parse(metric).base for metric, limit in _all_limits(sku) if limit.levels}
 
 
 def _limited(sku: Sku) -> set[str]:
-    """What has a limit, or cannot exist."""
+    """Return the metrics that have a limit or are not applicable, without the sizes of collectives."""
     return {parse(metric).base for metric, _ in _all_limits(sku)} | sku.not_applicable.keys()
 
 
@@ -64,7 +64,7 @@ def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
 
 @rule
 def copied(subject: Subject) -> Iterator[Finding]:
-    """A floor or reference that is exactly another SKU's, though the hardware is not, or nobody says it is shared."""
+    """Report a floor or reference that equals another SKU's without a reason: other hardware, no common source."""
     seen: set[tuple[str, str]] = set()
     for key, limit, platform in subject.limits():
         for name, other in _unrelated(subject):
@@ -77,7 +77,7 @@ def copied(subject: Subject) -> Iterator[Finding]:
 
 
 def _unrelated(subject: Subject) -> list[tuple[str, Subject]]:
-    """The other SKUs, without those that this file extends."""
+    """Return the other SKUs, without those that this file extends."""
     return [(name, other) for name, other in sorted(subject.others.items()) if f"{name}.yaml" not in subject.sku.files]
 
 
@@ -89,7 +89,7 @@ def _same_metric(sku: Sku, metric: str) -> Iterator[tuple[Limit, Platform]]:
 
 
 def _copy(mine: Subject, here: tuple[Limit, Platform], other: Subject, there: tuple[Limit, Platform]) -> bool:
-    """True if two SKUs have one figure, this one is the less likely owner of it, and no source covers both."""
+    """Return True if two SKUs have the same figure, no source covers both, and it is more likely the other's."""
     limit, theirs = here[0], there[0]
     figure = limit.reference or limit.floor
     if not figure or figure != (theirs.reference or theirs.floor) or limit.origin == theirs.origin:
@@ -109,14 +109,14 @@ def _copy(mine: Subject, here: tuple[Limit, Platform], other: Subject, there: tu
 
 
 def _stated(subject: Subject, other: Subject, metric: str) -> bool:
-    """True if the file says that the limit is the same as the other's."""
+    """Return True if the file states that the limit is the same as the other's."""
     same = subject.plain(f"siblings.{other.sku.name}.same") or []
     return any(f"limits.{metric}." in f"{key}." for key in same)
 
 
 @rule
 def claimed(subject: Subject) -> Iterator[Finding]:
-    """A name or PCI id of one device only: else compute units, subsystem or memory tell the SKUs apart."""
+    """Report a name or PCI id that two SKUs claim without differing in compute units, subsystem or memory."""
     for name, other in _unrelated(subject):
         if subject.sku.vendor != other.sku.vendor or _told_apart(subject.sku, other.sku):
             continue
@@ -131,7 +131,7 @@ def _match(sku: Sku, *kinds: str) -> set[str]:
 
 
 def _told_apart(one: Sku, two: Sku) -> bool:
-    """True if no device can be both: they state something with nothing in common (see Sku.why_not)."""
+    """Return True if no device can be both, because they differ in a property that both state (see Sku.why_not)."""
     for kinds in (("names",), ("pci_ids", "virtual_functions"), ("subsystems",), ("compute_units",)):
         mine, theirs = _match(one, *kinds), _match(two, *kinds)
         if mine and theirs and not mine & theirs:
@@ -142,7 +142,7 @@ def _told_apart(one: Sku, two: Sku) -> bool:
 
 @rule
 def units(subject: Subject) -> Iterator[Finding]:
-    """The compute units that a device is recognised by are those of its datasheet."""
+    """Require that the compute units that a device is recognised by are those of its datasheet."""
     known, stated = subject.sku.match.get("compute_units", ()), subject.sku.datasheet.compute.get("units")
     if known and stated and stated not in known:
         yield subject.error("match.compute_units", ", ".join(map(str, known)), f"expected {stated} among them")

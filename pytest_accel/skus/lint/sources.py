@@ -1,4 +1,4 @@
-"""Where figures come from."""
+"""Rules on the sources of figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 @rule
 def source(subject: Subject) -> Iterator[Finding]:
-    """A datasheet, and a platform with figures, says where they come from."""
+    """Require a source for the figures of a datasheet and of a platform."""
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
-    lacking = [group for group in groups if getattr(sheet, group) and sheet.source_of(group) is None]
-    if lacking:
-        yield subject.warning("datasheet", f"no source of {', '.join(lacking)}", "expected 'source: {kind, by, date}'")
+    unsourced = [group for group in groups if getattr(sheet, group) and sheet.source_of(group) is None]
+    if unsourced:
+        yield subject.warning(
+            "datasheet", f"no source of {', '.join(unsourced)}", "expected 'source: {kind, by, date}'"
+        )
     for platform in subject.sku.platforms.values():
         figures = [name for name in ("pcie", "host_link", "link", "power_watts") if getattr(platform, name)]
         if figures and platform.source is None:
@@ -25,7 +27,7 @@ def source(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def date(subject: Subject) -> Iterator[Finding]:
-    """A date is not in the future."""
+    """Report the date of a source that is in the future."""
     for key, at in _dates(subject.root, ""):
         stated = str(at.plain())
         if stated > subject.today[: len(stated)]:
@@ -33,7 +35,7 @@ def date(subject: Subject) -> Iterator[Finding]:
 
 
 def _dates(at: Located, key: str) -> Iterator[tuple[str, Located]]:
-    """Every date of a source, wherever it is."""
+    """Yield the key and date of every source below a value."""
     if not isinstance(at.data, dict):
         return
     if {"kind", "by", "date"} <= at.data.keys():

@@ -1,4 +1,4 @@
-"""What a rule sees of a threshold file, and what it says about it."""
+"""Subject and Finding: the threshold file that a rule checks, and what the rule reports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.yaml_lines import Located
 
 SEVERITIES = ("error", "warning", "note")
-"""Worst first. A note is for the reader alone: it never makes a file bad."""
+"""Severities, worst first. A note informs the reader and does not make a file bad."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One value that is not plausible: where it is, what it is, and what was expected instead."""
+    """An implausible value: its place, the value, and what was expected instead."""
 
     file: str
     line: int
@@ -25,32 +25,32 @@ class Finding:
     expected: str
     rule: str = ""
     explained: str = ""
-    """The reason that the file gives for it, if it does."""
+    """The reason that the file gives for the value, empty if it gives none."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A threshold file under examination, on top of those below it."""
+    """A threshold file that is checked, merged with the files that it extends."""
 
     sku: Sku
     root: Located
     others: Mapping[str, Subject] = field(default_factory=dict)
-    """The shipped SKUs by name, this one not among them."""
+    """The other shipped SKUs by name."""
     today: str = ""
-    """As in 2026-11-21."""
+    """The date of the check, such as 2026-11-21."""
 
     def get(self, key: str) -> Located | None:
-        """The value at a dotted key such as "datasheet.tflops.bf16", None where the file has none."""
+        """Return the value at a dotted key such as "datasheet.tflops.bf16", None if the file has none."""
         at, left = _walk(self.root, key)
         return None if left else at
 
     def plain(self, key: str) -> Any:
-        """The value at a dotted key without its places, None where the file has none."""
+        """Return the value at a dotted key as plain data, None if the file has none."""
         at = self.get(key)
         return at and at.plain()
 
     def limits(self) -> Iterator[tuple[str, Limit, Platform]]:
-        """Every limit with its key. One of the SKU itself comes with the usual platform."""
+        """Yield every limit with its key and platform; a limit of the SKU itself comes with the usual platform."""
         platforms = self.sku.platforms
         for metric, limit in self.sku.limits.items():
             yield f"limits.{metric}", limit, next(iter(platforms.values()))
@@ -59,15 +59,15 @@ class Subject:
                 yield f"platforms.{platform.name}.limits.{metric}", limit, platform
 
     def error(self, key: str, value: object, expected: str) -> Finding:
-        """A finding that makes the file unfit for use."""
+        """Return a finding that makes the file unfit for use."""
         return self._finding("error", key, value, expected)
 
     def warning(self, key: str, value: object, expected: str) -> Finding:
-        """A finding that has to be corrected or explained as well, but may be right."""
+        """Return a finding on a value that may be right, and has to be corrected or explained."""
         return self._finding("warning", key, value, expected)
 
     def note(self, key: str, value: object, expected: str) -> Finding:
-        """Something to know."""
+        """Return a finding that informs the reader only."""
         return self._finding("note", key, value, expected)
 
     def _finding(self, severity: str, key: str, value: object, expected: str) -> Finding:
@@ -77,7 +77,10 @@ class Subject:
 
 
 def _walk(at: Located, key: str) -> tuple[Located, str]:
-    """The value at a key, or the deepest one above it and what is left of the key. Metrics have dots of their own."""
+    """Return the value at a key, or the deepest value above it and the rest of the key.
+
+    Names are matched longest first, because the names of metrics contain dots.
+    """
     names = at.data if isinstance(at.data, dict) else {}
     for name in sorted(names, key=len, reverse=True):
         if key == name:

@@ -1,6 +1,6 @@
 """AMD GPUs through `amdsmi`, which comes with ROCm.
 
-What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.query`.
+The modules beside this one hold tables of queries, by subject; `drivers.query` handles answers and refusals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BUSY: Table = {"busy": LibraryCall("amdsmi_get_gpu_activity", read=value("gfx_a
 
 
 class AmdDriver(Driver):
-    """One session of amdsmi. `problems` are the GPUs that it lists and that do not answer."""
+    """One session of amdsmi. `problems` has a sentence for each GPU that amdsmi lists and that does not answer."""
 
     def __init__(self) -> None:
         self._smi = library.load()
@@ -38,6 +38,7 @@ class AmdDriver(Driver):
         self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
+        """Return all GPUs with their facts. Raises DriverProblem if amdsmi cannot be used or no GPU answers."""
         handles = self._list()
         answers = deadlines.each({index: partial(self._device, index, each) for index, each in enumerate(handles)})
         found = [each for each in answers.values() if isinstance(each, Device)]
@@ -52,7 +53,7 @@ class AmdDriver(Driver):
         return devices
 
     def _list(self) -> list[Any]:
-        """The handles of all GPUs. Raises DriverProblem."""
+        """Return the handles of all GPUs. Raises DriverProblem if amdsmi cannot be used."""
         smi = self._smi
         try:
             smi.amdsmi_init()
@@ -62,7 +63,7 @@ class AmdDriver(Driver):
             raise DriverProblem(f"amdsmi cannot be used: {said(error)} ({library.remedy(code)})") from None
 
     def _device(self, index: int, handle: Any) -> Device:
-        """Identity and facts. Raises DriverProblem for a GPU that has no identity or says nothing."""
+        """Return a GPU with identity and facts. Raises DriverProblem for one without identity or without any answer."""
         smi = self._smi
         try:
             address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
@@ -79,7 +80,10 @@ class AmdDriver(Driver):
         return _described(uuid, index, address, asker.sheet())
 
     def health(self, device: Device) -> Mapping[str, Any]:
-        """The facts that may change while the node runs, now. Raises DriverProblem for a GPU that says nothing."""
+        """Return the current values of the facts that may change while the node runs.
+
+        Raises DriverProblem for a GPU that answers nothing.
+        """
         asker = self._asker(device)
         self._add_health(asker)
         _raise_if_silent(asker)
@@ -93,6 +97,7 @@ class AmdDriver(Driver):
         memory.blocks(asker)
 
     def idle(self, device: Device) -> str | None:
+        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a GPU that answers nothing."""
         asker = self._asker(device)
         used, seen = asker.ask(_USED).get("used"), asker.ask(power.PROCESSES).get("processes")
         busy = in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
@@ -100,6 +105,10 @@ class AmdDriver(Driver):
         return busy
 
     def read(self, device: Device) -> Reading:
+        """Return one telemetry reading: clocks, power, temperatures, throttling.
+
+        Raises DriverProblem for a GPU that answers nothing.
+        """
         asker = self._asker(device)
         reading = asker.ask({**power.READING, **links.NOW})
         seconds = self._throttles[device.uuid].seconds(asker.ask(throttle.COUNTS))
@@ -117,7 +126,7 @@ def _raise_if_silent(asker: SmiAsker) -> None:
 
 
 def _add_path(asker: SmiAsker, address: str) -> None:
-    """The bridges above the GPU; those of a virtual machine are emulated and say nothing."""
+    """Add the PCI bridges above the GPU, except in a virtual machine, where they are emulated."""
     mode = asker.facts.get("virtualization", "none")
     if mode not in ("none", "host"):
         asker.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({mode})"
@@ -148,6 +157,6 @@ def _described(uuid: str, index: int, address: str, facts: dict[str, Any]) -> De
 
 
 def _told_apart(devices: list[Device]) -> list[Device]:
-    """The parts of one GPU have its UUID; they get their PCI address behind it."""
+    """Append the PCI address to the UUID of devices that share it, which are partitions of one GPU."""
     shared = {uuid for uuid, count in Counter(each.uuid for each in devices).items() if count > 1}
     return [replace(each, uuid=f"{each.uuid}@{each.pci_address}") if each.uuid in shared else each for each in devices]

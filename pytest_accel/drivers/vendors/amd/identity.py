@@ -1,4 +1,4 @@
-"""Who the GPU is, and how it is set up."""
+"""Queries on the identity, firmware and settings of the GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pytest_accel.drivers.vendors.amd.query import absent, number, value
 ASIC, BOARD, ENUMERATION = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_enumeration_info"
 
 VIRTUALIZATION = {1: "none", 2: "host", 3: "guest", 4: "passthrough"}
-"""AMDSMI_VIRTUALIZATION_MODE_*: on the bare metal, the host of virtual functions, in one, a whole GPU in a guest."""
+"""AMDSMI_VIRTUALIZATION_MODE_*: bare metal, the host of virtual functions, a virtual function in a guest, a whole GPU
+in a guest."""
 
 WHOLE = "SPX"
-"""The compute partition that is the whole GPU."""
+"""The compute partition mode in which one device is the whole GPU."""
 
 
 def _ids(vendor: str, part: str) -> Any:
-    """ "0x1002" and "0x74a1" are "1002:74a1"."""
+    """Return a reader of a PCI id: "0x1002" and "0x74a1" are "1002:74a1"."""
     return lambda answer: f"{number(vendor)(answer):04x}:{number(part)(answer):04x}"
 
 
@@ -27,15 +28,15 @@ def _board(key: str) -> Answerer:
 
 
 def _hip_uuid(answer: Any) -> str:
-    """The name for ROCR_VISIBLE_DEVICES; a GPU without a serial number has none."""
-    found = str(value("hip_uuid")(answer))
-    if not found.removeprefix("GPU-").strip("0-X"):
+    """Return the UUID for ROCR_VISIBLE_DEVICES, which a GPU without a serial number does not have."""
+    uuid = str(value("hip_uuid")(answer))
+    if not uuid.removeprefix("GPU-").strip("0-X"):
         raise absent()
-    return found
+    return uuid
 
 
 def _firmware(answer: Any) -> dict[str, str]:
-    """Version by block; amdsmi's "AmdSmiFwBlock.AMDSMI_FW_ID_PM" is "pm"."""
+    """Return the firmware versions by block; amdsmi's "AmdSmiFwBlock.AMDSMI_FW_ID_PM" is "pm"."""
     return {_block(each["fw_name"]): str(each["fw_version"]) for each in answer["fw_list"]}
 
 
@@ -44,22 +45,22 @@ def _block(name: Any) -> str:
 
 
 def _bundle(answer: Any) -> str:
-    found = _firmware(answer).get("pldm_bundle")
-    if not found:
+    version = _firmware(answer).get("pldm_bundle")
+    if not version:
         raise absent()
-    return found
+    return version
 
 
 def _level(answer: str) -> str:
-    """ "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"."""
+    """Return the performance level: "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"."""
     return answer.rpartition("PERF_LEVEL_")[2].lower()
 
 
 def _rocm(answer: tuple[bool, str]) -> str:
-    found, said = answer
-    if not found:
-        raise Refusal(said)
-    return said
+    known, text = answer
+    if not known:
+        raise Refusal(text)
+    return text
 
 
 PRODUCT: Table = {
@@ -103,8 +104,10 @@ SETTINGS: Table = {
 
 
 def visible_as(facts: Mapping[str, Any]) -> str | None:
-    """What selects the GPU in ROCR_VISIBLE_DEVICES. Parts of a GPU share its UUID: for them, and without one, the
-    place in HIP's order."""
+    """Return the entry that selects the GPU in ROCR_VISIBLE_DEVICES: its UUID, or its index in HIP's order, or None.
+
+    The index is used for the partitions of a GPU, which share its UUID, and for a GPU without a UUID.
+    """
     name = facts.get("hip_uuid") or _by_serial(facts.get("asic_serial"))
     if name and facts.get("compute_partition", WHOLE) == WHOLE:
         return str(name)
@@ -112,6 +115,6 @@ def visible_as(facts: Mapping[str, Any]) -> str | None:
 
 
 def _by_serial(serial: str | None) -> str | None:
-    """HIP's UUID is made of the serial number of the chip (16 hexadecimal digits)."""
+    """Return HIP's UUID, which consists of the serial number of the chip (16 hexadecimal digits), or None."""
     digits = (serial or "").lower().removeprefix("0x")
     return f"GPU-{digits:0>16}" if digits.strip("0") else None

@@ -1,4 +1,4 @@
-"""Getting hold of `amdsmi` and of the library below it, or of the one sentence that says what is missing."""
+"""Loads `amdsmi` and the library below it, or explains what is missing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ NO_PERMISSION, NOT_LOADED = 10, 34
 
 
 def load() -> Any:
-    """The module `amdsmi`: the copy that ROCm ships where there is one, since it fits the library. DriverProblem."""
-    ours = _rocm() / "share" / "amd_smi"
-    if "amdsmi" not in sys.modules and (ours / "amdsmi").is_dir():
-        sys.path.insert(0, str(ours))
+    """Return the module `amdsmi`: ROCm's own copy if there is one, since it fits the library, else the installed one.
+
+    Raises DriverProblem if neither can be imported.
+    """
+    shipped = _rocm() / "share" / "amd_smi"
+    if "amdsmi" not in sys.modules and (shipped / "amdsmi").is_dir():
+        sys.path.insert(0, str(shipped))
         try:
             return _import()
         except DriverProblem:
-            pass  # a copy for another Python, say: the installed one may do
+            pass  # for instance a copy for another Python version: the installed one may work
         finally:
-            sys.path.remove(str(ours))
+            sys.path.remove(str(shipped))
     return _import()
 
 
@@ -38,7 +41,10 @@ def _rocm() -> Path:
 
 
 def _import() -> Any:
-    """Import it; without its library it prints and raises a KeyError, with one of another version anything."""
+    """Import amdsmi. Raises DriverProblem.
+
+    Without its library it prints and raises a KeyError; with a library of another version it may raise anything.
+    """
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             return importlib.import_module("amdsmi")
@@ -63,17 +69,17 @@ def _problem(error: Exception) -> str:
 
 
 def remedy(code: int | None, root: Path = Path("/")) -> str:
-    """What to do where the library cannot be used, or finds no device. `code` is the status that it gave, if any."""
+    """Return what to do if the library cannot be used or finds no device. `code` is the status it returned, if any."""
     if code == NOT_LOADED or not (root / "sys/module/amdgpu").is_dir():
-        return "the kernel module is not loaded: modprobe amdgpu, then look at dmesg"
+        return "the kernel module is not loaded: modprobe amdgpu, then check dmesg"
     if closed := _closed(root):
         return f"this user may not open {closed}: {GROUPS}"
     if code == NO_PERMISSION:
         return f"this user has no permission: {GROUPS}"
-    return "amd-smi should fail in the same way; look at dmesg"
+    return "amd-smi should fail in the same way; check dmesg"
 
 
 def _closed(root: Path) -> str | None:
-    """The first device node that this user cannot open."""
+    """Return the first device node that this user cannot open, or None."""
     nodes = [root / "dev/kfd", *sorted((root / "dev/dri").glob("renderD*"))]
     return next((f"/{node.relative_to(root)}" for node in nodes if not os.access(node, os.R_OK | os.W_OK)), None)

@@ -1,4 +1,4 @@
-"""The links: PCI Express to the host, xGMI to the peers."""
+"""Queries on the links: PCI Express to the host, xGMI to the peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERRORS = {0: "none", 1: "error", 2: "multiple errors"}
 
 
 def _generation(*path: str) -> Answerer:
-    """From the speed in MT/s."""
+    """Return the query of a PCIe generation, which is derived from the speed in MT/s."""
     return LibraryCall(INFO, read=lambda answer: pci.GENERATIONS[value(*path)(answer) / 1000])
 
 
@@ -41,11 +41,11 @@ NOW: Table = {name: PCIE[name] for name in ("pcie_gen", "pcie_width")}
 
 
 def _states(answer: Any) -> list[str]:
-    """The state of every link; the place of the GPU itself in the list is "disabled"."""
-    found = [STATES[each] for each in answer["status"] if each in STATES]
-    if not found:
+    """Return the state of every link; the entry of the GPU itself is "disabled"."""
+    states = [STATES[each] for each in answer["status"] if each in STATES]
+    if not states:
         raise absent()
-    return found
+    return states
 
 
 def _counted(state: str) -> Answerer:
@@ -53,7 +53,7 @@ def _counted(state: str) -> Answerer:
 
 
 def _links(answer: Any) -> list[dict[str, Any]]:
-    """Peer, GB/s per direction and traffic of every link that has a rate."""
+    """Return peer, GB/s per direction and traffic of every link that has a rate."""
     count = min(int(answer["num_links"]), len(answer["links"]))
     return [
         {
@@ -68,10 +68,10 @@ def _links(answer: Any) -> list[dict[str, Any]]:
 
 
 def _slowest(answer: Any) -> float:
-    found = [each["gb_per_s"] for each in _links(answer)]
-    if not found:
+    rates = [each["gb_per_s"] for each in _links(answer)]
+    if not rates:
         raise absent()
-    return float(min(found))
+    return float(min(rates))
 
 
 XGMI: Table = {

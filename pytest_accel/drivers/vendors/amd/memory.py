@@ -1,4 +1,4 @@
-"""Errors of the memory and of the other blocks, and the pages that were taken out of use."""
+"""Queries on the errors of the memory and of the other blocks, and on retired memory pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TOTAL, PAGES, FEATURES = (
     "amdsmi_get_gpu_ras_feature_info",
 )
 UMC = 1
-"""The bit of the memory controllers (AMDSMI_GPU_BLOCK_UMC)."""
+"""The bit of the memory controllers in the mask of blocks with ECC (AMDSMI_GPU_BLOCK_UMC)."""
 KINDS = {"correctable": "correctable_count", "uncorrectable": "uncorrectable_count", "deferred": "deferred_count"}
 BLOCKS = ("UMC", "SDMA", "GFX", "MMHUB", "ATHUB", "PCIE_BIF", "HDP", "XGMI_WAFL", "DF", "SMN", "SEM", "MP0", "MP1",
           "FUSE", "MCA", "VCN", "JPEG", "IH", "MPIO")  # fmt: skip
 RESERVED, PENDING, UNRESERVABLE = 0, 1, 2
-"""AMDSMI_MEM_PAGE_STATUS_*: out of use, marked and soon out of use, and cannot be taken out of use."""
+"""AMDSMI_MEM_PAGE_STATUS_*: retired, marked for retirement, and not retirable."""
 
 ERRORS: Table = {
     "ecc": LibraryCall("amdsmi_get_gpu_ecc_enabled", read=lambda blocks: bool(blocks & UMC)),
@@ -27,12 +27,12 @@ ERRORS: Table = {
     "poison": LibraryCall(FEATURES, read=value("poison_schema")),
     "ras_eeprom": LibraryCall(FEATURES, read=value("eeprom_version")),
 }
-"""Counted since the driver was loaded, over all blocks."""
+"""The errors are counted since the driver was loaded, over all blocks."""
 
 
 def _pages(status: int | None) -> Callable[[Any], int]:
     def read(pages: Any) -> int:
-        if isinstance(pages, str):  # older versions say so in a sentence when there are none
+        if isinstance(pages, str):  # older versions return a sentence if there are none
             return 0
         return sum(status is None or each["status"] == status for each in pages)
 
@@ -49,13 +49,14 @@ REPAIRS: Table = {
 
 
 def blocks(asker: Asker) -> None:
-    """Add the error counts of every block that counts. One that has no counters is no fact that is missing."""
-    found = asker.ask({f"ecc_in_{name}": _block(name) for name in BLOCKS})
+    """Add the error counts of every block that has counters; a block without any is not noted as missing."""
+    counts_by_fact = asker.ask({f"ecc_in_{name}": _block(name) for name in BLOCKS})
     for name in BLOCKS:
         for notes in (asker.facts, asker.unsupported, asker.unread):
             notes.pop(f"ecc_in_{name}", None)
-    if found:
-        asker.facts["ecc_blocks"] = {key.removeprefix("ecc_in_").lower(): counts for key, counts in found.items()}
+    if counts_by_fact:
+        by_block = {key.removeprefix("ecc_in_").lower(): counts for key, counts in counts_by_fact.items()}
+        asker.facts["ecc_blocks"] = by_block
 
 
 def _block(name: str) -> LibraryCall:

@@ -1,4 +1,4 @@
-"""Power, clocks and heat: what is set, what the GPU may reach, and how it is now."""
+"""Queries on power, clocks and temperatures: settings, limits and current values."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _metric(name: str) -> Answerer:
 
 
 def _slowest(answer: Any) -> float:
-    """The clock of the slowest compute die: the others wait for it."""
-    found = [each for each in answer["current_gfxclks"] if not is_absent(each) and 0 < each < 2**16 - 1]
-    if not found:
+    """Return the clock of the slowest compute die in MHz, for which the others wait."""
+    clocks = [each for each in answer["current_gfxclks"] if not is_absent(each) and 0 < each < 2**16 - 1]
+    if not clocks:
         raise absent()
-    return float(min(found))
+    return float(min(clocks))
 
 
 LIMITS: Table = {
@@ -73,4 +73,5 @@ READING: Table = {
     "edge_temperature_c": (_metric("temperature_edge"), _heat("EDGE")),
     "memory_temperature_c": (_metric("temperature_mem"), _heat("VRAM")),
 }
-"""What changes by the second. The metrics come first: one call for most of it, in one moment of the firmware."""
+"""The queries of one telemetry reading. The GPU metrics come first: one call returns most values, sampled by the
+firmware at the same moment."""

@@ -1,4 +1,4 @@
-"""What is amdsmi's own in asking: answers in dictionaries, "N/A" and all ones for no value, what its errors mean."""
+"""Queries of amdsmi: answers in dictionaries, "N/A" and all ones for no value, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ UNSUPPORTED = (2, 3)
 """AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED (amdsmi.h)."""
 NO_PERMISSION = 10
 ALL_ONES = (2**32 - 1, 2**64 - 1)
-"""What the firmware answers for what it does not have; not every version of amdsmi makes "N/A" of it."""
+"""The firmware's answers for a value that it does not have, which not every version of amdsmi turns into "N/A"."""
 
 
 class SmiAsker(Asker):
-    """One round of questions to one GPU. amdsmi has no status for a lost one: `silent` says if nothing answered."""
+    """One round of queries to one GPU. amdsmi has no status for a lost GPU: `silent` tells if nothing was answered."""
 
     def __init__(self, smi: Any, handle: Any) -> None:
         super().__init__(smi, handle)
@@ -24,7 +24,7 @@ class SmiAsker(Asker):
 
     @property
     def silent(self) -> str | None:
-        """Why every question so far has failed; None if one was answered, or if none could have been."""
+        """The reason why every query so far has failed; None if one was answered, or if none was sent to the GPU."""
         return None if self._answered else self._failed or None
 
     def _answer(self, source: Answerer) -> Any:
@@ -40,7 +40,7 @@ class SmiAsker(Asker):
         except (AttributeError, self._smi.AmdSmiException):
             return Refusal("this amdsmi is too old for it", unsupported=True)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            return Refusal(f"an answer that is not understood: {error}")
+            return Refusal(f"the library's answer cannot be interpreted: {error}")
 
     def _error(self, status: int) -> Exception:
         return self._smi.AmdSmiLibraryException(status)  # type: ignore[no-any-return]
@@ -56,16 +56,20 @@ class SmiAsker(Asker):
 
 
 def said(error: Any) -> str:
-    """An exception of amdsmi in one line."""
+    """Return the first line of an exception of amdsmi."""
     return str(getattr(error, "err_info", "") or error).strip().splitlines()[0]
 
 
 def absent() -> Refusal:
-    return Refusal("this GPU does not say it", unsupported=True)
+    """Return the refusal for a value that the GPU does not report."""
+    return Refusal("this GPU does not report it", unsupported=True)
 
 
 def value(*path: str, scale: float = 1, bits: int = 0) -> Callable[[Any], Any]:
-    """Reads what stands under `path`, times `scale`. `bits`: the width of the field, if less than 32."""
+    """Return a reader of the value under the keys `path`, multiplied by `scale`.
+
+    `bits` is the width of the field if it is less than 32: all ones mean that there is no value.
+    """
 
     def read(answer: Any) -> Any:
         for key in path:
@@ -78,9 +82,10 @@ def value(*path: str, scale: float = 1, bits: int = 0) -> Callable[[Any], Any]:
 
 
 def is_absent(answer: Any) -> bool:
+    """Return True if the answer stands for no value."""
     return (isinstance(answer, str) and answer in ("", "N/A")) or (isinstance(answer, int) and answer in ALL_ONES)
 
 
 def number(*path: str) -> Callable[[Any], int]:
-    """Reads a text such as "0x74a1"."""
+    """Return a reader of a hexadecimal number under the keys `path`, such as "0x74a1"."""
     return lambda answer: int(value(*path)(answer), 16)

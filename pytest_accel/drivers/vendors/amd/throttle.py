@@ -1,8 +1,8 @@
-"""Why the GPU was slowed down: the firmware's accumulators as seconds, its flags as reasons.
+"""Throttling of the GPU: the firmware's accumulators as seconds, its flags as reasons.
 
-The firmware looks at every limiter again and again, counts how often each held the clock down, and beside them all
-its looks ("accumulation counter"). So a share of the time is exact and a second has to be made of it: the share
-between two readings, of the time between them.
+The firmware samples every limiter periodically, and counts its samples ("accumulation counter") and how many of them
+each limiter held the clock down in. The ratio between two readings is the fraction of the time under that limiter;
+multiplied by the time between the readings it gives seconds.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ CAUSES = {
     "hw_thermal_s": ("prochot", "vr"),
     "sw_thermal_s": ("socket", "hbm"),
 }
-"""Package power tracking is normal under load. PROCHOT and hot regulators are hardware; the temperature controllers
-of socket and memory are firmware, which is what the other vendors call software."""
+"""The limiters of each throttle reason. Package power tracking is normal under load. PROCHOT and hot regulators are
+hardware; the temperature controllers of socket and memory are firmware, which other vendors call software."""
 STANDSTILL_S = 2.0
-"""A firmware that has not looked for so long counts nothing, and what it counted is no answer. Chosen: a loaded device
-is read ten times a second."""
+"""If the firmware has not sampled for longer than that, its counters are stale and not reported. Chosen: a loaded
+device is read ten times a second."""
 BITS = {
     "sw_power_cap_s": ClockEvent.SW_POWER_CAP,
     "sw_thermal_s": ClockEvent.SW_THERMAL,
     "hw_thermal_s": ClockEvent.HW_THERMAL,
 }
-"""The same causes as a mask, in the bits that telemetry knows."""
+"""The same reasons as bits of a mask."""
 
 _KEYS = {
     "counter": ("accumulation_counter", "counter"),
@@ -41,7 +41,7 @@ _KEYS = {
     "vr": ("vr_thm_residency_acc", "vr_thrm"),
     "hbm": ("hbm_thm_residency_acc", "hbm_thrm"),
 }
-"""What gpu_metrics and what the violation status call each; the latter takes 0.1 s, so it comes second."""
+"""The name of each counter in gpu_metrics and in the violation status; the latter takes 0.1 s, so it comes second."""
 
 
 def _counts(metric: str, violation: str) -> tuple[Answerer, ...]:
@@ -52,7 +52,7 @@ COUNTS: Table = {
     **{name: _counts(*keys) for name, keys in _KEYS.items()},
     "clock_ns": LibraryCall(METRICS, read=value("system_clock_counter")),
 }
-"""With the time that the driver has put beside them, where it did."""
+"""The queries of all counters, and of the driver's timestamp of them (`clock_ns`) if it has one."""
 
 _STATUS_BITS = {
     "sw_power_cap_s": range(24),
@@ -64,7 +64,7 @@ chip, memory, liquid; regulators, VRHOT and PROCHOT."""
 
 
 def _from_status(answer: Any) -> int:
-    """Older parts have no accumulators: the limiters that hold now."""
+    """Return the mask of the limiters that are active now, for older parts, which have no accumulators."""
     status = answer.indep_throttle_status
     if is_absent(status):
         raise absent()
@@ -72,7 +72,7 @@ def _from_status(answer: Any) -> int:
 
 
 def _from_flags(answer: Any) -> int:
-    """Newer parts: the limiters that held within the last 0.1 s."""
+    """Return the mask of the limiters that were active within the last 0.1 s, for newer parts."""
     flags = {name: answer.get(f"active_{keys[1]}", "N/A") for name, keys in _KEYS.items() if name != "counter"}
     if "N/A" in flags.values() and set(flags.values()) == {"N/A"}:
         raise absent()
@@ -80,14 +80,14 @@ def _from_flags(answer: Any) -> int:
 
 
 _RAW = LibraryCall(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi_wrapper.amdsmi_gpu_metrics_t")
-"""amdsmi itself makes "something holds" of it, which is either normal or a defect."""
+"""The raw metrics: amdsmi itself only tells that some limiter is active, which may be normal or a defect."""
 
 SAMPLED: Table = {"reasons": _RAW}
 NOW: Table = {"reasons": (LibraryCall(VIOLATIONS, read=_from_flags), _RAW)}
 
 
 class Throttle:
-    """The seconds that one GPU spent in each cause since the first reading."""
+    """The seconds that one GPU spent under each throttle reason since the first reading."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -96,19 +96,19 @@ class Throttle:
         self._seconds: dict[str, float] = {}
 
     def seconds(self, counts: Mapping[str, int]) -> dict[str, float]:
-        """The seconds by now, from the counts of now; nothing for a cause that the GPU does not count."""
+        """Return the seconds up to now by reason, from the current counts; reasons that the GPU lacks are left out."""
         if "counter" not in counts:
             return {}
         now, before = self._clock(), self._before
         passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if _timed(counts, before) else now - self._at
-        looks = counts["counter"] - before.get("counter", counts["counter"])
-        if before and looks == 0:  # the firmware has not been around since
+        samples = counts["counter"] - before.get("counter", counts["counter"])
+        if before and samples == 0:  # the firmware has not sampled since the last reading
             return dict(self._seconds) if now - self._at <= STANDSTILL_S else {}
         for cause, names in CAUSES.items():
             known = [name for name in names if name in counts]
             if known:
                 held = sum(counts[name] - before.get(name, counts[name]) for name in known)
-                share = min(1.0, max(0.0, held / looks)) if looks > 0 else 0.0
+                share = min(1.0, max(0.0, held / samples)) if samples > 0 else 0.0
                 self._seconds[cause] = self._seconds.get(cause, 0.0) + share * passed
         self._at, self._before = now, dict(counts)
         return dict(self._seconds)

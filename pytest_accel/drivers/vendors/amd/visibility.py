@@ -9,11 +9,12 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries
 
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""ROCr reads the first, by index or UUID; HIP chooses among what it left by the first of the others that is set."""
+"""ROCr reads the first, by index or UUID. HIP selects among the remaining devices by the first of the others that is
+set."""
 
 
 class RocmVisibility(Visibility):
-    """ROCr chooses first, HIP among what is left; both count in HIP's order."""
+    """Selection by ROCr, then by HIP among the remaining devices; indices are in HIP's order."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
         left, said = sorted((_place(device) for device in found), key=int), {}
@@ -29,7 +30,7 @@ class RocmVisibility(Visibility):
         return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
 
     def mistaken(self, properties: Any, device: Device) -> str | None:
-        """Compare address and UUID: either may prove the device, where torch tells it."""
+        """Compare address and UUID: either may prove the device, if torch reports it."""
         uuid, known = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
         evidence = {
             address_of(properties): bus_place(device),
@@ -42,12 +43,12 @@ class RocmVisibility(Visibility):
 
 
 def _place(device: Device) -> str:
-    """Return where HIP has the device by itself."""
+    """Return the index of the device in HIP's own order."""
     return str(device.facts.get("hip_id", device.index))
 
 
 def _uuid(entry: str, found: Sequence[Device]) -> str:
-    """Return the UUID of the device that HIP's place or HIP's UUID stands for; anything else is left as it is."""
+    """Return the UUID of the device for HIP's index or HIP's UUID; any other entry is returned unchanged."""
     for device in found:
         if entry == _place(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
             return device.uuid
@@ -55,9 +56,10 @@ def _uuid(entry: str, found: Sequence[Device]) -> str:
 
 
 def _spelled(uuid: str) -> str:
-    """Return a UUID as HIP's variables spell it.
+    """Return the UUID that torch prints for a HIP device in HIP's own spelling.
 
-    HIP's 16 bytes are the letters of the number, which torch prints as if they were numbers themselves.
+    HIP's 16 bytes are the hexadecimal digits of the number as ASCII characters, which torch prints as if they were
+    bytes of a UUID.
     """
     plain = uuid.replace("-", "")
     try:

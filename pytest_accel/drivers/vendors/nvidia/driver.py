@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVML (`pynvml`, from the package nvidia-ml-py).
 
-What is asked stands in tables, by subject; how an answer, or none, is taken stands in `drivers.query`.
+The modules beside this one hold tables of queries, by subject; `drivers.query` handles answers and refusals.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _USED = {
         LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: int(found.used)),
     )
 }
-"""Bytes in use without what the driver reserves for itself, where NVML tells them apart."""
+"""Bytes in use; without those that the driver reserves for itself if NVML distinguishes them."""
 _BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
 
 
 class NvidiaDriver(Driver):
-    """One NVML session. `problems` are the GPUs that it counts and that do not answer."""
+    """One NVML session. `problems` has a sentence for each GPU that NVML counts and that does not answer."""
 
     def __init__(self) -> None:
         import pynvml
@@ -39,6 +39,7 @@ class NvidiaDriver(Driver):
         self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
+        """Return all GPUs with their facts. Raises DriverProblem if NVML cannot be used or no GPU answers."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -56,7 +57,7 @@ class NvidiaDriver(Driver):
         return devices
 
     def _version(self) -> str:
-        """The driver's version; which fields it has depends on it."""
+        """Return the driver's version, which determines the fields that it has; empty if it cannot be read."""
         nvml = self._nvml
         try:
             return text(nvml.nvmlSystemGetDriverVersion())
@@ -64,7 +65,7 @@ class NvidiaDriver(Driver):
             return ""
 
     def _device(self, index: int) -> Device:
-        """Identity and facts. Raises DriverProblem for a GPU that has no identity or is lost."""
+        """Return a GPU with identity and facts. Raises DriverProblem for a GPU that has no identity or is lost."""
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -82,7 +83,10 @@ class NvidiaDriver(Driver):
         return _described(uuid, index, product, asker.sheet())
 
     def health(self, device: Device) -> Mapping[str, Any]:
-        """The facts that may change while the node runs, now. Raises DriverProblem for a lost GPU."""
+        """Return the current values of the facts that may change while the node runs.
+
+        Raises DriverProblem for a lost GPU.
+        """
         asker = NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
         self._add_health(asker)
         return asker.sheet()
@@ -96,7 +100,7 @@ class NvidiaDriver(Driver):
 
     @staticmethod
     def _add_path(asker: Asker) -> None:
-        """The bridges above the GPU; those of a virtual machine are emulated and say nothing."""
+        """Add the PCI bridges above the GPU, except in a virtual machine, where they are emulated."""
         virtual = asker.facts.get("virtualization", "none")
         if virtual != "none":
             asker.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
@@ -106,15 +110,20 @@ class NvidiaDriver(Driver):
             asker.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
 
     def idle(self, device: Device) -> str | None:
+        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU."""
         used = self._asker(device).ask(_USED).get("used")
         seen = self._asker(device).ask(power.PROCESSES).get("processes")
         return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Xids as they come, for ever: see `events.follow`. Raises DriverProblem if NVML tells of none."""
+        """Yield Xids as they occur, without end; see `events.follow`. Raises DriverProblem if NVML reports none."""
         return events.follow(self._nvml, self._handles)
 
     def read(self, device: Device) -> Reading:
+        """Return one telemetry reading: clocks, power, temperatures, throttling.
+
+        Raises DriverProblem for a lost GPU.
+        """
         return self._asker(device).ask(power.reading(self._driver))
 
     def _asker(self, device: Device) -> Asker:
@@ -143,7 +152,7 @@ def _remedy(nvml: Any, error: Any) -> str:
     if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
         return "libnvidia-ml.so.1 is missing: install the NVIDIA driver, or give the container the GPU"
     if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-        return "the kernel module is not loaded: modprobe nvidia, then look at dmesg"
+        return "the kernel module is not loaded: modprobe nvidia, then check dmesg"
     if error.value == getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
         return "library and kernel module have different versions: reboot after the driver update"
     return "nvidia-smi should fail in the same way"

@@ -1,4 +1,4 @@
-"""Xids as NVML tells of them: needs no kernel log, and names the GPU."""
+"""Follows NVML's Xid events, which need no access to the kernel log and name the GPU."""
 
 from __future__ import annotations
 
@@ -15,60 +15,62 @@ WAIT_MS = 1000
 
 
 def follow(nvml: Any, handles: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Xids as they come, for ever: UUID and number. Of a GPU that tells of none: UUID and `deaf`, the reason.
+    """Yield Xids as they occur, without end, with `uuid` and `number`.
 
-    Raises DriverProblem if none tells.
+    A GPU that gives no events yields its `uuid` and the reason, `deaf`. Raises DriverProblem if no GPU gives events.
     """
     events, deaf = _listen(nvml, handles)
     return _events(nvml, events, handles, deaf)
 
 
 def _listen(nvml: Any, handles: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """A new set of events, and why GPUs are not in it."""
+    """Return a new NVML event set, and why GPUs are not in it, by UUID. Raises DriverProblem if none is."""
     try:
         events = nvml.nvmlEventSetCreate()
     except (nvml.NVMLError, AttributeError) as error:
         raise DriverProblem(f"NVML gives no events: {error}") from None
     register = partial(partial, nvml.nvmlDeviceRegisterEvents)
-    asked = {uuid: register(handle, nvml.nvmlEventTypeXidCriticalError, events) for uuid, handle in handles.items()}
-    deaf = {uuid: str(each) for uuid, each in deadlines.each(asked).items() if isinstance(each, DriverProblem)}
+    calls = {uuid: register(handle, nvml.nvmlEventTypeXidCriticalError, events) for uuid, handle in handles.items()}
+    deaf = {uuid: str(each) for uuid, each in deadlines.each(calls).items() if isinstance(each, DriverProblem)}
     if len(deaf) == len(handles):
         raise DriverProblem(f"NVML gives no events: {next(iter(deaf.values()), 'no GPU answers')}")
-    return events, {uuid: f"NVML gives no events of it: {why}" for uuid, why in deaf.items()}
+    return events, {uuid: f"NVML gives no events for it: {why}" for uuid, why in deaf.items()}
 
 
 def _events(nvml: Any, events: Any, handles: Mapping[str, Any], deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     uuids = {_address(handle): uuid for uuid, handle in handles.items()}
-    yield from _told(deaf)
+    yield from _deaf_events(deaf)
     while True:
         try:
-            found = nvml.nvmlEventSetWait_v2(events, WAIT_MS)
+            event = nvml.nvmlEventSetWait_v2(events, WAIT_MS)
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_TIMEOUT:
                 continue
             if error.value != nvml.NVML_ERROR_GPU_IS_LOST:
                 raise DriverProblem(f"NVML gives no more events: {error}") from None
             handles = {uuid: handle for uuid, handle in handles.items() if uuid not in deaf}
-            events, deaf = _listen(nvml, handles)  # the others have more to say
+            events, deaf = _listen(nvml, handles)  # the other GPUs still give events
             if not deaf:
                 raise DriverProblem(f"NVML gives no more events: {error}") from None
-            yield from _told(deaf)
+            yield from _deaf_events(deaf)
             continue
-        if found.eventType == nvml.nvmlEventTypeXidCriticalError:
-            uuid = uuids.get(_address(found.device)) or _asked(nvml, found.device)
-            yield {"uuid": uuid, "number": int(found.eventData)}
+        if event.eventType == nvml.nvmlEventTypeXidCriticalError:
+            uuid = uuids.get(_address(event.device)) or _uuid(nvml, event.device)
+            yield {"uuid": uuid, "number": int(event.eventData)}
 
 
-def _asked(nvml: Any, handle: Any) -> str:
-    """The UUID of a GPU by another handle than the one that we got: none says that it is the same. Raises
-    DriverProblem where NVML does not tell whose an Xid is."""
+def _uuid(nvml: Any, handle: Any) -> str:
+    """Return the UUID of a GPU whose event has another handle than discovery got, which NVML permits.
+
+    Raises DriverProblem if NVML does not tell which GPU an Xid belongs to.
+    """
     try:
         return text(nvml.nvmlDeviceGetUUID(handle))
     except (nvml.NVMLError, ValueError) as error:
-        raise DriverProblem(f"NVML told of an Xid and not of which GPU: {error}") from None
+        raise DriverProblem(f"NVML reported an Xid but not its GPU: {error}") from None
 
 
-def _told(deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _deaf_events(deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     return ({"uuid": uuid, "deaf": why} for uuid, why in deaf.items())
 
 

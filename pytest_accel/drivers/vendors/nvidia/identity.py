@@ -1,4 +1,4 @@
-"""Who the GPU is, and how it is set up."""
+"""Queries on the identity, firmware and settings of the GPU."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CORES_PER_SM = {
 
 
 def _ids(number: int) -> str:
-    """NVML's 0x233010DE is "10de:2330"."""
+    """Return NVML's PCI id as "vendor:device": 0x233010DE is "10de:2330"."""
     return f"{number & 0xFFFF:04x}:{number >> 16:04x}"
 
 
 def _cuda(number: int) -> str:
-    """NVML's 12080 is "12.8"."""
+    """Return NVML's CUDA version as text: 12080 is "12.8"."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -44,7 +44,7 @@ def _module(reference: Any) -> int:
 
 
 def _byte(value: str | bytes) -> int:
-    """pynvml declares a small number as a character."""
+    """Return a number that pynvml declares as a character."""
     return ord(value)
 
 
@@ -91,7 +91,7 @@ SETTINGS: Table = {
 
 
 def compute_units(facts: dict[str, Any]) -> int | None:
-    """The number of SMs: NVML tells the cores, the compute capability how many an SM has."""
+    """Return the number of SMs from NVML's number of cores and the cores per SM of the compute capability, or None."""
     major, _, minor = str(facts.get("compute_capability", "")).partition(".")
     cores = facts.get("cuda_cores")
     per_unit = CORES_PER_SM.get((int(major), int(minor))) if major.isdigit() and minor.isdigit() else None

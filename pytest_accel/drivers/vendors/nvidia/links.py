@@ -1,4 +1,4 @@
-"""The links: PCI Express to the host, NVLinks to the peers, the fabric that they form."""
+"""Queries on the links: PCI Express to the host, NVLinks to the peers, and the fabric that the NVLinks form."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PCIE: Table = {
     "pcie_correctable": Field("NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS"),
     "pcie_fatal": Field("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR"),
 }
-"""Generation and width now, and the most that GPU and slot can do together."""
+"""Current generation and width, and the maximum that GPU and slot support together."""
 
 LINK_STATES = {0: "inactive", 1: "active", 2: "sleep", 3: "traffic disabled"}
 UP = ("active", "sleep")
-"""A link sleeps to save power while nothing is sent."""
+"""States of a link that works; an idle link sleeps to save power."""
 LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 REMOTE = {0: "GPU", 1: "CPU", 2: "switch"}
 ERRORS = ("replay", "recovery", "crc", "crc_data", "ecc", "recovery_failed", "receive", "symbol", "effective")
@@ -39,13 +39,14 @@ FABRIC_CONFIGURATION = {
     8: "invalid GPU state",
 }
 FABRIC_FAULTS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
-"""Place of two bits in the health mask: 1 is true, 2 false, 0 not supported (NVML_GPU_FABRIC_HEALTH_MASK_*)."""
+"""Faults by the position of their two bits in the health mask: 1 is true, 2 false, 0 not supported
+(NVML_GPU_FABRIC_HEALTH_MASK_*)."""
 
 
 def nvlinks(asker: Asker) -> list[dict[str, Any]]:
-    """Every NVLink that the GPU has: state, version, GB/s per direction, remote end, error counters.
+    """Return every NVLink of the GPU: state, version, GB/s per direction, remote end, error counters.
 
-    What no link answers is noted with the reason of the last one that was asked.
+    A value that a link does not answer is noted in the asker with the reason of the last link that did not.
     """
     count = asker.ask({"nvlink_count": Field("NVML_FI_DEV_NVLINK_LINK_COUNT", read=int)}).get("nvlink_count")
     return [{"link": link, **_link(asker, link)} for link in range(count or 0)]
@@ -53,16 +54,19 @@ def nvlinks(asker: Asker) -> list[dict[str, Any]]:
 
 def _link(asker: Asker, link: int) -> dict[str, Any]:
     table = _link_table(link)
-    found = asker.ask({f"nvlink_{fact}": sources for fact, sources in table.items()})
-    for key in found:
+    answers = asker.ask({f"nvlink_{fact}": sources for fact, sources in table.items()})
+    for key in answers:
         del asker.facts[key]
-    known = {key.removeprefix("nvlink_"): value for key, value in found.items()}
+    known = {key.removeprefix("nvlink_"): value for key, value in answers.items()}
     errors = {name: int(known.pop(name)) for name in ERRORS if name in known}
     return {**known, **({"errors": errors} if errors else {})}
 
 
 def _link_table(link: int) -> Table:
-    """An inactive link has neither speed nor remote end. Older drivers know the calls, newer ones the fields."""
+    """Return the queries of one link: fields for newer drivers, calls for older ones.
+
+    An inactive link has neither a speed nor a remote end.
+    """
 
     def old(counter: str) -> Answerer:
         return LibraryCall("nvmlDeviceGetNvLinkErrorCounter", (link, f"NVML_NVLINK_ERROR_DL_{counter}"))
@@ -98,7 +102,7 @@ def _link_table(link: int) -> Table:
 
 
 def summary(links: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many links are up, and the rate of the slowest of these."""
+    """Return the number of links that are up and the rate of the slowest of them in GB/s, as far as all are known."""
     if not links or not all("state" in each for each in links):
         return {}
     up = [each for each in links if each["state"] in UP]
@@ -112,16 +116,16 @@ def _state(info: Any) -> str | None:
 
 def _faults(info: Any) -> list[str]:
     mask = info.healthMask
-    found = [name for place, name in FABRIC_FAULTS.items() if mask >> place & 3 == 1]
+    faults = [name for place, name in FABRIC_FAULTS.items() if mask >> place & 3 == 1]
     configuration = mask >> 8 & 0xF
-    return found + ([named(FABRIC_CONFIGURATION)(configuration)] if configuration > 1 else [])
+    return faults + ([named(FABRIC_CONFIGURATION)(configuration)] if configuration > 1 else [])
 
 
 _V3, _V2, _V1 = "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpuFabricInfo_t"
 
 
 def _info(read: Any, *structs: str) -> tuple[Answerer, ...]:
-    """The newest struct that the library takes."""
+    """Return the queries of the fabric, one for each struct: the newest that the library accepts answers."""
     return tuple(
         LibraryCall("nvmlDeviceGetGpuFabricInfo" + ("" if struct == _V1 else "V"), fills=struct, read=read)
         for struct in structs

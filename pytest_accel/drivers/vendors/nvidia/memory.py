@@ -1,4 +1,4 @@
-"""Errors of the memories, what was repaired, and what the driver asks for."""
+"""Queries on memory errors, repairs, and the recovery that the driver requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECOVERY = {
 """NVML_GPU_RECOVERY_ACTION_*"""
 
 _COUNTERS = {"volatile": "NVML_VOLATILE_ECC", "aggregate": "NVML_AGGREGATE_ECC"}
-"""Since the driver was loaded, and over the life of the board."""
+"""Counters since the driver was loaded, and over the life of the board."""
 _KINDS = {"correctable": "NVML_MEMORY_ERROR_TYPE_CORRECTED", "uncorrectable": "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"}
 _LOCATIONS = {"sram": "NVML_MEMORY_LOCATION_SRAM", "dram": "NVML_MEMORY_LOCATION_DRAM"}
 
@@ -34,7 +34,7 @@ def _sram(read: Any) -> Answerer:
 
 
 def _banks(histogram: Any) -> dict[str, int]:
-    """How many banks have all, most, some, few, none of their spare rows left."""
+    """Return the number of banks that have all, most, some, few or none of their spare rows left."""
     return {name: getattr(histogram, name) for name in ("max", "high", "partial", "low", "none")}
 
 

@@ -1,4 +1,4 @@
-"""Power, clocks and heat: what is set, what the GPU may reach, and how it is now."""
+"""Queries on power, clocks and temperatures: settings, limits and current values."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pytest_accel.drivers.vendors.nvidia.query import Field
 
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
     ((580, 82), (269, 270, 271)),
-    ((580, 66), ()),  # somewhere in between they moved
+    ((580, 66), ()),  # the ids changed in one of these versions
     ((575, 0), (251, 252, 253)),
 )
-"""Ids of the nanosecond counters for software thermal, hardware thermal and power brake, from which driver on.
+"""Field ids of the nanosecond counters for software thermal, hardware thermal and power brake, by the first driver
+version that has them.
 
-They moved within release 580 (nvidia-ml-py 12.575.51 and 13.580.65 have 251, 13.580.82 and later have 269, and
-power smoothing where the other has these), so the ids of the installed pynvml may be something else's.
+They changed within release 580: nvidia-ml-py 12.575.51 and 13.580.65 have 251, 13.580.82 and later have 269, and each
+uses the other's ids for power smoothing. So the ids in the installed pynvml may belong to other fields of the driver.
 """
 
 
 def _process(each: Any) -> dict[str, int | None]:
-    """Inside a container NVML may know that there is a process and not which."""
+    """Return pid and memory of a process; inside a container NVML may report None for either."""
     return {"pid": each.pid, "memory_bytes": each.usedGpuMemory}
 
 
 def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
-    """pynvml will drop the older of the two names."""
+    """Return the queries for an application clock, of which a later pynvml will drop the older one."""
     old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
     return (
         LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
@@ -55,7 +56,7 @@ LIMITS: Table = {
     "gpu_max_margin_c": Field("NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT"),
     "memory_max_margin_c": Field("NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT"),
 }
-"""Temperatures in C up to Ampere; from Hopper on also as the margins that are left when each limit is reached."""
+"""Temperatures are in C up to Ampere; from Hopper on also as the margin that is left when each limit is reached."""
 
 PROCESSES: Table = {
     "processes": LibraryCall(
@@ -65,7 +66,10 @@ PROCESSES: Table = {
 
 
 def reading(driver: str) -> Table:
-    """What changes by the second; `_s` are the seconds spent in a throttle reason since the driver was loaded."""
+    """Return the queries of one telemetry reading for a driver version.
+
+    Names ending in `_s` are the seconds spent under a throttle reason since the driver was loaded.
+    """
     names = ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")
     return {
         "clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)),
@@ -89,6 +93,6 @@ def reading(driver: str) -> Table:
 
 
 def slowdown_fields(driver: str) -> tuple[int, ...]:
-    """The ids of this driver ("580.95.05"); none before 575, which had no such counters."""
+    """Return the field ids of the slowdown counters for a driver ("580.95.05"); empty before 575, which has none."""
     version = tuple(int(part) if part.isdigit() else 0 for part in driver.split(".")[:2])
     return next((fields for since, fields in _SLOWDOWN_FIELDS if version >= since), ())

@@ -1,4 +1,4 @@
-"""What is NVML's own in asking: fields, which are fetched together, and what its errors mean."""
+"""Queries of NVML: its fields, which are fetched together, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ class Field:
 
 
 class NvmlAsker(Asker):
-    """One round of questions to one GPU."""
+    """One round of queries to one GPU."""
 
     def __init__(self, nvml: Any, handle: Any, driver: str) -> None:
         super().__init__(nvml, handle)
         self._nvml, self._driver = nvml, driver
 
     def ask(self, table: Table) -> dict[str, Any]:
+        """Query the facts of a table; all of its fields are fetched by one call."""
         self._ask_fields([each for each in sources_of(table) if isinstance(each, Field)])
         return super().ask(table)
 
@@ -37,7 +38,7 @@ class NvmlAsker(Asker):
         return self._nvml.NVMLError(status)  # type: ignore[no-any-return]
 
     def _ask_fields(self, fields: list[Field]) -> None:
-        """Fetch all of them by one call."""
+        """Fetch all fields that are not known yet by one call."""
         ids = dict.fromkeys(key for each in fields if (key := self._id(each)) and key not in self._known)
         if not ids:
             return
@@ -56,7 +57,7 @@ class NvmlAsker(Asker):
         return or_raise(self._known[key])
 
     def _value(self, answer: Any) -> Any:
-        """One field's value, or the refusal that came instead; the library answers so for an id that it lacks."""
+        """Return the value of one field, or its refusal; an unknown id is answered with "invalid argument"."""
         nvml = self._nvml
         if answer.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:
             return Refusal(f"driver {self._driver} does not have it", unsupported=True)
@@ -73,7 +74,7 @@ class NvmlAsker(Asker):
         except (AttributeError, TypeError, getattr(nvml, "NVMLLibraryMismatchError", TypeError)):
             return Refusal(f"pynvml or driver {self._driver} is too old for it", unsupported=True)
         except ValueError as error:
-            return Refusal(f"an answer that is not understood: {error}")
+            return Refusal(f"the library's answer cannot be interpreted: {error}")
 
     def _refusal(self, error: Any) -> Refusal:
         nvml, code = self._nvml, error.value
@@ -89,7 +90,7 @@ class NvmlAsker(Asker):
 
 
 def field_value(nvml: Any, answer: Any) -> float:
-    """The value of a field, by the type that the library says it has."""
+    """Return the value of a field according to the type that the library states."""
     kinds = {
         nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
         nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
@@ -103,5 +104,5 @@ def field_value(nvml: Any, answer: Any) -> float:
 
 
 def text(value: str | bytes) -> str:
-    """NVML's text; bytes where pynvml leaves them."""
+    """Return a text of NVML, which some versions of pynvml return as bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -10,13 +10,13 @@ from pytest_accel.drivers.visibility import Visibility, entries
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 QUEUES, MOST_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
-"""Work queues of a context, 8 unless this says another number up to 32: copies whose streams share one wait for each
-other (CUDA programming guide, environment variables). Training scripts set it to 1, and it is inherited by none; a
-process that copies between all devices at once has twice as many streams a device as there are others."""
+"""The number of work queues of a context: 8 by default, at most 32. Copies on streams that share a queue wait for each
+other (CUDA programming guide, environment variables), and a process that copies between all devices at once has two
+streams per device and peer. Training scripts set it to 1, so no worker inherits it."""
 
 
 class CudaVisibility(Visibility):
-    """CUDA chooses by index or UUID."""
+    """Selection by UUID; the environment may name devices by index or UUID."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
         return {CUDA: entries(environment[CUDA])} if CUDA in environment else {}

@@ -1,0 +1,168 @@
+"""Releases of the shipped thresholds: their version, and what their changelog says of a limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_accel.core.sku import Limit
+from pytest_accel.skus import loader
+
+VERSION = "VERSION"
+CHANGELOG = "CHANGELOG.md"
+
+FIGURES = ("floor", "ceiling", "warn", "reference", "equals")
+"""Facts of a limit that are in its unit."""
+FACTS = (
+    *FIGURES,
+    "unit",
+    "version",
+    "same_on_all",
+    "of_reference",
+    "severity",
+    "if_supported",
+    "levels",
+    "conditions",
+    "software",
+    "source",
+)
+"""What makes a limit, as far as it decides a verdict or says where its figures come from."""
+
+UNITLESS = ("", "1", "count", "text", "version")
+"""Units that are not printed."""
+
+Facts = Mapping[str, Any]
+"""The facts of a limit by name; those that have their default are left out."""
+
+WHY = " Why: "
+"""What stands between a change and its reason in the changelog."""
+
+
+def version() -> str:
+    """Return the version of the shipped thresholds, such as 2026.11.1."""
+    return (loader.SHIPPED / VERSION).read_text(encoding="utf-8").split()[0]
+
+
+# -- limits
+
+
+def facts_of(limit: Limit) -> dict[str, Any]:
+    """Return the facts of a limit that differ from their defaults, as JSON types."""
+    default = Limit("", "")
+    found = {name: getattr(limit, name) for name in FACTS if getattr(limit, name) != getattr(default, name)}
+    if limit.source:
+        found["source"] = {key: each for key, each in vars(limit.source).items() if each not in ("", None)}
+    if "levels" in found:
+        found["levels"] = list(limit.levels)
+    return {**found, "unit": limit.unit}
+
+
+def differences(old: Facts, new: Facts) -> list[str]:
+    """Return what differs between two limits on one metric, each as a text: "floor 672 -> 690 TFLOPS (+2.7 %)"."""
+    unit = str(new.get("unit", ""))
+    found = []
+    for name in FACTS:
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if name in FIGURES:
+            unit_before = unit if after is None else ""
+            found.append(f"{name} {_figure(before, unit_before)} -> {_figure(after, unit)}{_percent(before, after)}")
+        else:
+            found.append(f"{_words(name)} {_said(name, before)} -> {_said(name, after)}")
+    return found
+
+
+def stated(facts: Facts) -> str:
+    """Return the bounds of a limit as a text."""
+    unit = str(facts.get("unit", ""))
+    figures = [f"{name} {_figure(facts[name], unit)}" for name in FIGURES if name in facts]
+    others = [f"{_words(name)} {_said(name, facts[name])}" for name in FACTS if name in facts and name not in FIGURES]
+    return ", ".join([*figures, *(each for each in others if not each.startswith(("unit", "source")))])
+
+
+def source_of(facts: Facts) -> str:
+    """Return who stands behind the figures of a limit, with what they measured; "" where nobody does."""
+    return _said("source", facts["source"]) if "source" in facts else ""
+
+
+def _figure(value: Any, unit: str) -> str:
+    """Return a value with its unit, to more digits than a table has: two figures that differ must look different."""
+    if value is None:
+        return "none"
+    shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return shown if unit in UNITLESS else f"{shown} {unit}"
+
+
+def _percent(old: Any, new: Any) -> str:
+    numbers = [each for each in (old, new) if isinstance(each, int | float) and not isinstance(each, bool)]
+    return f" ({numbers[1] / numbers[0] - 1:+.1%})" if len(numbers) == 2 and numbers[0] else ""
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _said(name: str, value: Any) -> str:
+    if name == "severity":
+        return value or "fail"
+    if value is None:
+        return "all" if name == "levels" else "none"
+    if name == "source":
+        conditions = f"; {value['conditions']}" if value.get("conditions") else ""
+        return f"{value['kind']}, {value['by']} ({value['date']}{conditions})"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {each}" for key, each in value.items())
+    return str(value)
+
+
+# -- the changelog
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One version in the changelog. `changes` has the lines on each SKU."""
+
+    version: str
+    reason: str = ""
+    changes: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def why(self, sku: str, metric: str) -> str:
+        """Return why the limit of a SKU on a metric changed in this version, or "" where it did not."""
+        lines = [line for line in self.changes.get(sku, ()) if line.startswith(f"- `{metric}`")]
+        reasons = [self.reason, *(line.partition(WHY)[2] for line in lines)] if lines else []
+        return " ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def entries(text: str) -> list[Entry]:
+    """Return the entries of a changelog, newest first as they stand there."""
+    found = []
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        head, *sections = re.split(r"^### ", part, flags=re.MULTILINE)
+        name, _, reason = head.partition("\n")
+        changes: dict[str, list[str]] = {}
+        for section in sections:
+            skus, _, lines = section.partition("\n")
+            for sku in skus.split(", "):
+                changes.setdefault(sku.strip(), []).extend(line for line in lines.splitlines() if line)
+        found.append(Entry(name.strip(), " ".join(reason.split()), changes))
+    return found
+
+
+def since(old: str, every: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that are newer than version `old`; all of them where it is not among them."""
+    found = []
+    for entry in every:
+        if entry.version == old:
+            break
+        found.append(entry)
+    return found
+
+
+def shipped() -> list[Entry]:
+    """Return the entries of the changelog of the shipped thresholds."""
+    return entries((loader.SHIPPED / CHANGELOG).read_text(encoding="utf-8"))

@@ -1,0 +1,203 @@
+"""Write the JSON Schemas of threshold files and records: scripts/schemas.py, in an environment that has the package.
+
+The schema of a threshold file is the one that the loader's checks state, that of a record follows from the type hints
+of the classes that are written.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from pytest_accel.cli.record_reader import NO_NUMBERS
+from pytest_accel.cli.schema import FILES
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.yaml_lines import Schema
+from pytest_accel.run.record import Record
+from pytest_accel.skus import loader
+from pytest_accel.skus.schema import SKU, WHOLE
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCALARS = {int: "integer", str: "string", bool: "boolean", type(None): "null"}
+NUMBER = {"anyOf": [{"type": "number"}, {"enum": list(NO_NUMBERS)}], "description": "JSON has no NaN and no infinities"}
+
+
+# -- the threshold file
+
+
+def thresholds() -> Schema:
+    """Return the schema of a threshold file.
+
+    A file may leave out what a file below it states: the one that it extends, or else that of its vendor. The file of a
+    vendor names no SKU.
+    """
+    definitions: dict[str, Schema] = {}
+    of_a_sku = {"anyOf": [{"required": ["sku"]}, {"required": ["platforms"]}]}
+    demanded = demands(SKU.schema)
+    demanded["properties"]["limits"]["properties"] = {metric: {} for metric in metrics_of_vendors()}
+    whole = {"if": of_a_sku, "then": demanded, "else": {"required": ["vendor"]}}
+    return {
+        "$schema": DIALECT,
+        "title": "pytest_accel threshold file",
+        "description": "How an accelerator product is recognised, its datasheet, its limits and its platforms.",
+        **shared(without_demands(SKU.schema), definitions),
+        "if": {"required": ["extends"]},
+        "else": whole,
+        "$defs": definitions,
+    }
+
+
+def metrics_of_vendors() -> list[str]:
+    """Return the metrics that have a limit in the file of a vendor."""
+    folder = loader.SHIPPED / loader.VENDOR_FILES
+    roots = [yaml_lines.read(path, path.name)[0] for path in sorted(folder.glob("*.yaml"))]
+    return sorted({metric for root in roots for metric in root.plain().get("limits", {})})
+
+
+def without_demands(schema: Schema) -> Schema:
+    """Return the schema without the keys that it requires, where another file below may have them."""
+    kept = {keyword: value for keyword, value in schema.items() if keyword != "required"}
+    if "properties" in schema:
+        kept["properties"] = {
+            key: each if key in WHOLE else without_demands(each) for key, each in schema["properties"].items()
+        }
+    if isinstance(schema.get("additionalProperties"), dict):
+        kept["additionalProperties"] = without_demands(schema["additionalProperties"])
+    return kept
+
+
+def demands(schema: Schema) -> Schema:
+    """Return what `without_demands` leaves out: the required keys, and nothing else."""
+    found: Schema = {"required": schema["required"]} if "required" in schema else {}
+    inner = {key: demands(each) for key, each in schema.get("properties", {}).items() if key not in WHOLE}
+    if any(inner.values()):
+        found["properties"] = {key: each for key, each in inner.items() if each}
+    rest = schema.get("additionalProperties")
+    if isinstance(rest, dict) and (of_rest := demands(rest)):
+        found["additionalProperties"] = of_rest
+    return found
+
+
+def shared(schema: Any, definitions: dict[str, Schema]) -> Any:
+    """Return the schema with a reference in place of every part that has a title; the parts go into `definitions`."""
+    if isinstance(schema, list):
+        return [shared(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {keyword: shared(each, definitions) for keyword, each in schema.items()}
+    title = inner.get("title")
+    if not isinstance(title, str):  # a key of a file that is called so has a schema
+        return inner
+    description = {"description": inner.pop("description")} if "description" in inner else {}
+    definitions[inner.pop("title")] = inner
+    return {"$ref": f"#/$defs/{title}", **description}
+
+
+# -- the record
+
+
+def record() -> Schema:
+    """Return the schema of a record. Keys that have a default are not required: records of older versions lack some."""
+    definitions: dict[str, Schema] = {"number": NUMBER}
+    of_hint(Record, definitions)
+    return {
+        "$schema": DIALECT,
+        "title": "pytest_accel record",
+        **definitions.pop("Record"),
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of what a type hint stands for, as it is written; classes go into `definitions`."""
+    kind, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
+    if hint is float:
+        return {"$ref": "#/$defs/number"}
+    if hint is date:
+        return {"type": "string", "format": "date"}
+    if kind in (Union, types.UnionType):
+        return {"anyOf": [of_hint(each, definitions) for each in inner]}
+    if kind is Literal:
+        return {"enum": list(inner)}
+    if kind in (dict, Mapping):
+        return {"type": "object", "additionalProperties": of_hint(inner[1], definitions)}
+    if kind in (list, tuple, Sequence):
+        return _of_items(inner, definitions)
+    if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
+        return _of_class(hint, definitions)
+    if inspect.isclass(hint) and issubclass(hint, Enum):
+        return {"enum": [each.value for each in hint]}
+    return {"type": SCALARS[hint]}
+
+
+def _of_items(inner: tuple[Any, ...], definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of a list; a tuple of so many items has so many."""
+    if len(inner) > 1 and inner[-1] is not Ellipsis:
+        places = [of_hint(each, definitions) for each in inner]
+        return {"type": "array", "prefixItems": places, "items": False, "minItems": len(places)}
+    return {"type": "array", "items": of_hint(inner[0], definitions)}
+
+
+def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
+    """Return a reference to the schema of a dataclass or a TypedDict, with its docstrings as descriptions."""
+    name = hint.__name__
+    if name not in definitions:
+        definitions[name] = {}  # where a class refers to itself
+        said, hints = documented(hint), typing.get_type_hints(hint)
+        definitions[name] = {
+            "description": said[""],
+            "type": "object",
+            "properties": {
+                key: {**of_hint(each, definitions), **({"description": said[key]} if key in said else {})}
+                for key, each in hints.items()
+            },
+            "required": required(hint),
+            "additionalProperties": False,
+        }
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def required(hint: Any) -> list[str]:
+    """Return the keys of a dataclass or a TypedDict that have no default."""
+    if typing.is_typeddict(hint):
+        return sorted(hint.__required_keys__)
+    return [
+        field.name
+        for field in dataclasses.fields(hint)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+
+
+def documented(cls: type) -> dict[str, str]:
+    """Return the docstring of a class under "" and those of its attributes under their names, each on one line."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {"": ast.get_docstring(tree) or ""}
+    for before, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            found[ast.unparse(before.target)] = str(after.value.value)
+    return {name: " ".join(text.split()) for name, text in found.items()}
+
+
+def written() -> dict[Path, str]:
+    """Return the text of every shipped schema by its path."""
+    made = {"thresholds": thresholds(), "record": record()}
+    return {path: json.dumps(made[name], indent=1) + "\n" for name, path in FILES.items()}
+
+
+if __name__ == "__main__":
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")
+        print(path)

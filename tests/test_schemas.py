@@ -1,0 +1,281 @@
+"""The shipped JSON Schemas: what we write and ship is valid by them, and what our readers refuse is not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import as_user
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_accel.cli import record_reader
+from pytest_accel.cli.main import main
+from pytest_accel.cli.record_reader import BadRecord
+from pytest_accel.cli.schema import FILES
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
+from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.run.record import Record, write
+from pytest_accel.skus import loader
+
+CHECKOUT = Path(__file__).parent.parent
+sys.path.insert(0, str(CHECKOUT / "scripts"))
+
+import schemas  # noqa: E402  a program, not a package
+
+SCHEMAS = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+THRESHOLDS, RECORD = Draft202012Validator(SCHEMAS["thresholds"]), Draft202012Validator(SCHEMAS["record"])
+SHIPPED = sorted((CHECKOUT / "thresholds").rglob("*.yaml"))
+
+
+def as_json(value: Any) -> Any:
+    """Return the content of a YAML file as an editor sees it: a date is text."""
+    if isinstance(value, dict):
+        return {key: as_json(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [as_json(each) for each in value]
+    return value.isoformat() if isinstance(value, date | datetime) else value
+
+
+def wrong(validator: Draft202012Validator, value: Any) -> list[str]:
+    """Return every finding, with the keys that lead to it: "limits matmul.bf16: ..."."""
+    return [f"{' '.join(map(str, each.absolute_path))}: {each.message}" for each in validator.iter_errors(value)]
+
+
+def wrong_in(path: Path) -> list[str]:
+    """Return the findings in a threshold file as it lies there, before what is below it is merged."""
+    return wrong(THRESHOLDS, as_json(yaml_lines.read(path, path.name)[0].plain()))
+
+
+def test_the_shipped_schemas_are_those_that_the_code_states() -> None:
+    for path, text in schemas.written().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date: run scripts/schemas.py"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_command_prints_a_valid_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", name]) == 0
+    Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
+
+
+# -- threshold files
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_threshold_file_is_valid_as_it_lies_there(path: Path) -> None:
+    assert wrong_in(path) == []
+
+
+OWN = """\
+sku: ours
+extends: h100-sxm
+limits:
+  matmul.bf16:
+    floor: 690
+    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}
+platforms:
+  hgx8:
+    link: {count: 12}
+"""
+WHOLE = """\
+sku: mine
+vendor: nvidia
+match: {names: [NVIDIA Mine]}
+datasheet:
+  tflops: {bf16: 1000}
+  source: {kind: datasheet, by: NVIDIA, date: 2026}
+limits:
+  matmul.bf16: {floor: 600, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-11}}
+  host.driver: {version: ">=550.54, <600", unit: version, source: {kind: measured, by: us, date: 2026-11}}
+platforms:
+  hgx8: {devices: 8, link: {type: nvlink4, count: 18}}
+"""
+
+
+@pytest.mark.parametrize("text", [OWN, WHOLE])
+def test_a_file_of_ones_own_is_valid(text: str, tmp_path: Path) -> None:
+    """One that extends another states what it changes, and no more."""
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    loader.load(str(path))
+    assert wrong_in(path) == []
+
+
+BROKEN = [
+    (WHOLE, "sku: mine\n", "", "sku"),
+    (WHOLE, "vendor: nvidia\n", "", "vendor"),
+    (WHOLE, "platforms:\n  hgx8: {devices: 8, link: {type: nvlink4, count: 18}}\n", "", "platforms"),
+    (WHOLE, "unit: TFLOPS, ", "", "unit"),
+    (WHOLE, "unit: TFLOPS", "unit: GFLOPS", "unit"),
+    (WHOLE, ", source: {kind: measured, by: us, date: 2026-11}}\n  host", "}\n  host", "source"),
+    (WHOLE, "kind: datasheet, by: NVIDIA", "kind: datasheet", "by"),
+    (WHOLE, "kind: datasheet", "kind: rumour", "kind"),
+    (WHOLE, "date: 2026}", "date: lately}", "date"),
+    (WHOLE, "date: 2026}", "date: 26}", "date"),
+    (WHOLE, "floor: 600", "flor: 600", "flor"),
+    (WHOLE, "floor: 600", "floor: 600 TFLOPS", "floor"),
+    (WHOLE, "floor: 600", "floor: 0", "floor"),
+    (WHOLE, "floor: 600", "floor: 600, levels: [nightly]", "levels"),
+    (WHOLE, "floor: 600", "floor: 600, levels: quick", "levels"),
+    (WHOLE, "floor: 600", "floor: 600, severity: error", "severity"),
+    (WHOLE, "floor: 600", "floor: 600, software: {nccl: '2.18'}", "software"),
+    (WHOLE, ">=550.54, <600", "550.54", "version"),
+    (WHOLE, "bf16: 1000", "bf16: -1", "bf16"),
+    (WHOLE, "bf16: 1000", "bf17: 1000", "bf17"),
+    (WHOLE, "devices: 8", "devices: eight", "devices"),
+    (WHOLE, "devices: 8", "devices: 8.5", "devices"),
+    (WHOLE, "type: nvlink4, ", "", "type"),
+    (WHOLE, "names: [NVIDIA Mine]", "names: NVIDIA Mine", "names"),
+    (WHOLE, "sku: mine", "sku: mine\nexplained: [{rule: loose, key: x}]", "reason"),
+    (WHOLE, "sku: mine", "sku: mine\nspread: {matmul: {runs: 10}}", "between_runs"),
+    (WHOLE, "sku: mine", "sku: mine\nnotes: none", "notes"),
+    (OWN, "    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}\n", "", "source"),
+    (OWN, "kind: measured, ", "", "kind"),
+    (OWN, "floor: 690", "floor: 690\n    ranks: many", "ranks"),
+    (OWN, "link: {count: 12}", "links: {count: 12}", "links"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "key"), BROKEN, ids=[f"{place}-{each[-1]}" for place, each in enumerate(BROKEN)]
+)
+def test_what_the_loader_refuses_is_refused_by_the_schema_with_the_same_key(
+    text: str, old: str, new: str, key: str, tmp_path: Path
+) -> None:
+    assert text.count(old) == 1
+    path = tmp_path / "own.yaml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(BadFile) as refused:
+        loader.load(str(path))
+    assert key in str(refused.value)
+    assert any(key in each for each in wrong_in(path))
+
+
+def places(schema: Any, keys: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of a threshold file with its schema."""
+    schema = {**SCHEMAS["thresholds"]["$defs"].get(schema.get("$ref", "").rpartition("/")[2], {}), **schema}
+    yield keys, schema
+    for key, each in schema.get("properties", {}).items():
+        yield from places(each, f"{keys} {key}".strip())
+    for inner in (schema.get("additionalProperties"), schema.get("items")):
+        if isinstance(inner, dict):
+            yield from places(inner, f"{keys} *".strip())
+
+
+def test_every_key_of_a_threshold_file_is_described_and_typed() -> None:
+    found = dict(places(SCHEMAS["thresholds"]))
+    assert [keys for keys, each in found.items() if not keys.endswith("*") and "description" not in each] == []
+    untyped = {keys.rpartition(" ")[2] for keys, each in found.items() if "type" not in each}
+    assert untyped == {"equals", "*"}  # `*`: an argument of a probe
+    assert len(found) > 100
+
+
+# -- records
+
+DEVICE = Device("GPU-0", 0, "nvidia", "Part", memory_bytes=80 * 10**9, pci_id="10de:2330", facts={"vbios": "96.00"})
+LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0, source=Source("published", "them", "2026-08"), origin="mine.yaml:3")
+LOST = Measurement("soak.rate", "GPU-0", "TFLOPS", float("nan"), trouble=Trouble("device", "it was lost"))
+MEASURED = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4, (612.0,), (0.1,), Peak(989.4, "datasheet"))
+WAIVER = Waiver("matmul.bf16", "known", "us", date(2026, 12, 31))
+VERDICT = Verdict("matmul.bf16", "GPU-0", Status.FAIL, "too slow", margin=float("-inf"), limit=LIMIT, waiver=WAIVER)
+
+
+def record_of(folder: Path, **fields: Any) -> Any:
+    write(Record(**{"run": {}, **fields}), folder)
+    return json.loads((folder / "record.json").read_text(encoding="utf-8"))
+
+
+def test_a_record_is_valid_from_its_first_writing_to_its_last(tmp_path: Path) -> None:
+    assert wrong(RECORD, record_of(tmp_path)) == []
+    full = record_of(tmp_path, devices=[DEVICE], measurements=[LOST, MEASURED], verdicts=[VERDICT], state="finished")
+    assert wrong(RECORD, full) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        ((), "colour"),
+        (("run",), "colour"),
+        (("sku",), "colour"),
+        (("closing",), "colour"),
+        (("devices", 0), "uid"),
+        (("measurements", 0), "valu"),
+        (("measurements", 0, "trouble"), "why"),
+        (("verdicts", 0, "limit"), "flor"),
+        (("verdicts", 0, "limit", "source"), "whom"),
+        (("verdicts", 0, "waiver"), "till"),
+    ],
+)
+def test_an_unknown_key_is_refused_by_reader_and_schema(place: tuple[Any, ...], key: str, tmp_path: Path) -> None:
+    text = record_of(tmp_path, devices=[DEVICE], measurements=[LOST], verdicts=[VERDICT])
+    at = text
+    for step in place:
+        at = at[step]
+    at[key] = 1
+    (tmp_path / "record.json").write_text(json.dumps(text))
+    with pytest.raises(BadRecord, match=f"{key} is not known"):
+        record_reader.load(tmp_path / "record.json")
+    assert any(f"'{key}' was unexpected" in each or "not valid under any" in each for each in wrong(RECORD, text))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
+)
+def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path) -> None:
+    assert any(each.startswith(key) for each in wrong(RECORD, {**record_of(tmp_path), key: value}))
+
+
+FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-compute, device: 3}]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sku", ["h100-sxm", "mi300x"])
+def test_the_record_of_an_accepted_node_is_valid(sku: str, tmp_path: Path) -> None:
+    ran = as_user.pytest(tmp_path, f"--accel-simulate={sku}", "-k", "inventory or stream", sku=sku, paths=())
+    assert "SIMULATED HELD" in ran.out
+    assert wrong(RECORD, ran.record) == []
+
+
+@pytest.mark.slow
+def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text(FAULT)
+    waiver = "{limit: host.acs, reason: known, by: us, until: 2099-12-31}"
+    (tmp_path / "waivers.yaml").write_text(f"waivers: [{waiver}]\n")
+    options = ("--accel-simulate=node.yaml", "--accel-waivers=waivers.yaml", "-k", "inventory or tf32")
+    ran = as_user.pytest(tmp_path, *options, sku="h100-sxm", paths=())
+    assert "SIMULATED REJECTED gpu3" in ran.out
+    assert wrong(RECORD, ran.record) == []
+    assert main(["judge", str(ran.folder), "--output", str(tmp_path / "again")]) == 1
+    again = json.loads((tmp_path / "again" / "record.json").read_text(encoding="utf-8"))
+    assert again["judged_from"]
+    assert wrong(RECORD, again) == []
+
+
+@pytest.mark.devices
+def test_the_record_of_a_cpu_is_valid_held_or_broken(tmp_path: Path) -> None:
+    as_user.write(
+        tmp_path,
+        test_own="""
+        @accel_min_tflops(tflops=1e-6)
+        def test_holds(accel_check):
+            accel_check(probes.matmul, dtype="fp32", m=64, n=64, k=64)
+        """,
+        test_broken="""
+        def test_breaks(accel_check):
+            raise KeyError("a bug")
+        """,
+    )
+    held = as_user.pytest(tmp_path, paths=("test_own.py",))
+    assert "HELD" in held.closing
+    assert wrong(RECORD, held.record) == []
+    broken = as_user.pytest(tmp_path)
+    assert "BROKEN" in broken.closing
+    assert wrong(RECORD, broken.record) == []
