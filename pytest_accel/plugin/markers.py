@@ -17,18 +17,26 @@ if TYPE_CHECKING:
 
 
 class BadMarker(Exception):
-    """A marker that cannot be used; the text says what it was given and what it takes."""
+    """An accel marker that is misspelt or has wrong arguments; the message says which ones are possible."""
 
 
 class Mark(Protocol):
-    """What is read of a pytest.Mark."""
+    """The attributes of a pytest.Mark that are read here."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the marker."""
+        ...
+
     @property
-    def args(self) -> tuple[object, ...]: ...
+    def args(self) -> tuple[object, ...]:
+        """Positional arguments of the marker."""
+        ...
+
     @property
-    def kwargs(self) -> Mapping[str, object]: ...
+    def kwargs(self) -> Mapping[str, object]:
+        """Keyword arguments of the marker."""
+        ...
 
 
 def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:
@@ -55,9 +63,9 @@ def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None 
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         raise ValueError(f"floor={floor} is above ceiling={ceiling}")
     if floor is not None and floor <= 0:
-        raise ValueError(f"floor={floor} is not above zero, so nothing could break it")
+        raise ValueError(f"floor={floor} is not above zero, so every value would pass")
     if unit == "of peak" and not all(0 < bound <= 1 for bound in bounds):
-        raise ValueError("bounds of peak are fractions in (0, 1]")
+        raise ValueError("with unit='of peak', floor and ceiling must be fractions in (0, 1]")
     return Limit(metric="", unit=unit, floor=floor, ceiling=ceiling)
 
 
@@ -89,25 +97,28 @@ def _number(name: str, value: object) -> float:
 
 
 def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
-    """The limits that the markers of a test declare. Raises BadMarker, naming the test, the value, the choices."""
-    found = []
+    """Return the limits that the markers of the test `where` declare.
+
+    Raises BadMarker, whose message names the test, the value that was given and the values that are possible.
+    """
+    limits = []
     for mark in marks:
         declare = MARKERS.get(mark.name)
         if declare is None:
             if mark.name.startswith("accel_"):
-                raise BadMarker(f"{where}: there is no marker {mark.name}; there are {', '.join(MARKERS)}")
+                raise BadMarker(f"{where}: there is no marker {mark.name}; choose from {', '.join(MARKERS)}")
             continue
         try:
             limit = declare(*mark.args, **mark.kwargs)
         except (TypeError, ValueError) as error:
             signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
-            raise BadMarker(f"{where}: {mark.name}: {error}\n  it is {signature.partition(' ->')[0]}") from None
-        found.append(replace(limit, origin=f"marker {mark.name} of {where}"))
-    return found
+            raise BadMarker(f"{where}: {mark.name}: {error}\n  signature: {signature.partition(' ->')[0]}") from None
+        limits.append(replace(limit, origin=f"marker {mark.name} of {where}"))
+    return limits
 
 
 def registration(name: str) -> str:
-    """The line that `pytest --markers` shows."""
+    """Return the line that `pytest --markers` shows for a marker."""
     declare = MARKERS[name]
     signature = str(inspect.signature(declare)).partition(" ->")[0].replace("'", "")
     return f"{name}{signature}: {' '.join((declare.__doc__ or '').split())}"

@@ -17,7 +17,7 @@ STARTING = 5.0
 """Seconds for the processes to start and import torch, as a rule."""
 
 
-def lines(run: Session, items: Sequence[Any]) -> list[Line]:
+def lines(session: Session, items: Sequence[Any]) -> list[Line]:
     """Return one line per measurement of the packaged suite, with its budget, and one line with the sum.
 
     What a user's own test measures is not known before it runs, so no time is given for it.
@@ -25,12 +25,12 @@ def lines(run: Session, items: Sequence[Any]) -> list[Line]:
     measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
     packaged = [item for item in measuring if _is_packaged(item)]
     planned: dict[tuple[str, str], tuple[str, float]] = {}
-    for asked in (each for item in packaged for each in _asked_by(item, run)):
-        if seconds := _seconds(asked, run):
+    for asked in (each for item in packaged for each in _asked_by(item, session)):
+        if seconds := _seconds(asked, session):
             planned.setdefault(asked.key, (_title(asked), seconds))
     found = [(f"{title:29} up to {seconds:g} s", "") for title, seconds in planned.values()]
     total = sum(seconds for _, seconds in planned.values())
-    return [*found, (_sum(total, len(run.devices), len(measuring) - len(packaged)), "bold")]
+    return [*found, (_sum(total, len(session.devices), len(measuring) - len(packaged)), "bold")]
 
 
 def _is_packaged(item: Any) -> bool:
@@ -38,25 +38,25 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _asked_by(item: Any, run: Session) -> list[ProbeRequest]:
+def _asked_by(item: Any, session: Session) -> list[ProbeRequest]:
     """Return what a packaged test would measure: it is called with an `accel_check` that only notes the request."""
     noted: list[ProbeRequest] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, run.sku))
+        noted.append(request_of(probe, conditions, metric, session.sku))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    values = {**parameters, "accel_check": check, "accel_devices": list(run.devices), "accel_sku": run.sku}
+    values = {**parameters, "accel_check": check, "accel_devices": list(session.devices), "accel_sku": session.sku}
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
 
 
-def _seconds(asked: ProbeRequest, run: Session) -> float:
+def _seconds(asked: ProbeRequest, session: Session) -> float:
     """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
-    if asked.spec.runs == "facts" or (run.sku and run.sku.why_not_applicable(asked.metric, run.platform)):
+    if asked.spec.runs == "facts" or (session.sku and session.sku.why_not_applicable(asked.metric, session.platform)):
         return 0.0
-    return run.budget(asked.function.__name__, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
+    return session.budget(asked.function.__name__, asked.metric) * (len(session.devices) if asked.spec.runs == "in_turn" else 1)
 
 
 def _title(asked: ProbeRequest) -> str:

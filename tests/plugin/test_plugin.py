@@ -121,7 +121,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, "-n", "2", autoload=True, refused=True)
 
     assert ran.exit == 4, ran.out
-    assert "--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out" in ran.out
+    assert "measures all devices of the node from one pytest process; remove -n (pytest-xdist)" in ran.out
     assert "Traceback" not in ran.out
 
 
@@ -440,7 +440,7 @@ def test_again(tmp_path: Path) -> None:
 WRONG_MARKERS = {
     "above_one": ("@accel_min_tflops(1.5)", ["1.5 is not a fraction of the peak in (0, 1]; write tflops=1.5"]),
     "keyword": ("@accel_min_tflops(tflop=3)", ["tflop", "accel_min_tflops(of_peak: float | None = None, *, tflops"]),
-    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; there are accel_min_tflops"]),
+    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; choose from accel_min_tflops"]),
     "unit": ('@accel_limit(unit="GBps", floor=1)', ["unit='GBps' is not known; choose one of TFLOPS"]),
     "empty": ("@accel_min_gbps()", ["give either a fraction of the peak in (0, 1] or gbps="]),
 }
