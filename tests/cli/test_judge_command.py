@@ -137,7 +137,7 @@ WRONG = {
     "no record": (["own.yaml"], "own.yaml: is damaged or no record: "),
     "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
     "auto": (["rec", "--accel-sku=auto"], "to judge again, name a SKU or a file"),
-    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9' (it has: host)"),
+    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
     "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
     "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
     "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),

@@ -96,9 +96,9 @@ def closed(out: str) -> bool:
 WRONG_OPTIONS = {
     "sku": (["--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
     "sku file": (["--accel-sku=./mine.yaml"], "./mine.yaml: there is no such threshold file"),
-    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9' (it has: host)"),
+    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9'; choose from host"),
     "level": (["--accel-level=quik"], "invalid choice: 'quik' (choose from"),
-    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; there are 0 (CPU-"),
+    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; the devices are 0 (CPU-"),
     "patience": (["--accel-patience=0"], "argument --accel-patience: invalid"),
 }
 
@@ -737,7 +737,8 @@ def test_nothing_missing_is_held(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, f"--accel-sku={facts_only(tmp_path)}", paths=())
 
     assert ran.exit == 0, ran.out
-    assert re.fullmatch(r"HELD 4/4 limits \(by .*facts\.yaml\); no acceptance: a CPU is no accelerator", ran.closing)
+    held = r"HELD 4/4 limits \(by .*facts\.yaml\); no acceptance: a CPU is not an accelerator"
+    assert re.fullmatch(held, ran.closing)
 
 
 @pytest.mark.devices
