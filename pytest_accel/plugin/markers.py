@@ -40,19 +40,23 @@ class Mark(Protocol):
 
 
 def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:
-    """fail below this fraction of the datasheet peak for the dtype measured (on a CPU, of the peak measured
-    for it), in (0, 1]; or below an absolute number of TFLOPS"""
+    """Fail below a fraction of the datasheet peak, in (0, 1], or below an absolute number of TFLOPS.
+
+    The peak is that of the dtype that the test measures; on a CPU, it is measured in the same run.
+    """
     return _minimum(of_peak, tflops, "tflops", "TFLOPS")
 
 
 def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -> Limit:
-    """fail below this fraction of the datasheet bandwidth (memory, host link or peer link, whichever is
-    measured), in (0, 1]; or below an absolute number of GB/s (10^9 bytes)"""
+    """Fail below a fraction of the datasheet bandwidth, in (0, 1], or below an absolute number of GB/s (10^9 bytes).
+
+    The bandwidth is that of the memory, the host link or the peer link, depending on what the test measures.
+    """
     return _minimum(of_peak, gbps, "gbps", "GB/s")
 
 
 def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
-    """fail below `floor` or above `ceiling`, in the unit that the probe reports"""
+    """Fail below `floor` or above `ceiling`; `unit` has to be the one that the probe reports."""
     from pytest_accel.core.sku import UNITS, Limit
 
     if unit not in UNITS:
@@ -75,6 +79,7 @@ MARKERS: dict[str, Callable[..., Limit]] = {
 
 
 def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
+    """Return a floor, given as a fraction of the peak or as an absolute value. Raises ValueError for a wrong one."""
     from pytest_accel.core.sku import Limit
 
     if (of_peak is None) == (absolute is None):
@@ -89,6 +94,7 @@ def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: 
 
 
 def _number(name: str, value: object) -> float:
+    """Return the argument `name` as a number. Raises TypeError or ValueError if it is none, or not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""The packaged acceptance suite: ordinary tests, written with the public names only."""
+"""The packaged acceptance tests. They use the public names only, as a user's own tests do."""
 
 ORDER = (
     "test_inventory",
@@ -16,5 +16,6 @@ ORDER = (
     "test_memory_pattern_hot",
     "test_counters",
 )
-"""Links before collectives, so that a link's fault explains theirs; the soak last, products and memory hot from it, and
-what was counted meanwhile."""
+"""The order of the test modules. Links come before collectives, so that a faulty link explains a slow collective. The
+soak comes after all that should run on cool devices. Exact products and the memory test follow it, on hot devices. The
+error counters come last, to cover everything before."""

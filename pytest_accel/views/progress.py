@@ -26,6 +26,7 @@ class Progress:
         self._terminal: TextIO | None = None
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
+        """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
         reporter = self._reporter()
         if reporter is None:
             return

@@ -110,5 +110,5 @@ def test_markers_of_others_are_left_alone() -> None:
 def test_markers_are_shown_with_signature_and_meaning(name: str) -> None:
     line = registration(name)
     assert line.startswith(f"{name}(")
-    assert "fail below" in line
+    assert ": Fail below" in line
     assert "\n" not in line

@@ -229,7 +229,7 @@ def test_discover(tmp_path: Path) -> None:
 
     assert "SKU: " in done.stdout
     assert re.search(r"^  memory +[\d.]+ GB$", done.stdout, re.MULTILINE)
-    assert "hidden from this user here:" in done.stdout
+    assert "not readable for this user on this machine:" in done.stdout
     assert not list(tmp_path.iterdir())
 
 

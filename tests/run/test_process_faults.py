@@ -87,9 +87,8 @@ def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
     """The third probe never ran on it, and says in which it was lost."""
     assert (killed.folder.parent / "turns").read_text() == "1 2 "
     (third,) = killed.measurements("dies@turn=3", "cpu1")
-    assert (
-        third["trouble"]["reason"] == "not measured: the worker process of cpu1 ended in dies@turn=1 and in dies@turn=2"
-    )
+    worker = "the worker process of cpu1"
+    assert third["trouble"]["reason"] == f"not measured: {worker} ended in dies@turn=1 and in dies@turn=2"
 
 
 def test_hung_worker(tmp_path: Path) -> None:
