@@ -33,7 +33,7 @@ EXACT = {
     "ms": {"s": "1000", "ms": "1", "us": "0.001"},
     "us": {"s": "1000000", "ms": "1000", "us": "1"},
 }
-"""By unit of a metric: the units that a table may give instead, and their factors. All are decimal, so not GiB/s."""
+"""Units that a table may give instead of the unit of a metric, and their factors. All are decimal, so not GiB/s."""
 
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 

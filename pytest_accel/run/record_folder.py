@@ -11,7 +11,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 
 SAVE_SECONDS = 1.0
-"""How many seconds a verdict may wait to be written; its measurement is in the record already."""
+"""Seconds that a verdict may wait to be written; its measurement is in the record already."""
 
 
 class RecordFolder:

@@ -18,7 +18,7 @@ from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
 
 SIMULATED_LIBRARIES = {"nvidia": ("pynvml", "nvidia-ml-py"), "amd": ("amdsmi", "'pytest-accel[amd]'")}
-"""By vendor: the Python package that the driver of a simulated node needs, and what `pip install` takes for it."""
+"""For each vendor the Python package that the driver of a simulated node needs, and what `pip install` takes for it."""
 
 HZ = 20.0
 """Readings per second; more than on a real node, since simulated time runs faster."""

@@ -20,10 +20,10 @@ from pytest_accel.core import clock
 from pytest_accel.core.messages import Message
 
 KILL_SECONDS = 5.0
-"""How many seconds a killed process may take to end. One in an uninterruptible system call may not, and is left."""
+"""Seconds that a killed process may take to end. One in an uninterruptible system call may not, and is left."""
 
 ANSWER_SECONDS = 2.0
-"""How many seconds a silent process may take to answer where it is, and a failed rank's death to become known after
+"""Seconds that a silent process may take to answer where it is, and a failed rank's death to become known after
 other ranks have noticed it."""
 
 DISTURBING = (
@@ -72,7 +72,7 @@ class Child:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._rest = b""
         self.ended: str | None = None
-        """How the process ended; None while it runs."""
+        """A sentence about how the process ended; None while it runs."""
 
     @property
     def pid(self) -> int:

@@ -20,13 +20,13 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
 DEATHS_ALLOWED = 1
-"""How many workers a device may lose. After one more, the device is not measured again."""
+"""Number of workers that a device may lose. After one more, the device is not measured again."""
 
 LOADING_SECONDS = 300.0
-"""How many seconds the import of torch may take at least: eight imports at once from a cold disk are slow."""
+"""Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
 REST_SECONDS = 5.0
-"""How many seconds the sensor may take to answer when the run is being interrupted."""
+"""Seconds that the sensor may take to answer when the run is being interrupted."""
 
 
 class WorkerPool:
