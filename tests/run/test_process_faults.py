@@ -257,7 +257,13 @@ def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
 # -- a rank of a collective
 
 RANKS = """
-@probe("ranks.{how}", runs="ranks")
+@probe(
+    "ranks.{how}",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"how": ("dies", "works", "hangs", "raises")},
+    runs="ranks",
+)
 def ranks(device, *, how):
     import torch.distributed as dist
     a = device.torch.ones(1000)
