@@ -1,7 +1,7 @@
-"""Accept accelerator hardware on evidence: `pytest --accel-sku=h100-sxm`.
+"""Acceptance tests for accelerator nodes: `pytest --accel-sku=h100-sxm`.
 
-Public names: the markers `accel_min_tflops`, `accel_min_gbps`, `accel_limit`, the package `probes`, `shapes`, the
-products of one's own, and `__version__`.
+Public names: the markers `accel_min_tflops`, `accel_min_gbps` and `accel_limit`; the package `probes`, whose functions
+measure a device; the module `shapes`, which searches the fastest matrix shapes of a user's own model; and `__version__`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class _Shapes(ModuleType):
-    """`pytest_accel.shapes`, a public name for a module that lies in a room. It is imported on first use."""
+    """The module `pytest_accel.shapes`: an alias that imports `probes.device.shape_search` on first use."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
-            return [each for each in dir(self) if not each.startswith("_")]
+            return [public for public in dir(self) if not public.startswith("_")]
         if name.startswith("__"):  # inspect asks every loaded module for __file__
             raise AttributeError(name)
         return getattr(importlib.import_module("pytest_accel.probes.device.shape_search"), name)
@@ -41,7 +41,11 @@ __all__ = ["accel_limit", "accel_min_gbps", "accel_min_tflops", "probes", "shape
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: the plugin is loaded by every pytest run, the processes of a run need no pytest."""
+    """Import a public name on first use.
+
+    Every pytest process loads this package for its plugin, and most of them need no probe. The sensor and the workers
+    load it too, and need no pytest.
+    """
     if name == "__version__":
         return _version()
     if name in ("probes", "shapes"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_accel.run.options import asked
+from pytest_accel.run.options import is_acceptance_run
 
 pytest_plugins = ["pytester"]
 
@@ -21,5 +21,5 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    if not asked(config.option):
+    if not is_acceptance_run(config.option):
         config.addinivalue_line("filterwarnings", "error")

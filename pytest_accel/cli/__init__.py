@@ -1,1 +1,1 @@
-"""The command `pytest-accel`."""
+"""The command `pytest-accel`: everything that is not a test run."""

@@ -1,4 +1,7 @@
-"""Figures of other tools, read from a table (device, metric, value, unit, conditions) and judged. Pure."""
+"""Results of other tools: reads them from a CSV table (device, metric, value, unit, conditions) and judges them.
+
+Pure: no file is opened here.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,18 @@ EXACT = {
     "ms": {"s": "1000", "ms": "1", "us": "0.001"},
     "us": {"s": "1000000", "ms": "1000", "us": "1"},
 }
-"""Our unit, the units that it can be had from, and the factor. Decimal all of them: GiB/s is no choice."""
+"""Units that a table may give instead of the unit of a metric, and their factors. All are decimal, so not GiB/s."""
 
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 
 
 class BadFigures(Exception):
-    """A file of figures that cannot be used; the text lists every finding with file and line."""
+    """A table that cannot be used; the message lists every error with file and line."""
 
 
 @dataclass(frozen=True)
 class ExternalFigure:
-    """One figure and the versions of the software that it was measured with, where the file says so."""
+    """A value from a table, the versions of the software that it was measured with if given, and its line."""
 
     measurement: Measurement
     software: Mapping[str, str]
@@ -49,9 +52,10 @@ class ExternalFigure:
 
 
 def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFigure]:
-    """The figures of a CSV file that messages call `shown`. Raises BadFigures with all findings.
+    """Return the values of a CSV table. Raises BadFigures with all errors at once.
 
-    Lines that begin with # are comments. Columns beyond COLUMNS are taken as conditions.
+    `shown` is the name of the file in messages, `limits` are those of the SKU by metric. Lines that begin with # are
+    comments. Columns beyond COLUMNS are conditions.
     """
     rows = [(place, line) for place, line in enumerate(text.splitlines(), 1) if not _comment(line)]
     if not rows:
@@ -59,60 +63,66 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
     header = _header(rows[0][1], f"{shown}:{rows[0][0]}")
     known = {metric: str(unit_of(metric)) for metric in known_metrics()}
     units = {**known, **{metric: limit.unit for metric, limit in limits.items() if not limit.relative}}
-    found, wrong = [], []
+    figures, errors = [], []
     for place, line in rows[1:]:
         try:
-            found.append(_figure(_row(line, header), place, units))
-        except BadFigures as bad:
-            wrong.append(f"{shown}:{place}: {bad}")
-    wrong += _twice(found, shown)
-    if wrong or not found:
-        raise BadFigures("\n".join(wrong) or f"{shown}:{rows[0][0]}: there is no figure below the header")
-    return found
+            figures.append(_figure(_row(line, header), place, units))
+        except BadFigures as error:
+            errors.append(f"{shown}:{place}: {error}")
+    errors += _duplicates(figures, shown)
+    if errors or not figures:
+        raise BadFigures("\n".join(errors) or f"{shown}:{rows[0][0]}: there is no row below the header")
+    return figures
 
 
 def judge_figures(
     figures: Sequence[ExternalFigure], sku: Sku, platform: Platform, level: str
 ) -> tuple[list[Verdict], Closing, list[str]]:
-    """The verdicts, the closing line, and the required limits that the file has no figure for.
+    """Return the verdicts, the closing line, and the required limits that the table has no value for.
 
-    Never an acceptance: how another tool measured is not known here.
+    Those are given as "device metric". The result is never an acceptance, since it is not known how the other tool
+    measured.
     """
     devices = names(figures)
     limits = requirements.limits(sku, platform, requirements.device_count(platform, len(devices)))
-    verdicts = [_verdict(each, limits.get(each.measurement.metric), sku, platform) for each in figures]
+    verdicts = [_verdict(figure, limits.get(figure.measurement.metric), sku, platform) for figure in figures]
     required = requirements.required(requirements.applying(limits, sku, platform), level, devices)
     around = Circumstances(
         required=required,
         expected_devices=requirements.device_count(platform, len(devices)),
-        filtered=["figures of another tool"],
+        filtered=["measured by another tool"],
         own_file=sku.own_file,
         overridden=sum(limit.overridden for limit in limits.values()),
     )
-    there = {(each.metric, each.subject) for each in verdicts}
-    lacking = [f"{subject} {metric}" for metric, subject, _ in required if (metric, subject) not in there]
+    judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
+    lacking = [f"{subject} {metric}" for metric, subject, _ in required if (metric, subject) not in judged]
     return verdicts, close(verdicts, around), lacking
 
 
 def names(figures: Iterable[ExternalFigure]) -> list[str]:
-    """The devices that the figures are of, in the order of the file; not the node."""
-    return [each for each in dict.fromkeys(figure.measurement.subject for figure in figures) if each != NODE]
+    """Return the names of the devices in the order of the table, without the node."""
+    subjects = dict.fromkeys(figure.measurement.subject for figure in figures)
+    return [subject for subject in subjects if subject != NODE]
 
 
 def _verdict(figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform) -> Verdict:
-    found = figure.measurement
-    other = other_conditions(found, sku) if limit else None
+    """Judge a value; it is UNMEASURED if it was measured under other conditions than those of the limit."""
+    measurement = figure.measurement
+    metric, subject = measurement.metric, measurement.subject
+    other = other_conditions(measurement, sku) if limit else None
     if other:
-        return Verdict(found.metric, found.subject, Status.UNMEASURED, other, found.unit, found.value, limit=limit)
-    peak = peaks.peak(sku, found.metric, platform)
-    return judge([replace(found, peak=Peak(*peak) if peak else None)], limit, figure.software)
+        return Verdict(metric, subject, Status.UNMEASURED, other, measurement.unit, measurement.value, limit=limit)
+    peak = peaks.peak(sku, metric, platform)
+    return judge([replace(measurement, peak=Peak(*peak) if peak else None)], limit, figure.software)
 
 
 def _comment(line: str) -> bool:
+    """Return True for a comment or an empty line."""
     return not line.strip() or line.lstrip().startswith("#")
 
 
 def _header(line: str, where: str) -> list[str]:
+    """Return the names of the columns, in lower case. Raises BadFigures if one is missing or given twice."""
     header = [cell.strip().lower() for cell in _cells(line.lstrip("\ufeff"))]
     missing = [name for name in COLUMNS if name not in header]
     if missing:
@@ -123,17 +133,20 @@ def _header(line: str, where: str) -> list[str]:
 
 
 def _cells(line: str) -> list[str]:
+    """Split a line of CSV."""
     return next(csv.reader([line], skipinitialspace=True))
 
 
 def _row(line: str, header: list[str]) -> dict[str, str]:
+    """Return the cells of a line by column. Raises BadFigures if their number does not fit the header."""
     cells = [cell.strip() for cell in _cells(line)]
     if len(cells) > len(header) or len(cells) < len(COLUMNS):
-        raise BadFigures(f"{len(cells)} cells under {len(header)} columns")
+        raise BadFigures(f"the row has {len(cells)} cells, but the header has {len(header)} columns")
     return dict(zip(header, cells, strict=False))
 
 
 def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> ExternalFigure:
+    """Return the value of a row in the unit of its metric. Raises BadFigures with what is wrong in the row."""
     device, metric = row.get("device", ""), row.get("metric", "")
     unit = units.get(metric) or unit_of(metric)
     if unit is None:
@@ -141,53 +154,55 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Exte
     if not device:
         raise BadFigures(f"the device is missing; it is a name such as gpu0, or {NODE}")
     if of_node(metric) != (device == NODE):
-        whose = f"the node: its device is {NODE!r}" if of_node(metric) else f"a device, not of {device!r}"
-        raise BadFigures(f"{metric} is a metric of {whose}")
+        wanted = f"the node; write {NODE!r} as its device" if of_node(metric) else f"a device, not of {device!r}"
+        raise BadFigures(f"{metric} is a metric of {wanted}")
     if unit in ("text", "version"):
-        raise BadFigures(f"{metric} is {unit}, no figure")
+        raise BadFigures(f"{metric} is a {unit}; only numbers can be judged from a table")
     value = _converted(_number(row.get("value", "")), row.get("unit", ""), unit, metric)
     conditions = {name: _plain(cell) for name, cell in row.items() if name not in COLUMNS and cell}
     return ExternalFigure(Measurement(metric, device, unit, value, conditions=conditions), _software(row), line)
 
 
 def _number(text: str) -> Decimal:
+    """Return a cell as an exact, finite number. Raises BadFigures."""
     try:
         value = Decimal(text)
     except InvalidOperation:
         value = Decimal("nan")
     if not value.is_finite():
-        raise BadFigures(f"value {text!r} is no number (such as 672.4; a dot, no separators, the unit in its column)")
+        raise BadFigures(f"value {text!r} is not a number; write it like 672.4, without separators and without a unit")
     return value
 
 
 def _converted(value: Decimal, given: str, wanted: str, metric: str) -> float:
-    """The value in our unit, exactly."""
+    """Return a value in the unit `wanted`, converted exactly. Raises BadFigures if the metric cannot have it."""
     factors = EXACT.get(wanted, {wanted: "1"})
     if given not in factors:
-        raise BadFigures(f"unit {given!r} is none that {metric} can be had from; choose {' or '.join(factors)}")
-    found = float(value * Decimal(factors[given]))
-    if not math.isfinite(found) or (found < 0 and wanted != "1"):
-        raise BadFigures(f"value {value} {given} is nothing that {metric} can be")
-    return found
+        raise BadFigures(f"unit {given!r} is not a unit of {metric}; choose {' or '.join(factors)}")
+    converted = float(value * Decimal(factors[given]))
+    if not math.isfinite(converted) or (converted < 0 and wanted != "1"):
+        raise BadFigures(f"value {value} {given} is not possible for {metric}")
+    return converted
 
 
 def _plain(cell: str) -> Any:
-    """A condition: a whole number where it is one, else the text."""
+    """Return a condition as a whole number if it is one, else as text."""
     return int(cell) if re.fullmatch(r"-?\d+", cell) else cell
 
 
 def _software(row: Mapping[str, str]) -> dict[str, str]:
-    """Names and versions from the column `software`: "nccl 2.18.5; torch 2.7.0"; what is put otherwise says nothing."""
-    found = [_PRODUCT.fullmatch(part) for part in row.get("software", "").split(";")]
-    return {each[1].lower(): each[2] for each in found if each}
+    """Return versions by name from the column `software`, such as "nccl 2.18.5; torch 2.7.0"; other text is ignored."""
+    products = [_PRODUCT.fullmatch(part) for part in row.get("software", "").split(";")]
+    return {product[1].lower(): product[2] for product in products if product}
 
 
-def _twice(figures: Iterable[ExternalFigure], shown: str) -> list[str]:
+def _duplicates(figures: Iterable[ExternalFigure], shown: str) -> list[str]:
+    """Return an error for each value whose device and metric have been given before."""
     seen: dict[tuple[str, str], int] = {}
-    wrong = []
+    errors = []
     for figure in figures:
         key = figure.measurement.subject, figure.measurement.metric
         if key in seen:
-            wrong.append(f"{shown}:{figure.line}: {' '.join(key)} is given twice (first in line {seen[key]})")
+            errors.append(f"{shown}:{figure.line}: {' '.join(key)} is given twice (first in line {seen[key]})")
         seen.setdefault(key, figure.line)
-    return wrong
+    return errors

@@ -1,4 +1,4 @@
-"""`pytest-accel judge`: a saved record, or the figures of another tool, held against the limits of a SKU."""
+"""The subcommand `pytest-accel judge`: judges a saved record, or results of another tool, by the limits of a SKU."""
 
 from __future__ import annotations
 
@@ -30,17 +30,35 @@ WRONG = 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `judge` is given."""
+    """Declare the arguments of `judge`."""
     add = parser.add_argument
-    add("file", metavar="RECORD|FIGURES.csv", help="record.json or its folder; or a table device,metric,value,unit")
-    add("--accel-sku", metavar="NAME|FILE", help="judge by this SKU; of a record, by default the one that it names")
-    add("--accel-platform", metavar="NAME", help="default: the record's; of figures, by the number of devices")
-    add("--accel-level", choices=LEVELS, help="default: the record's; of figures, standard")
-    add("--output", metavar="DIR", type=Path, help="write what was judged again as a new record that names the old one")
+    add("file", metavar="RECORD|TABLE.csv", help="a record.json, the folder that holds it, or a CSV table of results")
+    add(
+        "--accel-sku",
+        metavar="NAME|FILE",
+        help="the SKU, or threshold file, to judge by; required for a table (default: the SKU of the record)",
+    )
+    add(
+        "--accel-platform",
+        metavar="NAME",
+        help="the platform to judge by (default: that of the record; for a table, the one that fits the number of "
+        "devices)",
+    )
+    add(
+        "--accel-level",
+        choices=LEVELS,
+        help="the level whose limits are required (default: that of the record; for a table, standard)",
+    )
+    add(
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="write the new verdicts to a record in this folder; it refers to the old record",
+    )
 
 
 def judge(chosen: argparse.Namespace) -> int:
-    """Judge what was named; returns the exit status, that of a run. What is wrong with a file or option is a 4."""
+    """Judge a record or a table, and return the exit status of a run; 4 for a wrong file or option."""
     try:
         if chosen.file.endswith(".csv"):
             return _judge_figures(chosen)
@@ -51,6 +69,7 @@ def judge(chosen: argparse.Namespace) -> int:
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
+    """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
     path = record_reader.find(Path(chosen.file))
     old = record_reader.load(path)
     new = judge_again(old, _terms(old, chosen))
@@ -62,7 +81,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
     _print(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
-        _print([(f"then: {old.closing['line']}", "")])
+        _print([(f"before: {old.closing['line']}", "")])
     _close(Closing(**new.closing), new.verdicts)
     if chosen.output:
         _print([(f"record: {_write(new, path, chosen.output)}", "")])
@@ -70,7 +89,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
 
 
 def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
-    """What was asked for, and else what the record names. Raises Refused."""
+    """Return SKU, platform and level from the options, or else from the record. Raises Refused."""
     name = chosen.accel_sku or _named(old)
     sku = selection.named(name) if name else None
     level = chosen.accel_level or old.run.get("level")
@@ -78,7 +97,7 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
         raise Refused(f"--accel-level: the record names no level; choose {', '.join(LEVELS)}")
     if sku is None:
         if name:
-            raise Refused(f"--accel-sku={name}: to judge again, name a SKU or a file (pytest-accel sku list)")
+            raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         return Terms(None, Platform(str(old.run.get("platform")), None), level, releases.version())
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
@@ -99,13 +118,13 @@ def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
 
 
 def _named(old: Record) -> str | None:
-    """The SKU of the record: as it was asked for, which may be a file, or as it was recognised."""
+    """Return the SKU of a record: the name or file that the user gave, else the name of the recognised SKU."""
     asked = old.sku.get("asked")
     return str(asked) if asked and asked != "auto" else old.sku.get("name")
 
 
 def _write(new: Record, path: Path, folder: Path) -> Path:
-    """Write the new record, which names the old one by path and hash. Raises Refused."""
+    """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
     if (folder / record.FILE).exists():
         raise Refused(f"--output: {folder} holds another record; name a new folder")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -121,58 +140,65 @@ def _write(new: Record, path: Path, folder: Path) -> Path:
 
 
 def _judge_figures(chosen: argparse.Namespace) -> int:
+    """Judge a table of another tool's results, and return the exit status. Raises BadFigures or Refused."""
     if chosen.output:
-        raise Refused("--output: figures of another tool make no record")
+        raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
     if not chosen.accel_sku:
-        raise Refused("--accel-sku: name the SKU that the figures are to be judged by (pytest-accel sku list)")
+        raise Refused("--accel-sku: name the SKU to judge the table by ('pytest-accel sku list' shows them)")
     sku = selection.named(chosen.accel_sku)
     if sku is None:
-        raise Refused("--accel-sku=auto: figures do not say what was measured; name a SKU")
-    found, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
+        raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
+    figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
     level = chosen.accel_level or "standard"
-    verdicts, closing, lacking = external_results.judge_figures(found, sku, platform, level)
-    count = f"{len(external_results.names(found))} of {platform.devices or 'any number of'} devices"
+    verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
+    count = f"{len(external_results.names(figures))} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
     _print(terminal.table(verdicts, {}))
-    _print([(f"not in the file, and required: {_listed(lacking)}", "yellow")] if lacking else [])
+    _print([(f"required, but not in the table: {_listed(lacking)}", "yellow")] if lacking else [])
     _close(closing, verdicts)
     return closing.exit
 
 
 def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
-    """The figures and the platform, which by default their number of devices points to. Raises BadFigures, Refused."""
+    """Return the values of a table and the platform, by default the one that fits the number of devices in it.
+
+    Raises BadFigures or Refused.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadFigures(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadFigures(f"{path}: is not UTF-8 text") from None
-    every = {metric: limit for each in sku.platforms.values() for metric, limit in sku.limits_on(each).items()}
-    every = {**requirements.limits(sku, next(iter(sku.platforms.values())), 1), **every}
-    found = external_results.parse(text, str(path), every)
-    devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(found))]
-    return found, selection.platform_of(sku, wanted or "auto", devices)[0]
+    platforms = sku.platforms.values()
+    limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
+    limits = {**requirements.limits(sku, next(iter(platforms)), 1), **limits}
+    figures = external_results.parse(text, str(path), limits)
+    devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(figures))]
+    return figures, selection.platform_of(sku, wanted or "auto", devices)[0]
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:
-    return f"as {sku}, platform {platform}, {level}"
+    """Return the terms of a judgement in words."""
+    return f"judged as {sku}, platform {platform}, level {level}"
 
 
 def _listed(lacking: Sequence[str]) -> str:
-    """What is lacking, by metric: for which devices."""
+    """Return the missing metrics, each with its devices, from texts "device metric"."""
     devices: dict[str, list[str]] = {}
-    for each in lacking:
-        device, _, metric = each.rpartition(" ")
+    for entry in lacking:
+        device, _, metric = entry.rpartition(" ")
         devices.setdefault(metric, []).append(device)
-    return ", ".join(f"{metric} ({' '.join(of)})" for metric, of in devices.items())
+    return ", ".join(f"{metric} ({' '.join(names)})" for metric, names in devices.items())
 
 
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
+    """Print the closing line."""
     _print(terminal.closing_lines(closing, verdicts))
 
 
 def _print(lines: Sequence[Line]) -> None:
-    """Lines in their colours, where there is a terminal and nobody forbids it."""
+    """Print lines, in colour if stdout is a terminal and NO_COLOR is not set."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for text, colour in lines:
         print(f"\033[{ANSI[colour]}m{text}\033[0m" if coloured and colour else text)

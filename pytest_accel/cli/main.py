@@ -1,4 +1,4 @@
-"""The command `pytest-accel`: what is not a test run."""
+"""The command line of `pytest-accel`: its subcommands and their output."""
 
 from __future__ import annotations
 
@@ -19,36 +19,25 @@ from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import devices, lint_report, sheet
 from pytest_accel.views import host as host_view
 
-JUDGE = """Judge what was measured before by the limits of today, or of another file. A record is judged as its run
-was, and never accepted more easily: what filtered, interrupted or simulated the run still counts. Figures of other
-tools (a CSV file with the header device,metric,value,unit; more columns are conditions) are never accepted. Exit
-statuses are those of a run: 0 holds, 1 rejected, 4 a wrong file or option, 6 not judged."""
+MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
+are run by 'pytest --accel-sku=NAME'."""
+DISCOVER = """Show the devices, the SKU that they match and the facts of the host as an acceptance run would find them,
+and the facts that this user cannot read. Nothing is measured. The exit status is 1 if a device cannot be used."""
+LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
+datasheet. The exit status is 1 if a finding is neither fixed nor explained in the file."""
+JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
+another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
+further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
+interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0 all
+limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
+
+SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
+records."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="pytest-accel", description=__doc__)
-    parser.add_argument("--version", action="version", version=_versions())
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("discover", help="show devices, SKU and host, and what cannot be reached or seen")
-    sku = commands.add_parser("sku", help="the threshold files").add_subparsers(dest="action", required=True)
-    sku.add_parser("list", help="the SKUs that are shipped, and what their files are worth")
-    show = sku.add_parser("show", help="one SKU: datasheet, platforms, limits, and the source of every figure")
-    show.add_argument("name", metavar="NAME|FILE")
-    show.add_argument("--format", choices=("text", "md"), default="text", help="md: as the annex of a contract")
-    check = sku.add_parser("lint", help="are the figures of threshold files plausible?")
-    check.add_argument("files", metavar="FILE", nargs="*", help="a file or the name of a SKU; all shipped ones without")
-    check.add_argument("--list", action="store_true", dest="rules", help="show the rules")
-    check.add_argument("--all", action="store_true", help="also what is explained, and what is in extended files")
-    check.add_argument("--format", choices=("text", "json"), default="text")
-    simulate = commands.add_parser("simulate", help="what --accel-simulate can do")
-    simulate.add_argument("--list", action="store_true", required=True, help="the faults that a node file may name")
-    judge.arguments(
-        commands.add_parser("judge", help="judge a saved record again, or figures of another tool", description=JUDGE)
-    )
-    files = commands.add_parser("schema", help="the JSON Schema of threshold files or of records")
-    files.add_argument("of", choices=schema.FILES)
-    chosen = parser.parse_args(arguments)
+    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
+    chosen = _parser().parse_args(arguments)
     if chosen.command == "simulate":
         return list_faults()
     if chosen.command == "discover":
@@ -59,23 +48,68 @@ def main(arguments: list[str] | None = None) -> int:
     except BadFile as bad:
         print(bad, file=sys.stderr)
         return 4
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
 
 
 def _versions() -> str:
+    """Return the versions of the package and of the shipped thresholds: "0.1.0, thresholds 2026.11.1"."""
     return f"{pytest_accel.__version__}, thresholds {releases.version()}"
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    """Run a subcommand that reads files, and return the exit status. Raises BadFile."""
     if chosen.command == "judge":
         return judge.judge(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
+def _parser() -> argparse.ArgumentParser:
+    """Declare the subcommands and their arguments."""
+    parser = argparse.ArgumentParser(prog="pytest-accel", description=MAIN)
+    parser.add_argument("--version", action="version", version=_versions())
+    commands = parser.add_subparsers(dest="command", required=True)
+    text = "show the devices, their SKU and the host as an acceptance run would find them"
+    commands.add_parser("discover", help=text, description=DISCOVER)
+    _declare_sku(commands.add_parser("sku", help="list, show and check the limits of products"))
+    text = "list the faults that --accel-simulate can put into a simulated node"
+    simulate = commands.add_parser("simulate", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    text = "list the faults: effect, parameters, and the metrics that should fail"
+    simulate.add_argument("--list", action="store_true", required=True, help=text)
+    text = "judge a saved record again, or the results of another tool"
+    judge.arguments(commands.add_parser("judge", help=text, description=JUDGE))
+    text = "print the JSON Schema of threshold files or of records"
+    files = commands.add_parser("schema", help=text, description=SCHEMA)
+    files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")
+    return parser
+
+
+def _declare_sku(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of `sku`."""
+    parser.description = (
+        "A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet, its "
+        "platforms and the limits that a node has to hold."
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("list", help="list the shipped SKUs with the standing of their limits")
+    show = actions.add_parser("show", help="show datasheet, platforms and limits of one SKU, with the sources")
+    show.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
+    show.add_argument(
+        "--format", choices=("text", "md"), default="text", help="md: Markdown, such as for the annex of a contract"
+    )
+    check = actions.add_parser("lint", help="check threshold files for implausible values", description=LINT)
+    text = "a threshold file, or the name of a shipped SKU (default: all shipped files)"
+    check.add_argument("files", metavar="FILE", nargs="*", help=text)
+    check.add_argument("--list", action="store_true", dest="rules", help="list the rules instead")
+    text = "show also findings that the file explains, and those in the files that it extends"
+    check.add_argument("--all", action="store_true", help=text)
+    check.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
 def _sku(chosen: argparse.Namespace) -> int:
+    """Run an action of `sku`, and return the exit status."""
     if chosen.action == "list":
         return list_skus()
     if chosen.action == "show":
@@ -84,7 +118,10 @@ def _sku(chosen: argparse.Namespace) -> int:
 
 
 def discover() -> int:
-    """Print what an acceptance run would find here, the host included; 1 if a device that is there cannot be used."""
+    """Print devices, SKU and host as a run would find them; return 1 if an accelerator cannot be used, else 0.
+
+    Returns 4 if the SKU cannot be recognised.
+    """
     setup = Setup(Options(sku="auto"))
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
@@ -101,31 +138,31 @@ def discover() -> int:
     print("\n".join(host_view.lines(host)))
     problem = setup.found.unreachable(setup.sku.vendor if setup.sku else None)
     if problem:
-        print(f"not reachable: {problem.reason}", file=sys.stderr)
+        print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     return 1 if problem else 0
 
 
 def print_schema(name: str) -> int:
-    """Print a shipped JSON Schema."""
+    """Print the JSON Schema of the kind of file `name` ("thresholds" or "record"); return 0."""
     print(schema.text(name), end="")
     return 0
 
 
 def list_faults() -> int:
-    """Print the faults of a simulated node: what each does, its parameters, what should catch it."""
+    """Print the faults of a simulated node: the effect of each, its parameters, and the metrics that should fail."""
     print("\n".join(faults.listing()))
     return 0
 
 
 def list_skus() -> int:
-    """Print the shipped SKUs, one a line, and the version of their thresholds. Raises BadFile."""
+    """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
     print(f"\nthresholds {releases.version()}")
     return 0
 
 
 def show_sku(name: str, form: str) -> int:
-    """Print everything that is known of one SKU. Raises BadFile."""
+    """Print the data sheet of a SKU in the format `form` ("text" or "md"). Raises BadFile."""
     sku = loader.load(name)
     tables = sheet.sheet(sku)
     if form == "md":
@@ -137,7 +174,7 @@ def show_sku(name: str, form: str) -> int:
 
 
 def list_rules() -> int:
-    """Print the rules of the lint, one a line."""
+    """Print the rules of the lint, one per line."""
     rules = lint.explanations()
     width = max(map(len, rules))
     print("\n".join(f"{name:{width}}  {explained}" for name, explained in rules.items()))
@@ -145,8 +182,11 @@ def list_rules() -> int:
 
 
 def lint_skus(files: list[str], *, everything: bool, form: str) -> int:
-    """Print what is not plausible in threshold files; 1 if anything is left unexplained. Raises BadFile."""
-    report = lint.lint(files, today=date.today().isoformat())  # noqa: DTZ011  the day where the reader is
+    """Print implausible values in threshold files; return 1 if any is unexplained, else 0. Raises BadFile.
+
+    `form` is "text" or "json"; with `everything`, explained findings are printed as well.
+    """
+    report = lint.lint(files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     shown = lint_report.text(report, everything=everything, colour=colour)
     print(lint_report.as_json(report) if form == "json" else shown)

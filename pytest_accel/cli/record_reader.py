@@ -1,4 +1,4 @@
-"""A saved record read back by the classes that it was written from; what is wrong with one is named with its place."""
+"""Reads a saved record back into the classes that it was written from. Errors name the place in the record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
-"""What JSON has no number for is written as text."""
+"""Values that JSON has no number for; a record holds them as text."""
 
 _SCALARS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
 
@@ -33,39 +33,39 @@ _ORIGINS = (
 
 
 class BadRecord(Exception):
-    """A file that is no record, or a damaged one; the message names the file and the place."""
+    """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
 
 
-class _Wrong(Exception):
-    """What is wrong, and where in the record."""
+class _Mismatch(Exception):
+    """A value that does not fit its field; the message says which."""
 
 
 def find(path: Path) -> Path:
-    """The file of a record that was named by its file or its folder."""
+    """Return the file of a record, given the file itself or its folder."""
     return path / FILE if path.is_dir() else path
 
 
 def load(path: Path) -> Record:
     """Read a record. Raises BadRecord.
 
-    A field that is not known is refused as well: it may be the very thing that forbids an acceptance.
+    An unknown field is an error as well, since it may be one that rules out acceptance.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadRecord(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadRecord(f"{path}: is not UTF-8 text, so it is no record") from None
+        raise BadRecord(f"{path}: is not a record: it is not UTF-8 text") from None
     except (json.JSONDecodeError, RecursionError) as error:
-        raise BadRecord(f"{path}: is damaged or no record: {error}") from None
+        raise BadRecord(f"{path}: is not a record, or a damaged one: {error}") from None
     if not isinstance(raw, dict) or "schema" not in raw:
-        raise BadRecord(f"{path}: is no record of pytest_accel: it has no 'schema'")
+        raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     if raw["schema"] != SCHEMA:
         raise BadRecord(f"{path}: was written in schema {raw['schema']!r}; this version reads schema {SCHEMA}")
     try:
         return typing.cast(Record, _as(Record, _upgraded(raw), ""))
-    except _Wrong as wrong:
-        raise BadRecord(f"{path}: is damaged or of another version: {wrong}") from None
+    except _Mismatch as error:
+        raise BadRecord(f"{path}: is damaged or of another version: {error}") from None
 
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _declared_by(origin: str) -> DeclaredBy:
 
 
 def _as(hint: Any, raw: Any, where: str) -> Any:
-    """`raw` as what the type hint of its field says. Raises _Wrong."""
+    """Return `raw`, a value of JSON, as the type `hint` of its field. Raises _Mismatch if it does not fit."""
     kind, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return raw
@@ -118,16 +118,17 @@ def _as(hint: Any, raw: Any, where: str) -> Any:
             return _details(hint, raw, where)
         return _known(hint, hint.__required_keys__, raw, where)
     if kind in (dict, Mapping):
-        return {key: _as(inner[1], each, f"{where}.{key}") for key, each in _a(dict, raw, where).items()}
+        return {key: _as(inner[1], value, f"{where}.{key}") for key, value in _checked(dict, raw, where).items()}
     if kind in (list, tuple, Sequence):
-        found = [_as(each, value, f"{where}[{place}]") for place, each, value in _items(inner, raw, where)]
-        return tuple(found) if kind is tuple else found
+        items = [_as(one, value, f"{where}[{place}]") for place, one, value in _items(inner, raw, where)]
+        return tuple(items) if kind is tuple else items
     if inspect.isclass(hint) and issubclass(hint, Enum):
-        return hint(_choice(raw, [each.value for each in hint], where))
+        return hint(_choice(raw, [member.value for member in hint], where))
     return _scalar(hint, raw, where)
 
 
 def _fields(hint: Any, raw: Any, where: str) -> Any:
+    """Return a mapping as an object of the dataclass `hint`. Raises _Mismatch."""
     required = {
         field.name
         for field in dataclasses.fields(hint)
@@ -137,77 +138,90 @@ def _fields(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _known(hint: Any, required: Iterable[str], raw: Any, where: str) -> dict[str, Any]:
-    """Return the mapping `raw` with its values as the hints of a dataclass or a TypedDict say. Raises _Wrong."""
+    """Return the mapping `raw` with each value as the type that a dataclass or a TypedDict `hint` declares for it.
+
+    Raises _Mismatch for a value of another type, an unknown key or a missing `required` one.
+    """
     hints = typing.get_type_hints(hint)
-    unknown = set(_a(dict, raw, where)) - set(hints)
+    unknown = set(_checked(dict, raw, where)) - set(hints)
     if unknown:
-        raise _Wrong(f"{where}.{min(unknown)} is not known".lstrip("."))
+        raise _Mismatch(f"{where}.{min(unknown)} is not known".lstrip("."))
     for name in sorted(required):
         if name not in raw:
-            raise _Wrong(f"{where}.{name} is missing".lstrip("."))
+            raise _Mismatch(f"{where}.{name} is missing".lstrip("."))
     return {name: _as(hints[name], value, f"{where}.{name}".lstrip(".")) for name, value in raw.items()}
 
 
 def _details(hint: Any, raw: Any, where: str) -> dict[str, Any]:
-    """Return details with the types of the keys that are known. Others stay as they are: nothing is judged by them."""
-    hints, given = typing.get_type_hints(hint), _a(dict, raw, where)
+    """Return details, each known key with its declared type. Other keys stay as they are: nothing is judged by them.
+
+    Raises _Mismatch for a value of another type, or a missing key.
+    """
+    hints, given = typing.get_type_hints(hint), _checked(dict, raw, where)
     lacking = sorted(hint.__required_keys__ - set(given))
     if lacking:
-        raise _Wrong(f"{where}.{lacking[0]} is missing".lstrip("."))
-    return {key: _as(hints.get(key, Any), each, f"{where}.{key}".lstrip(".")) for key, each in given.items()}
+        raise _Mismatch(f"{where}.{lacking[0]} is missing".lstrip("."))
+    return {key: _as(hints.get(key, Any), value, f"{where}.{key}".lstrip(".")) for key, value in given.items()}
 
 
 def _items(inner: tuple[Any, ...], raw: Any, where: str) -> list[tuple[int, Any, Any]]:
-    """Place, type hint and value of every item; a tuple of so many has so many."""
-    found = _a(list, raw, where)
-    each = list(inner) if len(inner) > 1 and inner[-1] is not Ellipsis else [inner[0]] * len(found)
-    if len(each) != len(found):
-        raise _Wrong(f"{where} has {len(found)} items, not {len(each)}")
-    return [(place, one, value) for place, (one, value) in enumerate(zip(each, found, strict=True))]
+    """Return place, type hint and value of every item. A tuple of fixed length has to have that length."""
+    values = _checked(list, raw, where)
+    hints = list(inner) if len(inner) > 1 and inner[-1] is not Ellipsis else [inner[0]] * len(values)
+    if len(hints) != len(values):
+        raise _Mismatch(f"{where} has {len(values)} items, not {len(hints)}")
+    return [(place, hint, value) for place, (hint, value) in enumerate(zip(hints, values, strict=True))]
 
 
 def _one_of(hints: tuple[Any, ...], raw: Any, where: str) -> Any:
+    """Return a value as the first type of a union that it fits."""
     if raw is None and type(None) in hints:
         return None
-    some = [each for each in hints if each is not type(None)]
-    for each in some[:-1]:
+    types_ = [hint for hint in hints if hint is not type(None)]
+    for hint in types_[:-1]:
         try:
-            return _as(each, raw, where)
-        except _Wrong:
+            return _as(hint, raw, where)
+        except _Mismatch:
             continue
-    return _as(some[-1], raw, where)
+    return _as(types_[-1], raw, where)
 
 
 def _choice(raw: Any, choices: Sequence[Any], where: str) -> Any:
+    """Return a value that has to be one of `choices`."""
     if raw not in choices:
-        raise _Wrong(f"{where} is {_short(raw)}, none of {', '.join(map(str, choices))}")
+        raise _Mismatch(f"{where} is {_short(raw)}, not one of {', '.join(map(str, choices))}")
     return raw
 
 
-def _a(kind: type, raw: Any, where: str) -> Any:
+def _checked(kind: type, raw: Any, where: str) -> Any:
+    """Return a value that has to be a mapping or a list."""
     if not isinstance(raw, kind):
-        raise _Wrong(f"{where or 'the whole'} is {_short(raw)}, no {'mapping' if kind is dict else 'list'}")
+        name = "mapping" if kind is dict else "list"
+        raise _Mismatch(f"{where or 'the whole file'} is {_short(raw)}, not a {name}")
     return raw
 
 
 def _scalar(hint: type, raw: Any, where: str) -> Any:
+    """Return a number, a text, a truth value or a date."""
     if hint is float and raw in NO_NUMBERS:
         return float(raw)
     if hint is date:
         return _day(raw, where)
     wanted: Any = (int, float) if hint is float else hint
     if not isinstance(raw, wanted) or (isinstance(raw, bool) and hint is not bool):
-        raise _Wrong(f"{where} is {_short(raw)}, not {_SCALARS[hint]}")
+        raise _Mismatch(f"{where} is {_short(raw)}, not {_SCALARS[hint]}")
     return raw
 
 
 def _day(raw: Any, where: str) -> date:
+    """Return a date in ISO 8601."""
     try:
         return date.fromisoformat(raw)
     except (TypeError, ValueError):
-        raise _Wrong(f"{where} is {_short(raw)}, no day such as 2026-12-31") from None
+        raise _Mismatch(f"{where} is {_short(raw)}, not a date such as 2026-12-31") from None
 
 
 def _short(raw: Any) -> str:
+    """Return a value as JSON, cut off after 40 characters."""
     text = json.dumps(raw)
     return text if len(text) <= 40 else f"{text[:40]}..."

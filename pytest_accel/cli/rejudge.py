@@ -1,6 +1,7 @@
-"""A saved record judged again, by the limits of today or of another file. Pure.
+"""Judges a saved record again, by today's limits or those of another file. Pure.
 
-What was measured and how the run was made stay what they were: only limits, and what they require, are exchanged.
+Only the limits, and the verdicts that they require, are exchanged. The measurements and the circumstances of the run
+stay as they were.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
-"""How the closing line of such a judgement begins."""
+"""The first words of the closing line of a record that was judged again."""
 
 Place = tuple[str, str]
 """Metric and subject."""
@@ -30,7 +31,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Terms:
-    """By what a record is judged."""
+    """The SKU, platform and level that a record is judged by."""
 
     sku: Sku | None
     platform: Platform
@@ -40,12 +41,12 @@ class Terms:
 
 
 def names_of(record: Record) -> dict[str, str]:
-    """Subject to the name that a person reads."""
+    """Return the display names of a record, by subject (the UUID of a device, or NODE)."""
     return {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
 
 
 def judge_again(record: Record, terms: Terms) -> Record:
-    """The record with the verdicts and the closing line that `terms` give it."""
+    """Return the record with the verdicts and the closing line that follow from `terms`."""
     limits = requirements.limits(
         terms.sku, terms.platform, requirements.device_count(terms.platform, len(record.devices))
     )
@@ -83,7 +84,7 @@ def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
 
 
 def changes(old: Record, new: Record) -> list[Change]:
-    """The verdicts whose status or bounds are not what they were, in the order of the record."""
+    """Return the verdicts whose status or bounds differ, in the order of the record."""
     before = {(each.metric, each.subject, _declared(each)): each for each in old.verdicts}
     after = {(each.metric, each.subject, _declared(each)): each for each in new.verdicts}
     found = [Change(*key[:2], before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
@@ -91,21 +92,24 @@ def changes(old: Record, new: Record) -> list[Change]:
 
 
 def files_changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """What became of the files that the limits came from, by their hashes."""
+    """Return a sentence for each threshold file whose hash changed, or that only one of two judgements used.
+
+    `old` and `new` are hashes by name of the file.
+    """
     found = []
     for name in dict.fromkeys([*old, *new]):
         before, after = old.get(name, "")[:12], new.get(name, "")[:12]
         if before and after and before != after:
             found.append(f"{name} changed since: {before} -> {after}")
         elif not after:
-            found.append(f"{name} ({before}) is not judged by any more")
+            found.append(f"{name} ({before}) is no longer used")
         elif not before:
-            found.append(f"{name} ({after}) was not judged by before")
+            found.append(f"{name} ({after}) was not used before")
     return found
 
 
 def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
-    """Why the SKU's limits do not apply: the shape or size that was measured is not the packaged one; or None."""
+    """Return why the SKU's limits do not apply to a measurement of another shape or size; None if they apply."""
     declared = declaration_of(measurement.metric)
     if declared is None or sku is None or measurement.trouble:
         return None
@@ -115,19 +119,19 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
         found = measurement.conditions.get(key, wanted)
         named = "{" + key + "}" in pattern
         if named and key in measurement.conditions and pattern.replace("{" + key + "}", str(found)) != name:
-            return f"measured with {key}={found}, which is not {name}"
+            return f"measured with {key}={found}, but the metric is {name}"
         if found != wanted and wanted is not None and not named and not isinstance(wanted, bool):
-            return f"measured with {key}={found}, the limits of {sku.name} are for {key}={wanted}"
+            return f"measured with {key}={found}, but the limits of {sku.name} are for {key}={wanted}"
     return None
 
 
 def of_a_test(metric: str) -> bool:
-    """True for a metric under conditions of a test's own, which the SKU's limits say nothing about."""
+    """Return True for a metric under conditions of a user's test, to which the SKU's limits do not apply."""
     return "=" in parse(metric).size
 
 
 class _Again:
-    """One record and the limits that its measurements are held against."""
+    """A record, and the limits that its measurements are judged by again."""
 
     def __init__(self, record: Record, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
@@ -142,13 +146,13 @@ class _Again:
             self._exchange_fact(each)
 
     def _exchange_fact(self, fact: Measurement) -> None:
-        """Which product a device is depends on the file: it is asked again of what the record holds."""
+        """Replace the value of `inventory.sku`, which depends on the threshold file, by the one of today's file."""
         old = self.attempts.get((fact.metric, fact.subject))
         if old:
             old[:] = [replace(each, value=fact.value) for each in old]
 
     def verdicts(self, place: Place) -> list[Verdict]:
-        """One for the SKU's limit and one for each marker's, or one without a limit."""
+        """Return the verdicts on a metric of a subject: one for each limit on it, or one without a limit."""
         old = self.before.get(place, [])
         markers = [each for each in old if _by_marker(each)]
         own = None if of_a_test(place[0]) or (old and len(markers) == len(old)) else self.limits.get(place[0])
@@ -167,20 +171,20 @@ class _Again:
         if not attempts:
             return self._not_measured(place, limit, old)
         if any(each.trouble and each.trouble.kind == "bug" for each in attempts):
-            return _unmeasured(place, limit, "the probe itself was at fault")
+            return _unmeasured(place, limit, "the probe failed by an error in its own code")
         if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, other)
         return judge([self._peaked(each) for each in attempts], limit, self.record.software, self.explain)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
-        """What was said then stands, unless something is required now of which there was nothing to say."""
+        """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""
         required = limit is not None and limit.required
         if old is not None and (not required or old.status is Status.UNMEASURED):
             return replace(old, limit=limit)
         return _unmeasured(place, limit, "the record holds no measurement of it")
 
     def _peaked(self, measurement: Measurement) -> Measurement:
-        """The measurement with the datasheet's peak of today; one that was measured beside it stays."""
+        """Return the measurement with the peak of today's datasheet; a peak that was measured with it stays."""
         if self.terms.sku is None or (measurement.peak and measurement.peak.samples):
             return measurement
         peak = peaks.peak(self.terms.sku, measurement.metric, self.terms.platform)
@@ -188,13 +192,13 @@ class _Again:
 
 
 def _places(record: Record) -> list[Place]:
-    """What was judged or measured, in the order of the record."""
+    """Return everything that was judged or measured, in the order of the record."""
     both: Sequence[Verdict | Measurement] = [*record.verdicts, *record.measurements]
     return list(dict.fromkeys((each.metric, each.subject) for each in both))
 
 
 def _of_then(attempts: list[Measurement], old: Verdict | None) -> list[Measurement]:
-    """The attempts that the old verdict was given on: a later one may have been made for the sake of another metric."""
+    """Return the attempts that the old verdict is based on; later ones may have been made for another metric."""
     together = [each for each in attempts if each.how == "together"]
     if old is None or old.limit is None or old.attempts >= len(together):
         return attempts
@@ -202,11 +206,12 @@ def _of_then(attempts: list[Measurement], old: Verdict | None) -> list[Measureme
 
 
 def _waived(verdict: Verdict, old: Verdict | None) -> Verdict:
-    """The waiver that covered it in the run covers it now; no other one does."""
+    """Return the verdict with the waiver that covered the old one, if it covers this one too."""
     return replace(verdict, waiver=old.waiver) if old and old.waiver and waivable(verdict) else verdict
 
 
 def _unmeasured(place: Place, limit: Limit | None, why: str) -> Verdict:
+    """Return a verdict UNMEASURED with the sentence `why`."""
     return Verdict(*place, Status.UNMEASURED, why, limit=limit)
 
 
@@ -219,16 +224,17 @@ def _is_marker(limit: Limit) -> bool:
 
 
 def _declared(verdict: Verdict) -> str:
-    """What makes two verdicts the same one: the marker, or the file whatever its line."""
+    """Return what identifies a verdict on the same metric and subject: the marker, or nothing for a SKU's limit."""
     return verdict.limit.origin if verdict.limit and _is_marker(verdict.limit) else ""
 
 
 def _said(verdict: Verdict | None) -> object:
+    """Return the status and bounds of a verdict, to be compared."""
     return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 
 
 def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
-    """Those of the run, with what the terms exchange. Whatever forbade an acceptance then forbids it now."""
+    """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
     then, uuids = record.circumstances or Circumstances(), [device.uuid for device in record.devices]
     now = circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
     overridden = {each.metric for each in limits.values() if each.overridden}
@@ -248,14 +254,14 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
 
 
 def _own_files(then: str | None, now: str | None) -> str | None:
-    """The file of the user's own that is judged by, and the one that said how to measure."""
+    """Return the user's own threshold file, and the one that the run measured by if it is another one."""
     if then in (None, now):
         return now
     return f"{now or 'the shipped file'}, measured by {then}"
 
 
 def _other_terms(record: Record, terms: Terms) -> list[str]:
-    """Why terms other than the run's allow no acceptance: level and platform say what had to be measured."""
+    """Return why acceptance is ruled out: level or platform differ from the run's, which decided what was measured."""
     asked = {"level": terms.level, "platform": terms.platform.name}
     other = [
         f"{key} {now} instead of the run's {record.run.get(key)}"

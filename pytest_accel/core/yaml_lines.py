@@ -170,6 +170,7 @@ class StatedCheck(Generic[Found]):
     schema: Schema
 
     def __call__(self, at: Located, key: str, findings: Findings) -> Found:
+        """Return the checked value under `key` of `at`; what is wrong with it is added to `findings`."""
         return self.check(at, key, findings)
 
     def stating(self, **keywords: Any) -> StatedCheck[Found]:

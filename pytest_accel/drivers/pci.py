@@ -17,7 +17,7 @@ GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def read(address: str | None, name: str) -> str | None:
-    """A file of the function's folder, None where there is none."""
+    """Return the text of a file in the folder of the PCI function `address`, None if it cannot be read."""
     try:
         return (DEVICES / str(address) / name).read_text().strip()
     except OSError:
@@ -25,34 +25,41 @@ def read(address: str | None, name: str) -> str | None:
 
 
 def identity(address: str | None, prefix: str) -> str | None:
-    """Vendor and device ("8086:0bd5"), or with "subsystem_" those of the board; None where the kernel shows none."""
+    """Return the ids of vendor and device ("8086:0bd5"), None if the kernel does not show them.
+
+    With the prefix "subsystem_" they are the ids of the board instead of the chip.
+    """
     numbers = [(read(address, f"{prefix}{name}") or "").removeprefix("0x") for name in ("vendor", "device")]
     return ":".join(numbers) if all(numbers) else None
 
 
 def kernel_driver(address: str | None) -> str | None:
-    """The kernel's driver that is bound to the function; None if none is."""
+    """Return the name of the kernel driver that is bound to the function, None if no driver is."""
     link = DEVICES / str(address) / "driver"
     return link.resolve().name if link.exists() else None
 
 
 def numa_node(address: str | None) -> int | None:
-    """The NUMA node of the function; None where the firmware does not say."""
+    """Return the NUMA node of the function, None if the firmware does not state it."""
     text = read(address, "numa_node")
     return int(text) if text and int(text) >= 0 else None
 
 
 def near_cpus(address: str | None) -> tuple[int, ...]:
-    """The CPUs of the function's NUMA node that this process may use; all that it may use if none is near."""
+    """Return the CPUs of the function's NUMA node that this process may use.
+
+    If it may use none of them, all CPUs that it may use are returned.
+    """
     allowed = os.sched_getaffinity(0)
     near = cpus_of(read(address, "local_cpulist") or "") & allowed
     return tuple(sorted(near or allowed))
 
 
 def path(address: str | None) -> list[dict[str, Any]]:
-    """The link of the function and of every bridge up to the root port: generation and width, now and at most.
+    """Return the links of the function and of every bridge up to the root port, the function's first.
 
-    What the kernel does not know ("Unknown", a width of 0 or 255) is left out.
+    Each has generation and width, current and maximum. A value that the kernel does not know ("Unknown", a width of 0
+    or 255) is left out.
     """
     folder = DEVICES / str(address)
     if address is None or not folder.exists():

@@ -39,7 +39,7 @@ class PciOnlyDriver(Driver):
         self.needs = [f"pytest_accel does not drive {wanted}: {vendor.title} devices are known by the PCI bus alone"]
 
     def discover(self) -> list[Device]:
-        """The devices in the order of their PCI addresses, tile by tile."""
+        """Return the devices in the order of their PCI addresses; each tile of a card is a device."""
         found: list[Device] = []
         for address in self._addresses:
             pci_id = pci.identity(address, "")
@@ -73,7 +73,7 @@ class PciOnlyDriver(Driver):
         return {**{name: value for name, value in known.items() if value is not None}, **self._unread(address)}
 
     def _link(self, address: str) -> dict[str, Any]:
-        """Width and generation, where the function's own registers speak of the link to the host."""
+        """Return width and generation of the link to the host, if the registers of the function describe that link."""
         path = pci.path(address)
         if self._why_no_link() or not path:
             return {}
@@ -92,10 +92,13 @@ class PciOnlyDriver(Driver):
         return {"unread": {**links, EVERYTHING_ELSE: self.need}}
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
+        """Return a sentence: whether the device is idle cannot be read from the PCI bus."""
         return f"nobody could tell whether it was idle: {self.need}"
 
     def health(self, device: Device) -> dict[str, Any]:
+        """Return the facts that cannot be read, each with the reason; the PCI bus states no health."""
         return self._unread(str(device.pci_address))
 
     def read(self, device: Device) -> Reading:  # noqa: ARG002  the protocol's signature
+        """Return an empty reading: the PCI bus has no telemetry."""
         return {}

@@ -28,7 +28,7 @@ SILENT_SECONDS = 10.0
 
 
 def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
-    """These facts of the host whose files are below `root`."""
+    """Return the facts `names` of the host, read from the files below `root`."""
     return dict(reading.read(root, {name: reading.HOST_READERS[name] for name in names}))
 
 
@@ -124,25 +124,34 @@ class Sensor:
         return devices, [_problem(name, kind, reason, places) for kind, reason in kinds]
 
     def idle(self) -> None:
+        """Send the reason for each device that is not idle, and the profilers that run on the host."""
         answers = self._ask(lambda driver, device: driver.idle(device))
         reasons = {uuid: str(why) for uuid, why in answers.items() if why}
         self._pipe.send("idle", reasons=reasons, profilers=self._profilers())
 
     def _profilers(self) -> list[dict[str, Any]]:
-        """A process that the kernel holds may hang whoever looks at its command line."""
+        """Return the programs that profile or diagnose devices.
+
+        Reading /proc has a deadline: reading the command line of a process that hangs in the kernel may hang as well.
+        """
         seen = deadlines.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
         if isinstance(seen, DriverProblem):
             return [{"says": "nobody could tell who profiles the devices: /proc does not answer", "disturbs": False}]
         return seen
 
     def health(self) -> None:
-        """Send the facts of every device that may have changed since it was discovered, or why it has none: it is
-        lost, or silent, which may be the library's fault."""
+        """Send the facts of every device that may have changed since it was discovered.
+
+        For a device without an answer the reason is sent: it is lost, or silent, which may be the library's fault.
+        """
         answers = self._ask(lambda driver, device: driver.health(device))
         self._pipe.send("health", facts={uuid: _facts(each) for uuid, each in answers.items()})
 
     def _ask(self, question: Callable[[Driver, Device], Answer]) -> dict[str, Answer | DriverProblem]:
-        """What every device answers, all at once; one that does not within SILENT_SECONDS costs only itself."""
+        """Ask all devices at once, and return their answers by UUID.
+
+        The answer is a DriverProblem for a device that fails or does not answer within SILENT_SECONDS.
+        """
         asked = {uuid: partial(question, self._drivers[each.driver], each) for uuid, each in self._devices.items()}
         return deadlines.each(asked, SILENT_SECONDS)
 
@@ -196,6 +205,7 @@ class Sensor:
 
     @property
     def devices(self) -> list[Device]:
+        """The devices that were discovered, of all vendors."""
         return list(self._devices.values())
 
     def read(self, device: Device) -> None:
@@ -207,6 +217,7 @@ class Sensor:
         self._pipe.send("reading", uuid=device.uuid, at=self._machine.now(device.uuid), **reading)
 
     def hear(self, message: dict[str, Any]) -> bool:
+        """End the readings of a turn if the message is "rest"; return True if it was."""
         if message["event"] == "rest":
             self._rested = message["turn"]
             self._wake.set()

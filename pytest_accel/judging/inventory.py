@@ -31,7 +31,7 @@ class FactMetric:
 
 
 def _fact(name: str) -> FactMetric:
-    """The fact itself, in its unit."""
+    """Return the metric that is the fact itself, in its unit."""
     return FactMetric(DEVICE_FACTS[name].unit, (name,), lambda value: value)
 
 

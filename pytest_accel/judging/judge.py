@@ -242,7 +242,7 @@ class Attempts:
         return taken
 
     def judged(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
-        """Return the verdict on one subject. Raises ProbeError if the probe itself was at fault."""
+        """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
         attempts = self.attempts.get((metric, subject), [])
         if not attempts:
             why = f"the probe did not return {metric}"

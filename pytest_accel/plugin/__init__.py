@@ -1,4 +1,7 @@
-"""What every pytest run loads: options and markers. The rest is imported with --accel-sku or --accel-simulate alone."""
+"""The part of the plugin that every pytest run loads: options, markers and fixtures.
+
+Everything else is imported only with --accel-sku or --accel-simulate.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS
-from pytest_accel.run.options import add_options, asked, shows_only
+from pytest_accel.run.options import add_options, is_acceptance_run, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
@@ -19,45 +22,48 @@ SUITE = "pytest_accel.suite"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of the group `accel`."""
     add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """With a SKU and no paths, collect the packaged suite."""
+    """Collect the packaged suite if a SKU and no path is given."""
     known = early_config.known_args_namespace
-    if asked(known) and not known.file_or_dir:
+    if is_acceptance_run(known) and not known.file_or_dir:
         args += ["--pyargs", SUITE]
     early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
-    if asked(config.option) and not shows_only(config.option):
+    if is_acceptance_run(config.option) and not shows_only(config.option):
         from pytest_accel.plugin.hooks import Acceptance
 
         if config.pluginmanager.is_blocked("accel-acceptance"):
-            raise pytest.UsageError("-p no:accel-acceptance and --accel-sku exclude each other")
+            raise pytest.UsageError("-p no:accel-acceptance cannot be combined with --accel-sku or --accel-simulate")
         config.pluginmanager.register(Acceptance(config, config.stash.get(OWN_PATHS, True)), "accel-acceptance")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A wrong marker is an error of the collection, also in a run that measures nothing."""
+    """Check the markers of a test, also in a run that measures nothing: a wrong one is a collection error."""
     _limits(metafunc.definition)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep the limits of a test's markers; skip the test if this is not an acceptance run."""
     item.stash[LIMITS] = _limits(item)
-    if item.stash[LIMITS] and not asked(item.config.option):
+    if item.stash[LIMITS] and not is_acceptance_run(item.config.option):
         item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
 
 
 def _limits(item: pytest.Item) -> list[Limit]:
-    """The limits of a test's markers; a wrong marker fails the collection with its sentence alone."""
+    """Return the limits of a test's markers. Raises pytest.fail.Exception, without a traceback, for a wrong marker."""
     try:
         return limits_of(item.iter_markers(), item.nodeid)
-    except BadMarker as bad:
-        raise pytest.fail.Exception(str(bad), pytrace=False) from None
+    except BadMarker as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

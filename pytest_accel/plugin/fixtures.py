@@ -1,4 +1,4 @@
-"""The fixtures. Without `--accel-sku` whatever asks for one is skipped with that reason."""
+"""The fixtures. Without `--accel-sku`, a test that uses one is skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_accel.plugin.stash import LIMITS, REPLAY, RUN, VERDICTS
+from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, VERDICTS
 from pytest_accel.run.options import plans_only
 
 if TYPE_CHECKING:
@@ -20,48 +20,48 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def _accel_subject(request: pytest.FixtureRequest) -> str:
-    """The UUID of the device that the test is about, or "node"."""
-    _run(request)
+    """Return the UUID of the device that the test is about, or "node"."""
+    _session(request)
     return str(request.param)
 
 
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
-    """The device that this test is about; the test runs once for each."""
-    return next(device for device in _run(request).devices if device.uuid == _accel_subject)
+    """Return the device that this test is about; the test runs once for each device."""
+    return next(device for device in _session(request).devices if device.uuid == _accel_subject)
 
 
 @pytest.fixture
 def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
-    """All devices; a test that asks for them runs once, for the node."""
-    return list(_run(request).devices)
+    """Return all devices; a test that uses this fixture runs once, for the node."""
+    return list(_session(request).devices)
 
 
 @pytest.fixture
 def accel_inventory(request: pytest.FixtureRequest) -> str:
-    """A fact of the inventory (`vbios`) that the SKU limits on devices; the test runs once for each."""
-    _run(request)
+    """Return the name of an inventory fact, such as "vbios"; the test runs once for each fact that the SKU limits."""
+    _session(request)
     return str(request.param)
 
 
 @pytest.fixture
 def accel_health(request: pytest.FixtureRequest) -> str:
-    """A fact of the health (`remap_pending`) that the SKU limits; the test runs once for each."""
-    _run(request)
+    """Return the name of a health fact, such as "remap_pending"; the test runs once for each that the SKU limits."""
+    _session(request)
     return str(request.param)
 
 
 @pytest.fixture
 def accel_counters(request: pytest.FixtureRequest) -> str:
-    """A counter of errors (`nvlink_crc`) that the SKU limits; the test runs once for each."""
-    _run(request)
+    """Return the name of an error counter, such as "nvlink_crc"; the test runs once for each that the SKU limits."""
+    _session(request)
     return str(request.param)
 
 
 @pytest.fixture
 def accel_sku(request: pytest.FixtureRequest) -> Sku:
-    """The SKU that the node is judged as."""
-    sku = _run(request).sku
+    """Return the SKU that the node is judged as; skips the test if none was recognised."""
+    sku = _session(request).sku
     if sku is None:
         pytest.skip("no SKU was recognised")
     return sku
@@ -69,52 +69,59 @@ def accel_sku(request: pytest.FixtureRequest) -> Sku:
 
 @pytest.fixture
 def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable[..., list[Verdict]]:
-    """Measure, record and judge: `accel_check(probe, **conditions)`. Fails the test if a limit is broken."""
-    run, item = _run(request), request.node
+    """Return the function that measures, records and judges: `accel_check(probe, **conditions)`.
+
+    It fails the test if a limit is broken.
+    """
+    session, item = _session(request), request.node
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Verdict]:
-        """Run `probe` under `conditions` (once, on every device at the same time) and judge this test's subject.
+        """Run `probe` under `conditions` once, on every device at the same time, and judge the subject of this test.
 
-        `metric` chooses one of several that a probe finds. Returns one verdict per limit.
+        `metric` chooses one of the metrics of a probe that measures several. Returns one verdict for each limit.
         """
-        if plans_only(request.config.option):  # a fixture of the user's that measures, under --setup-only
-            pytest.skip("nothing is measured where no test is called")
+        if plans_only(request.config.option):  # a user's fixture may measure, and --setup-only sets it up
+            pytest.skip("--setup-only and --setup-plan measure nothing")
         markers = item.stash.get(LIMITS, [])
-        with _no_verdict():
-            verdicts = run.check(probe, conditions, _accel_subject, markers, metric)
+        with _as_probe_error():
+            verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
         item.stash.setdefault(VERDICTS, []).extend(verdicts)
-        _publish(request, run, verdicts[0])
-        _conclude(run, verdicts)
+        _publish(request, session, verdicts[0])
+        _conclude(session, verdicts)
         return verdicts
 
     return check
 
 
-def _run(request: pytest.FixtureRequest) -> Session:
-    run = request.config.stash.get(RUN, None)
-    if run is None:
+def _session(request: pytest.FixtureRequest) -> Session:
+    """Return the session of the acceptance run; skips the test if there is none."""
+    session = request.config.stash.get(SESSION, None)
+    if session is None:
         pytest.skip("needs --accel-sku=NAME")
-    return run
+    return session
 
 
 @contextlib.contextmanager
-def _no_verdict() -> Iterator[None]:
-    """What stops a measurement (pytest-timeout, an assertion in our own code) is no assertion of the test's."""
+def _as_probe_error() -> Iterator[None]:
+    """Raise ProbeError for a failure inside a measurement, such as pytest-timeout's or an assertion of this package.
+
+    As a plain failure it would count as an assertion of the test, and reject the hardware.
+    """
     from pytest_accel.judging.judge import ProbeError
 
     try:
         yield
     except (AssertionError, pytest.fail.Exception) as error:
-        raise ProbeError(f"stopped while it measured: {error}") from error
+        raise ProbeError(f"the measurement was stopped: {error}") from error
 
 
-def _conclude(run: Session, verdicts: list[Verdict]) -> None:
-    """Pass, fail or skip the test, as its worst verdict says."""
+def _conclude(session: Session, verdicts: list[Verdict]) -> None:
+    """Fail the test, skip it or let it pass, depending on its worst verdict."""
     from pytest_accel.core.verdict import Status
     from pytest_accel.judging.closing import worst_first
 
-    worst = worst_first([each for each in verdicts if each.fails] or verdicts)[0]
-    text = f"{run.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"
+    worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
+    text = f"{session.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"
     if worst.fails:
         prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
         pytest.fail(prefix + text, pytrace=False)
@@ -122,13 +129,13 @@ def _conclude(run: Session, verdicts: list[Verdict]) -> None:
         pytest.skip(worst.sentence)
 
 
-def _publish(request: pytest.FixtureRequest, run: Session, verdict: Verdict) -> None:
-    """Give the samples to pytest-benchmark, under a key that stays the same everywhere: device and metric."""
+def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict) -> None:
+    """Give the samples of a measurement to pytest-benchmark, named by device and metric instead of by test."""
     from pytest_accel.views.benchmark import publish
 
     replay = request.node.stash.get(REPLAY, None)
-    measurement = run.last_measurement(verdict)
+    measurement = session.last_measurement(verdict)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": run.node.source} if run.node else {})
+        ledger.extra_info.update({"simulated": session.node.source} if session.node else {})

@@ -1,4 +1,4 @@
-"""The plugin of a run with --accel-sku: registered only then, between pytest and the Session."""
+"""The pytest plugin that conducts an acceptance run. It is registered only with --accel-sku or --accel-simulate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import reports
-from pytest_accel.plugin.stash import LIMITS, REPLAY, RUN, SUBJECT
-from pytest_accel.run.options import Options, Refused, plans_only, written
+from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
+from pytest_accel.run.options import Options, Refused, option_words, plans_only
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
@@ -22,7 +22,7 @@ from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
 
 LIMITED = ("inventory", "health", "counters")
-"""Probes of facts: one item for each that the SKU limits, from the fixture accel_PROBE."""
+"""Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
 
 FILTERS = {
     "keyword": "-k",
@@ -34,60 +34,66 @@ FILTERS = {
     "ignore_glob": "--ignore-glob",
 }
 TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "columns", "group-by", "name", "compare"))
-"""Options that ask pytest-benchmark for its table."""
+"""Options by which a user asks for the table of pytest-benchmark."""
 Groups = list[tuple[str | None, list[dict[str, Any]]]]
-"""pytest-benchmark's: the name of each group and its benchmarks."""
+"""The groups of pytest-benchmark: the name of each and its benchmarks."""
 
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
+PYTEST_FAILED = "an internal error of pytest"
+"""Why a run ended early, where nothing else is known."""
+
 
 class Acceptance:
-    """One acceptance run as pytest sees it: its methods are the hooks of the run.
+    """A plugin object for one acceptance run: its methods are the hooks.
 
-    Made in pytest_configure, where options are checked. Processes, locks and the record begin in pytest_sessionstart.
+    It is made in pytest_configure, which checks the options. Processes, locks and the record begin in
+    pytest_sessionstart.
     """
 
     def __init__(self, config: pytest.Config, own_paths: bool) -> None:
-        """Check the options that need no device. Raises pytest.UsageError: one sentence and exit status 4."""
+        """Check the options that need no device. Raises pytest.UsageError (exit status 4)."""
         option = config.option
         if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
             raise pytest.UsageError(
-                "--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out"
+                "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
             )
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
-                "--accel-simulate is for the command line alone: take it out of the configuration and PYTEST_ADDOPTS"
+                "--accel-simulate must be given on the command line; "
+                "remove it from the configuration file and from PYTEST_ADDOPTS"
             )
         self._config = config
         self._handlers: dict[int, Any] = {}
         self._stopped_by = ""
         self._items: list[pytest.Item] = []
-        self._beside = Errors()
-        self.run = Session(_options(config), Progress(self._reporter))
-        config.stash[RUN] = self.run
+        self._other_errors = Errors()
+        """Errors of tests that measure nothing, and of the collection."""
+        self.accel_session = Session(_options(config), Progress(self._reporter))
+        config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
-        words = written(config)
+        words = option_words(config)
         self._table_wanted = any(word.startswith(TABLE_OPTIONS) for word in words)
         for name, shown in FILTERS.items():
             if getattr(option, name, None):
-                self.run.filtered.append(f"filtered by {shown}")
+                self.accel_session.filtered.append(f"filtered by {shown}")
         if own_paths:
-            self.run.filtered.append("tests were named on the command line")
+            self.accel_session.filtered.append("tests were named on the command line")
         elif not any(re.match(r"-[vqxsl]*r", word) for word in words):
-            option.reportchars = ""  # every test is ours, and the table says it, worst first
+            option.reportchars = ""  # only the packaged suite runs, and the table shows its results, worst first
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Generator[None, None, None]:
-        """Open the run, before pytest prints the header. Raises pytest.UsageError: one sentence and exit status 4.
+        """Open the run before pytest prints the header. Raises pytest.UsageError (exit status 4).
 
         Another plugin that ends the session here cannot choose an exit status that stands for a verdict.
         """
         if not self._plans:
             self._handle_signals()
         try:
-            self.run.open(measuring=not self._plans)
+            self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
             raise pytest.UsageError(str(refused)) from None
         try:
@@ -100,7 +106,7 @@ class Acceptance:
             raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
 
     def _handle_signals(self) -> None:
-        """SIGTERM and SIGHUP end the run as Ctrl-C does: with its record. A second signal finds it ending already."""
+        """Make SIGTERM and SIGHUP end the run as Ctrl-C does, with its record written. Further signals are ignored."""
 
         def stop(number: int, _frame: object) -> None:
             if not self._stopped_by:
@@ -108,41 +114,41 @@ class Acceptance:
                 raise KeyboardInterrupt
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and is respected
                 self._handlers[number] = signal.signal(number, stop)
 
     def _reporter(self) -> pytest.TerminalReporter | None:
-        """pytest's own, which it makes later than us."""
-        found: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
-        return found
+        """Return pytest's terminal reporter, None before pytest has made it."""
+        reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter
 
     def pytest_unconfigure(self) -> None:
-        """Leave nothing behind, whatever happened: no process, no lock, no record of a run that seems to go on."""
+        """End processes and locks, and finish a record that is still open, however the session ended."""
+        accel_session = self.accel_session
         try:
-            if (
-                self.run.begun and not self.run.finished
-            ):  # another plugin's pytest_sessionstart failed, or a signal came
-                self.run.finish(self._stopped_by or "an error of pytest itself", ended=2 if self._stopped_by else 3)
+            # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
+            if accel_session.begun and not accel_session.finished:
+                accel_session.finish(self._stopped_by or PYTEST_FAILED, ended=2 if self._stopped_by else 3)
         finally:
-            self.run.stop()
+            accel_session.stop()
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
             self._handlers = {}
 
     def pytest_report_header(self) -> list[str]:
-        """One line, and one more if these devices were measured before."""
-        run = self.run
-        models = sorted({device.product for device in run.devices})
-        count = f"{len(run.devices)} x " if run.devices else "no device"
-        sku = run.sku.name if run.sku else "no SKU"
-        simulated = f"SIMULATED by {run.node.source}: " if run.node else ""
-        lines = [
-            f"accel: {simulated}{sku}, platform {run.platform.name}, {run.options.level}: {count}{', '.join(models)}"
-        ]
-        if run.record.earlier_attempts:
-            last = run.record.earlier_attempts[-1]
-            said = last["line"] or last["state"]
-            lines.append(f"accel: measured {len(run.record.earlier_attempts)} times before, last: {said}")
+        """Return a line that says what is measured and as what, and one more if these devices were measured before."""
+        accel_session = self.accel_session
+        models = sorted({device.product for device in accel_session.devices})
+        devices = f"{len(accel_session.devices)} x {', '.join(models)}" if models else "no device"
+        sku = accel_session.sku.name if accel_session.sku else "no SKU"
+        simulated = f"SIMULATED by {accel_session.node.source}: " if accel_session.node else ""
+        terms = f"platform {accel_session.platform.name}, level {accel_session.options.level}"
+        lines = [f"accel: {simulated}{sku}, {terms}: {devices}"]
+        earlier = accel_session.record.earlier_attempts
+        if earlier:
+            records = "1 earlier record" if len(earlier) == 1 else f"{len(earlier)} earlier records"
+            ended = earlier[-1]["line"] or earlier[-1]["state"]
+            lines.append(f"accel: {records} of these devices; the last one: {ended}")
         return lines
 
     # -- collecting
@@ -152,33 +158,34 @@ class Acceptance:
         names = metafunc.fixturenames
         for probe in LIMITED:
             if f"accel_{probe}" in names:
-                facts = self.run.limited_facts(probe)
+                facts = self.accel_session.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if SUBJECT not in names:
             return
-        subjects = {device.uuid: device.name for device in self.run.devices}
+        subjects = {device.uuid: device.name for device in self.accel_session.devices}
         if "accel_devices" in names and "accel_device" not in names:
             subjects = {"node": "node"}
         metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
-        """Make no test for the facts of a SKU that limits none."""
+        """Leave out a test over the limited facts of a SKU that limits none of them."""
         made = yield
-        return [each for each in made if not _limits_nothing(each)] if isinstance(made, list) else made
+        return [item for item in made if not _has_no_fact(item)] if isinstance(made, list) else made
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember the order of collection, and lend pytest-benchmark a timer that reads our samples back."""
+        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples."""
         self._items.append(item)
-        if _is_ours(item) and item.config.pluginmanager.hasplugin("benchmark"):
+        if _measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
             item.stash[REPLAY] = Replay()
             item.add_marker(pytest.mark.benchmark(timer=item.stash[REPLAY]), append=False)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The packaged suite keeps its order whatever shuffles tests (--ff, --nf, a hook of the user's).
+        """Restore the order of the packaged suite after --ff, --nf or a user's hook has changed it.
 
-        Links come before collectives, the soak after them, and last what was counted: it says nothing of what follows.
+        Links are measured before collectives, then the soak runs; error counters are read last, since they cover only
+        what ran before them.
         """
         # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
         collected = {item: place for place, item in enumerate(self._items)}
@@ -191,9 +198,9 @@ class Acceptance:
         self._items = session.items
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Tests were taken out: by an option that has been named already, or by something else."""
-        if items and not self.run.filtered:
-            self.run.filtered.append(f"{len(items)} tests were deselected")
+        """Note that tests were taken out, unless an option that does so is noted already."""
+        if items and not self.accel_session.filtered:
+            self.accel_session.filtered.append(f"{len(items)} tests were deselected")
 
     # -- running
 
@@ -201,37 +208,41 @@ class Acceptance:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Make the report agree with the verdicts; end the session if every device is the wrong product."""
         report = yield
-        if _is_ours(item):
-            reports.amend(self.run, item, call, report)
+        if _measures(item):
+            reports.amend(self.accel_session, item, call, report)
         elif report.outcome == "failed":
-            reports.remember(self._beside, item, call)
-        if call.when == "call" and (wrong := self.run.wrong_sku()):
-            item.session.shouldfail = wrong
+            reports.remember(self._other_errors, item, call)
+        if call.when == "call" and (why := self.accel_session.wrong_sku()):
+            item.session.shouldfail = why
         return report
 
     def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """A test that passed by a waiver is counted and shown as such."""
+        """Return a category of its own, "waived", for a test that passed by a waiver."""
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})
         return None
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be imported measures nothing."""
+        """Note a file that could not be collected: nothing in it was measured."""
         if report.failed:
-            self._beside.broken.append(f"{report.nodeid} could not be collected")
+            self._other_errors.broken.append(f"{report.nodeid} could not be collected")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A signal has said so already; errors while collecting come as an interrupt too, with a text."""
+        """Note why the session was interrupted, unless a signal handler has noted it.
+
+        An error of the collection comes as an interrupt too, with a text.
+        """
         self._stopped_by = self._stopped_by or str(excinfo.value) or "Ctrl-C"
 
     # -- closing
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
-        """Judge the run before any summary is written, and say so after all of them."""
+        """Judge the run before any summary is written, and write the closing line after all of them."""
         if self._plans:
             yield
             session.exitstatus = self._planned(exitstatus)
@@ -241,7 +252,8 @@ class Acceptance:
         try:
             yield
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
-            closing = self.run.broken_after(f"a plugin at the end of the session ({type(error).__name__}: {error})")
+            failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
+            closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
         self._write(self._closing_lines(closing), bold=True)
 
@@ -253,67 +265,78 @@ class Acceptance:
         """
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
             return pytest.ExitCode.INTERNAL_ERROR
-        asked = {"--collect-only", "--collectonly", "--co"} & {str(arg) for arg in self._config.invocation_params.args}
-        if asked or exitstatus != pytest.ExitCode.OK:
+        given = {str(arg) for arg in self._config.invocation_params.args}
+        if {"--collect-only", "--collectonly", "--co"} & given or exitstatus != pytest.ExitCode.OK:
             return exitstatus
-        self._write([("nothing was measured: --collect-only, --setup-plan and --setup-only call no test", "yellow")])
+        text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
+        self._write([(text, "yellow")])
         return NOT_JUDGED
 
     def _close(self, exitstatus: int) -> Closing:
-        """Close the run. A failure that no verdict explains is that of a test beside ours, or of the collection."""
-        run, beside = self.run, self._beside
-        said = run.errors.broken or run.errors.failed or any(each.fails for each in run.verdicts)
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and not said:
-            run.errors.failed += beside.failed
-            run.errors.broken += beside.broken
-            if not (beside.failed or beside.broken):
-                run.errors.broken.append("something failed that measures nothing")
+        """Close the run, and return its closing line and exit status.
+
+        If tests failed, and neither a verdict nor an error of a measuring test explains it, the errors of other tests
+        and of the collection are counted.
+        """
+        accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
+        explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.verdicts)
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
+            errors.failed += others.failed
+            errors.broken += others.broken
+            if not (others.failed or others.broken):
+                errors.broken.append("pytest reports a failure that belongs to no test")
         if exitstatus in JUDGED:
-            return run.finish()
-        why = self._stopped_by or "an error of pytest itself"
+            return accel_session.finish()
+        why = self._stopped_by or PYTEST_FAILED
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             why = "no test was collected"
-        return run.finish(why, ended=int(exitstatus))
+        return accel_session.finish(why, ended=int(exitstatus))
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table; where nothing is measured (--collect-only, --setup-plan, --setup-only), the plan."""
-        run = self.run
+        """Write the table; where nothing is measured (--collect-only, --setup-plan, --setup-only), the plan."""
+        accel_session = self.accel_session
         full = self._config.option.verbose > 0
-        lines = plan.lines(run, self._items) if self._plans else terminal.table(run.verdicts, run.names, full=full)
-        lines += [(f"note: {note}", "yellow") for note in run.record.notes]
+        if self._plans:
+            lines = plan.lines(accel_session, self._items)
+        else:
+            lines = terminal.table(accel_session.verdicts, accel_session.names, full=full)
+        lines += [(f"note: {note}", "yellow") for note in accel_session.record.notes]
         if lines:
-            title = (
-                f"accel: {'SIMULATED ' * bool(run.node)}{run.sku.name if run.sku else 'no SKU'}, {run.options.level}"
-            )
+            simulated = "SIMULATED " if accel_session.node else ""
+            sku = accel_session.sku.name if accel_session.sku else "no SKU"
+            title = f"accel: {simulated}{sku}, {accel_session.options.level}"
             terminalreporter.section(title, sep="=", bold=True)
             self._write(lines)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_benchmark_group_stats(self) -> Generator[None, Groups, Groups]:
-        """Keep our samples out of pytest-benchmark's table unless one of its options asks for it: ours has said it.
+        """Leave our samples out of pytest-benchmark's table, unless one of its options asks for the table.
 
-        They stay in what it saves and compares, and the user's own benchmarks stay in the table. Its --benchmark-quiet
-        would silence those too.
+        The table of this plugin shows them already. pytest-benchmark still saves and compares them, and shows the
+        user's own benchmarks, which --benchmark-quiet would hide as well.
         """
         groups = yield
         if self._table_wanted:
             return groups
-        kept = [(name, [each for each in found if not is_replay(each)]) for name, found in groups]
-        return [(name, found) for name, found in kept if found]
+        kept = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
+        return [(name, entries) for name, entries in kept if entries]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """The closing line, the command that runs the worst test again, and where the record is."""
-        run = self.run
-        lines = terminal.closing_lines(closing, run.verdicts)
-        worst = terminal.first_to_repeat(run.verdicts)
-        test = run.tests.get(worst.key) if worst else None
+        """Return the closing line, the command that repeats the worst test, the time spent and the path of the record.
+
+        Each only where there is one.
+        """
+        accel_session = self.accel_session
+        lines = terminal.closing_lines(closing, accel_session.verdicts)
+        worst = terminal.first_to_repeat(accel_session.verdicts)
+        test = accel_session.tests.get(worst.key) if worst else None
         if test:
-            lines.append((f"again: {shlex.join([*_without_filters(run.options.command), '-k', test])}", ""))
-        if "seconds" in run.record.run:
-            lines.append(terminal.time_line(run.record.run["seconds"]))
-        if run.folder.path:
-            lines.append((f"record: {run.folder.path / 'record.json'}", ""))
+            lines.append((f"again: {shlex.join([*_without_filters(accel_session.options.command), '-k', test])}", ""))
+        if "seconds" in accel_session.record.run:
+            lines.append(terminal.time_line(accel_session.record.run["seconds"]))
+        if accel_session.folder.path:
+            lines.append((f"record: {accel_session.folder.path / 'record.json'}", ""))
         return lines
 
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:
@@ -338,26 +361,26 @@ def _options(config: pytest.Config) -> Options:
     )
 
 
-def _is_ours(item: pytest.Item) -> bool:
-    """True for a test that measures: it asks for a device, or carries a marker of ours."""
+def _measures(item: pytest.Item) -> bool:
+    """Return True for a test that has to measure: it uses a fixture of this plugin, or has one of its markers."""
     return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))
 
 
 def _place(item: pytest.Item) -> int | None:
-    """The place of an item's module in the packaged suite, None for any other item."""
+    """Return the position of an item's module in the packaged suite, None for any other item."""
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
 
 
-def _limits_nothing(made: object) -> bool:
-    """True for a test over the limited facts of a SKU that limits none: there is nothing to run."""
-    parameters = made.callspec.params if hasattr(made, "callspec") else {}
+def _has_no_fact(item: object) -> bool:
+    """Return True for a test over the limited facts of a SKU that limits none of them."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED)
 
 
 def _without_filters(command: Sequence[str]) -> list[str]:
-    """The command line without an output that is taken and without the -k that another one replaces."""
+    """Return the command line without its -k and --accel-output: a repetition needs other values for both."""
     kept: list[str] = []
     skip = False
     for word in command:

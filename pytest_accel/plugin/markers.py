@@ -17,34 +17,46 @@ if TYPE_CHECKING:
 
 
 class BadMarker(Exception):
-    """A marker that cannot be used; the text says what it was given and what it takes."""
+    """An accel marker that is misspelt or has wrong arguments; the message says which ones are possible."""
 
 
 class Mark(Protocol):
-    """What is read of a pytest.Mark."""
+    """The attributes of a pytest.Mark that are read here."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the marker."""
+        ...
+
     @property
-    def args(self) -> tuple[object, ...]: ...
+    def args(self) -> tuple[object, ...]:
+        """Positional arguments of the marker."""
+        ...
+
     @property
-    def kwargs(self) -> Mapping[str, object]: ...
+    def kwargs(self) -> Mapping[str, object]:
+        """Keyword arguments of the marker."""
+        ...
 
 
 def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:
-    """fail below this fraction of the datasheet peak for the dtype measured (on a CPU, of the peak measured
-    for it), in (0, 1]; or below an absolute number of TFLOPS"""
+    """Fail below a fraction of the datasheet peak, in (0, 1], or below an absolute number of TFLOPS.
+
+    The peak is that of the dtype that the test measures; on a CPU, it is measured in the same run.
+    """
     return _minimum(of_peak, tflops, "tflops", "TFLOPS")
 
 
 def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -> Limit:
-    """fail below this fraction of the datasheet bandwidth (memory, host link or peer link, whichever is
-    measured), in (0, 1]; or below an absolute number of GB/s (10^9 bytes)"""
+    """Fail below a fraction of the datasheet bandwidth, in (0, 1], or below an absolute number of GB/s (10^9 bytes).
+
+    The bandwidth is that of the memory, the host link or the peer link, depending on what the test measures.
+    """
     return _minimum(of_peak, gbps, "gbps", "GB/s")
 
 
 def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
-    """fail below `floor` or above `ceiling`, in the unit that the probe reports"""
+    """Fail below `floor` or above `ceiling`; `unit` has to be the one that the probe reports."""
     from pytest_accel.core.sku import UNITS, Limit
 
     if unit not in UNITS:
@@ -55,9 +67,9 @@ def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None 
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         raise ValueError(f"floor={floor} is above ceiling={ceiling}")
     if floor is not None and floor <= 0:
-        raise ValueError(f"floor={floor} is not above zero, so nothing could break it")
+        raise ValueError(f"floor={floor} is not above zero, so every value would pass")
     if unit == "of peak" and not all(0 < bound <= 1 for bound in bounds):
-        raise ValueError("bounds of peak are fractions in (0, 1]")
+        raise ValueError("with unit='of peak', floor and ceiling must be fractions in (0, 1]")
     return Limit(metric="", unit=unit, floor=floor, ceiling=ceiling)
 
 
@@ -67,6 +79,7 @@ MARKERS: dict[str, Callable[..., Limit]] = {
 
 
 def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
+    """Return a floor, given as a fraction of the peak or as an absolute value. Raises ValueError for a wrong one."""
     from pytest_accel.core.sku import Limit
 
     if (of_peak is None) == (absolute is None):
@@ -81,6 +94,7 @@ def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: 
 
 
 def _number(name: str, value: object) -> float:
+    """Return the argument `name` as a number. Raises TypeError or ValueError if it is none, or not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not math.isfinite(value):
@@ -89,27 +103,30 @@ def _number(name: str, value: object) -> float:
 
 
 def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
-    """The limits that the markers of a test declare. Raises BadMarker, naming the test, the value, the choices."""
+    """Return the limits that the markers of the test `where` declare.
+
+    Raises BadMarker, whose message names the test, the value that was given and the values that are possible.
+    """
     from pytest_accel.core.sku import DeclaredBy
 
-    found = []
+    limits = []
     for mark in marks:
         declare = MARKERS.get(mark.name)
         if declare is None:
             if mark.name.startswith("accel_"):
-                raise BadMarker(f"{where}: there is no marker {mark.name}; there are {', '.join(MARKERS)}")
+                raise BadMarker(f"{where}: there is no marker {mark.name}; choose from {', '.join(MARKERS)}")
             continue
         try:
             limit = declare(*mark.args, **mark.kwargs)
         except (TypeError, ValueError) as error:
             signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
-            raise BadMarker(f"{where}: {mark.name}: {error}\n  it is {signature.partition(' ->')[0]}") from None
-        found.append(replace(limit, origin=f"marker {mark.name} of {where}", declared_by=DeclaredBy.MARKER))
-    return found
+            raise BadMarker(f"{where}: {mark.name}: {error}\n  signature: {signature.partition(' ->')[0]}") from None
+        limits.append(replace(limit, origin=f"marker {mark.name} of {where}", declared_by=DeclaredBy.MARKER))
+    return limits
 
 
 def registration(name: str) -> str:
-    """The line that `pytest --markers` shows."""
+    """Return the line that `pytest --markers` shows for a marker."""
     declare = MARKERS[name]
     signature = str(inspect.signature(declare)).partition(" ->")[0].replace("'", "")
     return f"{name}{signature}: {' '.join((declare.__doc__ or '').split())}"

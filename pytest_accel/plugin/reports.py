@@ -1,4 +1,4 @@
-"""pytest's reports say what the verdicts say: no xfail hides a failure, no test passes without a measurement."""
+"""Makes pytest's reports agree with the verdicts: no xfail hides a failure, no test passes without a measurement."""
 
 from __future__ import annotations
 
@@ -10,28 +10,36 @@ from pytest_accel.plugin.stash import VERDICTS
 from pytest_accel.run.session import Session
 
 
-def amend(run: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Bring the report of one phase of a measuring test in line with its verdicts, and remember its errors."""
+def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Make the report of one phase of a measuring test agree with its verdicts, and remember the errors of the test."""
     verdicts = item.stash.get(VERDICTS, [])
     if report.skipped and not verdicts:
-        run.not_run.append(item.name)
+        session.not_run.append(item.name)
     if call.when == "call":
         for verdict in verdicts:
-            run.tests[verdict.key] = item.name
-            _properties(item, report, verdict, simulated=run.node.source if run.node else None)
-        bad = [each for each in verdicts if each.fails]
-        if bad and report.outcome != "failed":
-            _fail(report, f"{run.names.get(bad[0].subject, bad[0].subject)}: {bad[0].metric} {bad[0].sentence}")
+            session.tests[verdict.key] = item.name
+            _properties(item, report, verdict, simulated=session.node.source if session.node else None)
+        failing = [verdict for verdict in verdicts if verdict.fails]
+        if failing and report.outcome != "failed":
+            first = failing[0]
+            _fail(report, f"{session.names.get(first.subject, first.subject)}: {first.metric} {first.sentence}")
         elif not verdicts and report.outcome == "passed":
-            _fail(report, "the test has an accel marker or fixture and records no measurement: it cannot fail")
-            run.errors.broken.append(f"{item.nodeid} records no measurement")
-        if bad:
+            _fail(
+                report,
+                "the test has an accel marker or fixture but records no measurement, so it cannot fail; "
+                "call accel_check in it",
+            )
+            session.errors.broken.append(f"{item.nodeid} records no measurement")
+        if failing:
             return
-    remember(run.errors, item, call)
+    remember(session.errors, item, call)
 
 
 def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Tell apart a test's own assertion, which is a verdict, and an error, which is none: so is one of a fixture."""
+    """Add an exception of a test to `errors`: as failed if the test's own assertion failed, else as broken.
+
+    An assertion in a fixture counts as broken: it says nothing about the hardware.
+    """
     if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
         return
     text = f"{item.nodeid} ({call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]})"
@@ -49,7 +57,10 @@ def _fail(report: pytest.TestReport, sentence: str) -> None:
 
 
 def _properties(item: pytest.Item, report: pytest.TestReport, verdict: Verdict, simulated: str | None) -> None:
-    """JUnit properties, flat: value, unit, limit and status of each verdict; of a rehearsal, that it is one."""
+    """Add a verdict to the JUnit properties of its test, one property for each field that is set.
+
+    `simulated` is the source of the simulated node, None for real hardware.
+    """
     pairs = {
         "simulated": simulated,
         "metric": verdict.metric,
@@ -65,6 +76,6 @@ def _properties(item: pytest.Item, report: pytest.TestReport, verdict: Verdict, 
         "waived": verdict.waiver.reason if verdict.waiver else None,
         "limit_from": verdict.limit.origin if verdict.limit else None,
     }
-    found = [(f"accel.{key}", str(value)) for key, value in pairs.items() if value is not None]
-    item.user_properties += found  # junitxml takes those of the teardown's report, which is made from the item
-    report.user_properties += found
+    properties = [(f"accel.{key}", str(value)) for key, value in pairs.items() if value is not None]
+    item.user_properties += properties  # junitxml reads the teardown's report, whose properties come from the item
+    report.user_properties += properties

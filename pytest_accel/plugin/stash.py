@@ -1,4 +1,7 @@
-"""What is kept on pytest's config and items, under typed keys. A module of its own: pytest rewrites fixtures.py."""
+"""Typed keys for the values that the plugin keeps on pytest's config and items.
+
+A separate module, since pytest warns if fixtures.py is imported before it is registered as a plugin.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ if TYPE_CHECKING:
     from pytest_accel.views.benchmark import Replay
 
 SUBJECT = "_accel_subject"
-"""The private fixture that is parametrized with the devices, behind the public ones."""
+"""Name of the private fixture that is parametrized with the devices; the public fixtures depend on it."""
 
-# of the config
-RUN: pytest.StashKey[Session] = pytest.StashKey()
+# Keys of the config.
+SESSION: pytest.StashKey[Session] = pytest.StashKey()
+"""The session of an acceptance run."""
 OWN_PATHS: pytest.StashKey[bool] = pytest.StashKey()
 """True if tests were named on the command line."""
 
-# of an item
+# Keys of an item.
 VERDICTS: pytest.StashKey[list[Verdict]] = pytest.StashKey()
+"""Every verdict that `accel_check` returned to this test."""
 LIMITS: pytest.StashKey[list[Limit]] = pytest.StashKey()
+"""The limits that the test's markers declare."""
 REPLAY: pytest.StashKey[Replay] = pytest.StashKey()
+"""The timer that hands the samples of this test to pytest-benchmark."""

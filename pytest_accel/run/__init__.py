@@ -1,1 +1,1 @@
-"""One run: processes, order, locks, record."""
+"""One acceptance run: its options, its processes and their order, the locks on devices, and the record."""

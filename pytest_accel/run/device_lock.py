@@ -1,4 +1,7 @@
-"""One run per device at a time, on the whole host: a lock file per UUID, freed by the kernel with the process."""
+"""Locks that allow one run per device at a time on a host: a lock file for each UUID.
+
+The kernel frees a lock when its process ends.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-FOLDER = Path("/tmp")  # noqa: S108  the same for every user and every TMPDIR, or it would lock nothing
+FOLDER = Path("/tmp")  # noqa: S108  one folder for all users, whatever their TMPDIR: otherwise two runs could overlap
 
 
 class Held(Exception):
-    """Another run holds the device; the text names it."""
+    """An error for a device that cannot be locked; the message names the run that holds it, or the reason."""
 
 
 def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
-    """Lock every (uuid, name), in the order of the UUIDs. Keep the result: closing the files unlocks.
+    """Lock every device, given as (uuid, name), in the order of the UUIDs.
 
-    Raises Held with what the holder said `about` itself.
+    `about` describes this run to others that want the lock. Closing the returned files unlocks the devices. Raises
+    Held if a device is locked already, with the description that its holder gave.
     """
     files: list[IO[str]] = []
     for uuid, name in sorted(names):
@@ -43,14 +47,16 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
 
 
 def _close(files: Iterable[IO[str]]) -> None:
+    """Close lock files, which unlocks them."""
     for file in files:
         file.close()
 
 
 def _open(path: Path) -> IO[str]:
-    """Open or create, readable and writable for every user (a sticky folder forbids O_CREAT on others' files).
+    """Open or create a lock file that every user can read and write.
 
-    A symbolic link is refused: another user may have put it there, and what it points to would be overwritten.
+    O_CREAT is not used on an existing file: in a sticky folder the kernel may forbid it for files of other users. A
+    symbolic link is refused, since another user may have put it there to have its target overwritten.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)

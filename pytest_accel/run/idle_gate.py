@@ -1,4 +1,4 @@
-"""The idle gate: before our own first context, who else uses the devices, and have they cooled down?"""
+"""The idle gate: checks before the first measurement that nobody else uses the devices and that they are cool."""
 
 from __future__ import annotations
 
@@ -14,37 +14,42 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 
 @dataclass
 class IdleCheck:
-    """The result of the idle gate: what disturbs each device (by UUID) from outside, and notes for the record."""
+    """The result of the idle gate."""
 
     disturbed: dict[str, str] = field(default_factory=dict)
+    """UUID of each device that something outside of this run disturbs, to a sentence that says what."""
     notes: list[str] = field(default_factory=list)
+    """Sentences for the record."""
 
 
 def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
-    """Look for others' work on the devices, and wait until these have cooled down from it."""
-    found = IdleCheck()
-    unknown = {device.uuid: "nobody could tell whether it was idle" for device in devices}
+    """Look for other processes that use the devices, and wait until idle devices have cooled down."""
+    unknown = {device.uuid: "it is not known whether it was idle" for device in devices}
     busy = pool.sensor.not_idle()
-    found.disturbed = unknown if busy is None else busy
     names = {device.uuid: device.name for device in devices}
-    found.notes = [f"{names.get(uuid, uuid)}, before the run: {why}" for uuid, why in found.disturbed.items()]
-    _add_profilers(found, pool, devices)
-    if not found.disturbed:
-        hot = [names.get(uuid, uuid) for uuid in settle(pool)]
-        found.notes += [f"{', '.join(hot)} still cooled down after {preconditions.SETTLE_SECONDS:g} s"] if hot else []
-    return found
+    check = IdleCheck(unknown if busy is None else busy)
+    check.notes = [f"{names.get(uuid, uuid)}, before the run: {why}" for uuid, why in check.disturbed.items()]
+    _add_profilers(check, pool, devices)
+    if not check.disturbed:
+        hot = ", ".join(names.get(uuid, uuid) for uuid in settle(pool))
+        check.notes += [f"still cooling down after {preconditions.SETTLE_SECONDS:g} s: {hot}"] if hot else []
+    return check
 
 
-def _add_profilers(found: IdleCheck, pool: WorkerPool, devices: Sequence[Device]) -> None:
-    for each in pool.sensor.profilers:
-        found.notes.append(f"before the run, {each['says']}")
-        for device in devices if each["disturbs"] else ():
+def _add_profilers(check: IdleCheck, pool: WorkerPool, devices: Sequence[Device]) -> None:
+    """Add the profilers and diagnostic tools that run on this host; some of them disturb every GPU."""
+    for profiler in pool.sensor.profilers:
+        check.notes.append(f"before the run, {profiler['says']}")
+        for device in devices if profiler["disturbs"] else ():
             if registry.vendor(device.driver).accelerator:
-                found.disturbed.setdefault(device.uuid, each["says"])
+                check.disturbed.setdefault(device.uuid, profiler["says"])
 
 
 def settle(pool: WorkerPool) -> list[str]:
-    """Wait until no device cools down any more from what ran before; returns those that still do in the end."""
+    """Wait until the temperatures of all devices have stopped falling, for at most SETTLE_SECONDS.
+
+    Returns the UUIDs of the devices that are still cooling down then.
+    """
     began, step = time.monotonic(), pool.processes.settle_step
     before, hot = _temperatures(pool), list[str]()
     while before and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
@@ -60,5 +65,6 @@ def settle(pool: WorkerPool) -> list[str]:
 
 
 def _temperatures(pool: WorkerPool) -> dict[str, float]:
+    """Return the temperature of each device by UUID, in degrees Celsius; without devices that report none."""
     answers = pool.sensor.health() or {}
     return {uuid: float(facts["temperature_c"]) for uuid, facts in answers.items() if "temperature_c" in facts}

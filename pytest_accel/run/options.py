@@ -1,4 +1,4 @@
-"""The command line of a run: declared to pytest, and typed."""
+"""The command-line options of a run: their declaration for pytest, and their values as a typed object."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ import pytest
 
 
 class Refused(Exception):
-    """The run cannot begin: a wrong option or file, a device in use, an output that cannot be written."""
+    """An error that keeps a run from starting: a wrong option or file, a device in use, an unwritable output folder."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, typed. `devices` are indices or UUIDs, empty for all."""
+    """The values of the options of a run.
+
+    `devices` are indices, names or UUIDs, empty for all devices. `patience` is in seconds. `command` is the command
+    line as it was given.
+    """
 
     sku: str
     platform: str = "auto"
@@ -32,91 +36,98 @@ class Options:
 
 
 def add_options(parser: pytest.Parser) -> None:
+    """Declare the options of an acceptance run to pytest."""
     group = parser.getgroup("accel", "acceptance of accelerator hardware")
     add = group.addoption
     add(
         "--accel-sku",
         metavar="NAME|FILE|auto",
-        help="Judge this node as SKU NAME (for instance h100-sxm), by a threshold FILE of your own, or as whatever "
-        "it is (auto). Without paths, the packaged suite is run, and its table replaces pytest's short summary "
-        "(-ra brings it back). Only a named SKU can be ACCEPTED.",
+        help="Run acceptance tests and judge this node by the limits of a SKU (a product in one form factor): by NAME "
+        "(such as h100-sxm; 'pytest-accel sku list' shows all), by a threshold FILE of your own, or 'auto' to "
+        "recognise it. Only a node whose SKU was named can be ACCEPTED. If no path is given, the packaged tests are "
+        "run and their table replaces pytest's short summary (-ra restores it).",
     )
     add(
         "--accel-platform",
         metavar="NAME|auto",
         default="auto",
-        help="Where the SKU sits, one of the platforms of its file: expected device count and the limits that "
-        "depend on it. Default: %(default)s, by the device count.",
+        help="Kind of machine that the devices are in (such as hgx8), one of those that the SKU's threshold file "
+        "defines. It sets the expected number of devices, and limits such as those of links. Default: %(default)s, "
+        "chosen by the number of devices found.",
     )
     add(
         "--accel-level",
         choices=("quick", "standard", "long"),
         default="standard",
-        help="How long to measure: quick (nightly, under 2 minutes), standard (handover, under 15), long (burn-in). "
-        "Default: %(default)s.",
+        help="How long to measure: quick (nightly check, under 2 minutes), standard (handover, under 15 minutes) or "
+        "long (burn-in, hours). Default: %(default)s.",
     )
     add(
         "--accel-devices",
         metavar="0,2|UUID",
         default="",
-        help="Measure these devices only. The others stay expected, so nothing is accepted. Default: all.",
+        help="Measure only these devices, given by index, name or beginning of the UUID. The expected number of "
+        "devices does not change, so such a run never ends as ACCEPTED. Default: all devices.",
     )
     add(
         "--accel-waivers",
         metavar="FILE",
-        help="Take the limits that this file names as they are found: for a reason, by somebody, until a day. The "
-        "closing line counts them. Product, count and driver can never be waived.",
+        help="YAML file of waivers: broken or unmeasured limits that do not reject this node. Each waiver states the "
+        "limit, the reason, who grants it and its last day. The closing line counts the waivers used. The product, "
+        "the number of devices and the driver cannot be waived.",
     )
     add(
         "--accel-output",
         metavar="DIR",
-        help="Write the record and its logs here. Default: accel-records/<host>-<UTC time>.",
+        help="Folder for the record of the run and the logs of its processes; it must not hold another record. "
+        "Default: accel-records/<host>-<UTC time>.",
     )
     add(
         "--accel-patience",
         metavar="SECONDS",
         type=_seconds,
         default=60.0,
-        help="Give a device up when nothing was heard from it for so long. Default: %(default)g.",
+        help="Give up on a device whose process sends nothing for this many seconds. Default: %(default)g.",
     )
     add(
         "--accel-simulate",
         metavar="FILE|SKU",
-        help="Rehearse on a simulated node: the one that a FILE describes (product, platform, faults), or a healthy "
-        "one of a SKU. Needs no accelerator and is refused where there is one. 'pytest-accel simulate --list' names "
-        "the faults.",
+        help="Rehearse a run on a simulated node: the one that a YAML FILE describes (SKU, platform, faults), or a "
+        "healthy node of a SKU. It needs no accelerator, and is refused on a machine that has one. "
+        "'pytest-accel simulate --list' lists the faults.",
     )
 
 
-def asked(option: argparse.Namespace) -> bool:
-    """True if this is to be an acceptance run; a simulated node names its own SKU."""
+def is_acceptance_run(option: argparse.Namespace) -> bool:
+    """Return True if the options ask for an acceptance run. A simulated node needs no SKU option: it names its own."""
     return bool(option.accel_sku or option.accel_simulate)
 
 
 def shows_only(option: argparse.Namespace) -> bool:
-    """Return True if pytest prints something about itself and starts no test: neither devices nor a process needed."""
+    """Return True if pytest only prints something about itself, such as --help: no device and no process is needed."""
     names = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
     return _any_set(option, names)
 
 
 def plans_only(option: argparse.Namespace) -> bool:
-    """Return True if tests are collected and not called: devices are discovered, nothing is measured or written."""
+    """Return True if tests are collected and not called: devices are discovered, but nothing is measured or written."""
     return _any_set(option, ("collectonly", "setupplan", "setuponly"))
 
 
 def _any_set(option: argparse.Namespace, names: Iterable[str]) -> bool:
-    """Return True if one of the options is set. One whose plugin is blocked (-p no:setupplan) does not exist."""
+    """Return True if one of the options is set. An option whose plugin is blocked (-p no:setupplan) does not exist."""
     return any(getattr(option, name, None) for name in names)
 
 
-def written(config: pytest.Config) -> list[str]:
-    """Return the words of the user's own options: from the ini file, PYTEST_ADDOPTS and the command line."""
+def option_words(config: pytest.Config) -> list[str]:
+    """Return the words of all options that the user gave: in the ini file, PYTEST_ADDOPTS and the command line."""
     ini = [str(word) for word in config.getini("addopts")]
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     return [*ini, *environment, *(str(word) for word in config.invocation_params.args)]
 
 
 def _seconds(text: str) -> float:
+    """Return a positive, finite number of seconds. Raises ValueError, which argparse reports with the option."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise ValueError(text)

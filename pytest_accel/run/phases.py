@@ -1,4 +1,4 @@
-"""Where the wall clock of a run went: at every moment it does one thing, so the parts add up."""
+"""The wall-clock time of a run by phase. The run is in one phase at any moment, so that the phases add up."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TypedDict
 
 PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "rest")
-"""Processes and imports; memory allocated and data made; blocks that warm up; blocks that are sampled; results and
-limits checked and written; the sensor waited for; what is left (pytest itself)."""
+"""Starting processes and importing torch; allocating memory and making data; blocks that warm up; blocks that are
+sampled; checking results and limits, and writing them; waiting for the sensor; everything else (pytest itself)."""
 
 
 class TimeSpent(TypedDict, total=False):
@@ -22,22 +22,23 @@ class TimeSpent(TypedDict, total=False):
 
 
 class Timeline:
-    """Counts each moment for the phase that was entered last and not yet left."""
+    """A clock that counts the time for the phase that was entered last and not yet left."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now, self._at, self._phase = now, now(), "rest"
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self.probes: dict[str, dict[str, float]] = {}
-        """Of each metric that was asked for: the seconds of its calls by phase."""
+        """Metric of each request, to the seconds of its calls by phase."""
 
     def _tick(self) -> None:
+        """Count the time since the last call for the current phase."""
         now = self._now()
         self._seconds[self._phase] += now - self._at
         self._at = now
 
     @contextmanager
     def on(self, phase: str) -> Iterator[None]:
-        """Count what is done inside for `phase`; a phase within it is its own."""
+        """Count the time inside the context for `phase`, without that of phases entered within it."""
         self._tick()
         outer, self._phase = self._phase, phase
         try:
@@ -47,7 +48,7 @@ class Timeline:
             self._phase = outer
 
     def account(self, metric: str, parts: Mapping[str, float]) -> None:
-        """Count for the phases that it was what a call spent on "measuring", now that it is known (see `around`)."""
+        """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts`, from `around`."""
         spent = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
             self._seconds["measuring"] -= seconds
@@ -55,24 +56,25 @@ class Timeline:
             spent[phase] = spent.get(phase, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase until now, and `wall`, which is their sum."""
+        """Return the seconds by phase until now, and `wall`, which is their sum."""
         self._tick()
         return {"wall": sum(self._seconds.values()), **self._seconds}
 
 
 def around(began: float, ended: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
-    """What a probe's call spent on what, by when it was heard to be "working", "ready", or done with a "block" or a
-    "warm" one.
+    """Return the seconds by phase of a probe's call, from the times at which its worker reported progress.
 
-    The way to the first work is preparation, to being ready (sizing the blocks) and through warm blocks warm-up; what
-    follows the last block is checks, and the rest is measuring.
+    `pace` holds (time, event) in order. The event is "working" (the first work begins), "ready" (the size of blocks is
+    known), "warm" (a block that warms up is done) or "block" (a block that is sampled is done). The time until
+    "working" is preparation; until "ready" and until each "warm" it is warm-up; until each "block" it is measuring;
+    after the last block it is checks. A call without any block is preparation alone.
     """
-    if not any(what in ("warm", "block") for _, what in pace):
+    if not any(event in ("warm", "block") for _, event in pace):
         return {"preparing": ended - began}
     parts, at, working = dict.fromkeys(("preparing", "warm_up", "measuring"), 0.0), began, False
-    for heard, what in pace:
-        sizing = what == "ready" and working
-        phase = "measuring" if what == "block" else "warm_up" if what == "warm" or sizing else "preparing"
+    for heard, event in pace:
+        sizing = event == "ready" and working
+        phase = "measuring" if event == "block" else "warm_up" if event == "warm" or sizing else "preparing"
         parts[phase] += heard - at
-        at, working = heard, what == "working"
+        at, working = heard, event == "working"
     return {**parts, "checks": ended - at}

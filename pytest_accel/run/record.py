@@ -1,4 +1,4 @@
-"""The record of a run: one JSON file, rewritten atomically as the run goes."""
+"""The record of a run: one JSON file, which is replaced atomically while the run goes on."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class JudgedFrom(TypedDict, total=False):
 
 @dataclasses.dataclass
 class Record:
-    """Everything of one run."""
+    """Everything that a run found and how it was made. `state` is "running", "interrupted" or "finished"."""
 
     run: RunEntry
     sku: SkuEntry = dataclasses.field(default_factory=SkuEntry)
@@ -115,8 +115,9 @@ class Record:
     state: Literal["running", "interrupted", "finished"] = "running"
     closing: ClosingEntry = dataclasses.field(default_factory=ClosingEntry)
     circumstances: Circumstances | None = None
-    """What, besides the verdicts, decided the closing line. None in a run that did not end."""
+    """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
+    """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
     schema: Literal[1] = SCHEMA
     """The version of this format."""
 
@@ -127,7 +128,7 @@ def closing_entry(closing: Closing) -> ClosingEntry:
 
 
 def write(record: Record, folder: Path) -> None:
-    """Replace the record in `folder` in one step. Raises OSError and leaves the old one as it was."""
+    """Replace the record in `folder` atomically. Raises OSError and leaves the old record as it was."""
     text = json.dumps(_plain(record), indent=1, sort_keys=False) + "\n"
     temporary = folder / f".{FILE}.{os.getpid()}"
     try:
@@ -142,7 +143,7 @@ def write(record: Record, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Take back the empty record of a run that never began, so that its output can be used again."""
+    """Remove the empty record of a run that never began, so that its folder can be used again."""
     for name in (FILE, TELEMETRY):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
@@ -151,7 +152,7 @@ def remove(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> str | None:
-    """SHA-256 of a file, None if it cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal, None if the file cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -159,13 +160,13 @@ def hash_file(path: Path) -> str | None:
 
 
 def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierRecord]:
-    """Earlier records beside `folder` that hold any of the devices: where, when, how they closed."""
+    """Return an entry for each earlier record beside `folder` that holds any of the devices: path, start and result."""
     wanted = set(uuids)
-    found: list[EarlierRecord] = []
+    entries: list[EarlierRecord] = []
     for path, old in _records(folder):
         shared = {device["uuid"] for device in old["devices"]} & wanted
         if shared:
-            found.append(
+            entries.append(
                 {
                     "record": str(path),
                     "started": old["run"].get("started"),
@@ -174,26 +175,28 @@ def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierRecord]:
                     "devices": sorted(shared),
                 }
             )
-    return found
+    return entries
 
 
 def last_accelerators(folder: Path, host: str) -> str | None:
-    """What the newest record of this host beside `folder` shows, if it is accelerators: they do not vanish.
+    """Return a sentence if the newest record of this host beside `folder` holds accelerators, else None.
 
-    A record without any device is one of a run that found them gone: it says nothing new.
+    It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record without
+    any device is passed over, as it comes from a run that missed them already.
     """
     newest: tuple[str, str] | None = None
     for path, old in _records(folder):
         models = [str(each["model"]) for each in old["devices"] if registry.vendor(each["driver"]).accelerator]
         started = str(old["run"].get("started", ""))
         if old["devices"] and old["run"].get("host") == host and started >= (newest or ("",))[0]:
-            shown = f"{path} shows {len(models)} x {', '.join(sorted(set(models)))}; now there is none"
-            newest = (started, shown if models else "")
+            names = ", ".join(sorted(set(models)))
+            sentence = f"the earlier record {path} holds {len(models)} x {names}, but no accelerator is found now"
+            newest = (started, sentence if models else "")
     return newest[1] or None if newest else None
 
 
 def _records(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The readable records of hardware beside `folder`, oldest name first: what was simulated is no history."""
+    """Yield path and content of every readable record beside `folder`, by name; without simulated and rejudged ones."""
     for path in sorted(folder.parent.glob(f"*/{FILE}")):
         if path.parent == folder:
             continue
@@ -204,12 +207,12 @@ def _records(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             simulated = old["run"].get("simulated")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
-        if not simulated and not old.get("judged_from"):  # neither of which measured anything
+        if not simulated and not old.get("judged_from"):  # neither is a measurement of hardware
             yield path, old
 
 
 def _plain(value: Any) -> Any:
-    """JSON types; NaN and infinities as text, which JSON has no number for."""
+    """Return a value in JSON types. NaN and infinities become text, since JSON has no number for them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):

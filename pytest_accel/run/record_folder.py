@@ -1,4 +1,4 @@
-"""The folder of a run: its record, its telemetry and the logs of its processes."""
+"""The output folder of a run, which holds its record, its telemetry and the logs of its processes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 
 SAVE_SECONDS = 1.0
-"""How long a change that follows from what is already written may wait."""
+"""Seconds that a verdict may wait to be written; its measurement is in the record already."""
 
 
 class RecordFolder:
-    """Where the record of one run is written. `path` is None until `create`, and for a run that writes nothing."""
+    """The folder that the record of one run is written to.
+
+    `path` is None before `create`, and in a run that writes nothing.
+    """
 
     def __init__(self) -> None:
         self.path: Path | None = None
         self.problem: str | None = None
-        """Why the record on disk is not the newest; None if it is."""
+        """Why the last write failed, so that the record on disk is not the newest; None if it succeeded."""
         self._saved = 0.0
 
     def create(self, chosen: Path | None, name: str, empty: Record) -> Path:
-        """Make the folder that the user chose, or `name` below accel-records, and write the first record into it.
+        """Create the folder that the user chose, or `name` below accel-records, and write the `empty` record into it.
 
-        Raises Refused if it cannot be written, or if the folder that was chosen holds the record of another run.
+        Raises Refused if the folder cannot be written, or if the chosen one holds the record of another run.
         """
         folder = (chosen or Path("accel-records") / name).absolute()
         if (folder / record.FILE).exists():
@@ -42,11 +45,11 @@ class RecordFolder:
         return folder
 
     def is_due(self) -> bool:
-        """Return True if the last write is SAVE_SECONDS ago."""
+        """Return True if the last write is at least SAVE_SECONDS ago."""
         return time.monotonic() - self._saved >= SAVE_SECONDS
 
     def save(self, newest: Record) -> None:
-        """Replace the record on disk. A failure is kept in `problem`; the run goes on."""
+        """Replace the record on disk. A failure is kept in `problem`, and the run goes on."""
         if self.path is None:
             return
         try:

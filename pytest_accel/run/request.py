@@ -1,4 +1,4 @@
-"""What one test asks for: a probe under conditions, and the metric that it is called by."""
+"""The request of a test: a probe, the conditions that it runs under, and the metric that it measures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pytest_accel.probes.declare import Declaration, conditions_of, spec_of, unu
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What one test asks for. `packaged` if the SKU's limits apply; `suffix` sets other conditions apart."""
+    """A probe to run under conditions, and the metric that is judged.
+
+    `packaged` is True if the conditions are those of the packaged suite, for which the SKU's limits are made. Under
+    other conditions, `suffix` is added to the names of the metrics.
+    """
 
     function: Callable[..., Any]
     spec: Declaration
@@ -24,12 +28,12 @@ class ProbeRequest:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The same for all tests that one measurement answers."""
+        """Probe and conditions: the same for all tests that can share one measurement."""
         return f"{self.function.__module__}.{self.function.__qualname__}", repr(sorted(self.conditions.items()))
 
     @property
     def probe(self) -> dict[str, Any]:
-        """Where a worker finds the function, and `path`: where what its file imports was found here."""
+        """Where a worker finds the function: module, file and name, and the `path` that its imports are searched in."""
         function = self.function
         return {
             "module": function.__module__,
@@ -42,9 +46,11 @@ class ProbeRequest:
 def request_of(
     function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None
 ) -> ProbeRequest:
-    """Settle conditions and metric. The SKU's limits are for our probes under the packaged conditions only.
+    """Return the request for `function` under the conditions `given`, completed by the SKU's and the probe's defaults.
 
-    Raises TypeError for a function that no worker could import, and for a condition that the probe does not have.
+    `metric` is the metric to judge, None for the probe's main one. The SKU's limits apply only to the packaged probes
+    under the packaged conditions. Raises TypeError for a function that no worker could import, and for a condition that
+    the probe does not have.
     """
     if why := unusable(function):
         raise TypeError(why)

@@ -1,4 +1,4 @@
-"""Which SKU, which platform, which devices: from what was asked for and what was found."""
+"""The choice of SKU, platform and devices, from the options and from the devices that were discovered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_accel.skus.waivers import Waivers, load
 
 
 def named(name: str) -> Sku | None:
-    """The SKU of --accel-sku, None for "auto". Raises Refused."""
+    """Return the SKU that --accel-sku names, None for "auto". Raises Refused for an unknown name or a wrong file."""
     try:
         return None if name == "auto" else loader.load(name)
     except BadFile as bad:
@@ -26,7 +26,7 @@ def named(name: str) -> Sku | None:
 
 
 def waivers(path: Path | None) -> Waivers:
-    """The waivers of --accel-waivers, as they stand on this host today. Raises Refused."""
+    """Return the waivers of the file of --accel-waivers, for this host and today. Raises Refused for a wrong file."""
     try:
         return load(path, socket.gethostname(), datetime.now(timezone.utc).date()) if path else Waivers()
     except BadFile as bad:
@@ -34,7 +34,10 @@ def waivers(path: Path | None) -> Waivers:
 
 
 def sku_of(devices: Sequence[Device]) -> Sku | None:
-    """The one SKU that all `devices` are, None if there is no device. Raises Refused if they are none or several."""
+    """Return the shipped SKU that all `devices` match, None if there is no device.
+
+    Raises Refused if no SKU matches or more than one does.
+    """
     if not devices:
         return None
     try:
@@ -46,23 +49,29 @@ def sku_of(devices: Sequence[Device]) -> Sku | None:
     models = ", ".join(sorted({f"{device.model or 'no name'} ({device.pci_id})" for device in devices}))
     if known:
         names = ", ".join(sku.name for sku in known)
-        raise Refused(f"--accel-sku=auto: {models} may be {names}; name one")
-    raise Refused(f"--accel-sku=auto: no shipped SKU is {models}; give a threshold file of your own")
+        raise Refused(f"--accel-sku=auto: {models} matches several SKUs: {names}; name one of them")
+    raise Refused(f"--accel-sku=auto: no shipped SKU matches {models}; give a threshold file of your own")
 
 
 def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platform, str | None]:
-    """The platform, and why it may be doubted. Raises Refused for one that the SKU does not come in."""
+    """Return the platform, and why it is uncertain (None if it was named or is the usual one).
+
+    Raises Refused for a platform that the SKU's file does not define.
+    """
     if wanted == "auto":
         platform, usual = expected_platform(sku, devices)
         return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
     if wanted not in sku.platforms:
         names = ", ".join(sku.platforms)
-        raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}' (it has: {names})")
+        raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}'; choose from {names}")
     return sku.platforms[wanted], None
 
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
-    """What narrows the devices, by what says so: the option, and the environment. Raises Refused."""
+    """Return the entries that select devices, by the name of the option or environment variable that holds them.
+
+    Raises Refused for a variable that hides every device.
+    """
     narrowing = registry.vendor(found[0].driver).visibility.narrowing(found, os.environ) if found else {}
     for name, entries in narrowing.items():
         if entries in ([], ["-1"], ["NoDevFiles"]):
@@ -73,7 +82,11 @@ def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[s
 
 
 def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Device]:
-    """The devices that the entries name: by index, by name, or by the beginning of a UUID. Raises Refused."""
+    """Return the devices that the entries name: by index, by name, or by the beginning of a UUID.
+
+    `by` is the option or variable that holds the entries. Raises Refused for an entry that names no device, more than
+    one, or a MIG slice.
+    """
     kept: list[Device] = []
     for entry in entries:
         if entry.upper().startswith("MIG-"):
@@ -85,6 +98,6 @@ def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Dev
         ]
         if len(matching) != 1:
             names = ", ".join(f"{device.index} ({device.uuid})" for device in found)
-            raise Refused(f"{by}: no device {entry!r}; there are {names}")
+            raise Refused(f"{by}: no device {entry!r}; the devices are {names}")
         kept += [device for device in matching if device not in kept]
     return kept

@@ -1,4 +1,7 @@
-"""One run: discover, lock, gate, measure on all devices, judge one by one, record. Side effects live here."""
+"""The session of one run: it discovers and locks the devices, measures them, judges each, and writes the record.
+
+Files and processes are touched here; what the session calls in `judging/` is pure.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,14 @@ if TYPE_CHECKING:
     from pytest_accel.simulate.node import Node
 
 OF_COUNTERS = ("counters.", "host_counters.")
-"""Metrics of what went on since the first probe."""
+"""Prefixes of metrics that count events since the first probe."""
 
 Tell = Callable[[str, float, float], None]
-"""Is told what is being done, for how long, and how long it may take (seconds)."""
+"""Shows progress: called with what is being done, the seconds spent and the seconds expected."""
 
 
 class Session:
-    """Opened once per pytest session: measures the devices of its setup, judges them, and keeps the record."""
+    """An acceptance run, of which pytest opens one: it measures the devices of its setup, judges and records them."""
 
     def __init__(self, options: Options, progress: Tell | None = None) -> None:
         self.setup = Setup(options)
@@ -56,9 +59,9 @@ class Session:
         self.record = record.Record(run={})
         self.errors = Errors()
         self.not_run: list[str] = []
-        """Measuring tests that were skipped before they measured."""
+        """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
-        """Key of a verdict to the name of the test that asked for it."""
+        """Name of the test that asked for a verdict, by the key of the verdict."""
         self._idle_check: IdleCheck | None = None
         self._host: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
@@ -69,23 +72,26 @@ class Session:
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 
-    # -- what it is about
+    # -- the setup
 
     @property
     def options(self) -> Options:
+        """The options of the run."""
         return self.setup.options
 
     @property
     def node(self) -> Node | None:
-        """The node that is simulated instead of this one."""
+        """The simulated node, None on real hardware."""
         return self.setup.node
 
     @property
     def sku(self) -> Sku | None:
+        """The SKU that the node is judged as, None if none was recognised."""
         return self.setup.sku
 
     @property
     def platform(self) -> Platform:
+        """The platform that the node is judged as."""
         return self.setup.platform
 
     @property
@@ -95,24 +101,24 @@ class Session:
 
     @property
     def names(self) -> dict[str, str]:
-        """Subject to the name that a person reads."""
+        """Display name by subject (the UUID of a device, or NODE)."""
         return self.setup.names
 
     @property
     def filtered(self) -> list[str]:
-        """What narrowed the run; the plugin adds to it."""
+        """Everything that narrowed the run, such as -k, one sentence each. The plugin adds to it."""
         return self.setup.filtered
 
     def limited_facts(self, probe: str) -> list[str]:
-        """The facts of every device that have a limit, without the name of the probe."""
+        """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios"."""
         return self.setup.limited_facts(probe)
 
     def budget(self, declared: Declaration, metric: str) -> float:
-        """Return the seconds that a probe may take for a metric at the level of the run; 0 where it has no time."""
+        """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
         return budgets.budget(declared, metric, self.options.level, self.sku)
 
     def host(self) -> dict[str, Any]:
-        """What the sensor read of the host, once."""
+        """Return the facts of the host by name. The sensor reads them once in a run."""
         if self._host is None:
             self._host = self.pool.sensor.host()
         return self._host
@@ -120,7 +126,10 @@ class Session:
     # -- opening
 
     def open(self, *, measuring: bool = True) -> None:
-        """Find SKU, devices and platform; with `measuring` also the output and the locks. Raises Refused."""
+        """Settle SKU, devices and platform; if `measuring`, also create the record and lock the devices.
+
+        Raises Refused if the run cannot begin. No process, lock or empty record is left then.
+        """
         try:
             self._open(measuring)
         except BaseException as error:
@@ -142,10 +151,11 @@ class Session:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
             self._locks = device_lock.hold(names, f"record {folder}")
         except device_lock.Held as held:
-            raise Refused(f"{held}; wait for it or stop it") from None
+            raise Refused(f"{held}; wait for that run to end, or stop it") from None
         self._begin_record(folder)
 
     def _begin_record(self, folder: Path) -> None:
+        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
         try:
             self.pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
         except OSError as error:
@@ -181,7 +191,7 @@ class Session:
 
     @property
     def begun(self) -> bool:
-        """True once the run is in its record, with its devices."""
+        """True once the record says how the run was started and holds its devices."""
         return self.folder.path is not None and bool(self.record.run)
 
     # -- checking
@@ -194,9 +204,10 @@ class Session:
         markers: Sequence[Limit] = (),
         metric: str | None = None,
     ) -> list[Verdict]:
-        """Measure (once, on every device) and judge one subject against the SKU's limit and the markers'.
+        """Judge one subject by the SKU's limit and the markers'. The first call measures on every device.
 
-        Raises TypeError for conditions that the probe does not have, ProbeError for a bug in the probe.
+        Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
+        not have, and ProbeError for a bug in the probe.
         """
         asked = request_of(function, given, metric, self.sku)
         binding = requirements.required_at(self.options.level, self.setup.limits)
@@ -224,31 +235,32 @@ class Session:
         return verdicts
 
     def _barred(self, asked: ProbeRequest, subject: str) -> str | None:
-        """Why a device is left out of a probe: it is another product, or its state makes the result meaningless."""
+        """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
         wrong = wrong_product(subject, self.sku, self.devices)
         return wrong or preconditions.stopped(asked.spec, subject, self.devices, self.platform)
 
     def _stopped(self, asked: ProbeRequest, subject: str) -> Verdict | None:
+        """Return UNMEASURED for a device that is left out of the probe, else None."""
         if asked.spec.fact or not (why := self._barred(asked, subject)):
             return None
         return Verdict(asked.metric, subject, Status.UNMEASURED, why)
 
     def _no_time(self, asked: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
-        """What the level leaves no time for is not measured, and lacking where a limit requires it."""
+        """Return a verdict if the level has no time for the probe: UNMEASURED if a limit is `binding`. Else None."""
         if asked.spec.fact or self.budget(asked.spec, asked.metric):
             return None
         status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-        return Verdict(asked.metric, subject, status, f"level {self.options.level} has no time for it")
+        return Verdict(asked.metric, subject, status, f"level {self.options.level} has no time budget for this probe")
 
     def wrong_sku(self) -> str | None:
-        """Why nothing is worth measuring: every device is another product than the one that was named."""
+        """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
         said = [each for each in self.verdicts if each.metric == "inventory.sku" and each.status is Status.FAIL]
         if not self.devices or {each.subject for each in said} != {device.uuid for device in self.devices}:
             return None
-        return f"no device here is {self.sku.name if self.sku else 'the SKU'}: {said[0].sentence}"
+        return f"none of the devices matches SKU {self.sku.name if self.sku else ''}: {said[0].sentence}"
 
     def _keep(self, verdict: Verdict) -> Verdict:
-        """Remember the worst verdict that was ever given for a limit, with the waiver that covers it."""
+        """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
         serials = [each.serial for each in self.devices if each.uuid == verdict.subject and each.serial]
         verdict = self.setup.waivers.apply(verdict, serials)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
@@ -257,20 +269,26 @@ class Session:
 
     @property
     def verdicts(self) -> list[Verdict]:
+        """The worst verdict on each limit so far."""
         return list(self._verdicts.values())
 
     def last_measurement(self, verdict: Verdict) -> Measurement | None:
-        """The newest measurement behind a verdict."""
+        """Return the newest measurement behind a verdict, None if there is none."""
         return self._newest.get((verdict.metric, verdict.subject))
 
     def _of_siblings(self, result: Attempts, asked: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
-        """The limits on what the probe found beside: what is measured again for one is judged again for all, so it has
-        to be before the first of them gets its verdict."""
+        """Return the limits on the other metrics of the same probe call.
+
+        A repetition measures all of these metrics again, so it has to come before the first of them is judged.
+        """
         found = {metric for metric, _ in result.attempts} - {asked.metric}
         return [replace(binding[metric], metric=metric) for metric in sorted(found & set(binding)) if asked.packaged]
 
     def _repeat(self, result: Attempts, asked: ProbeRequest, limits: Sequence[Limit]) -> None:
-        """Measure again, still hot and together, before a device is blamed; then those that are short alone."""
+        """Measure all devices again at once, still hot, then each one that falls short again on its own.
+
+        The repetition decides; the measurement of a device alone only helps to find the cause.
+        """
         if asked.spec.fact:
             return
         floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
@@ -283,11 +301,13 @@ class Session:
                     self._measure(result, asked, alone=device)
 
     def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
+        """Return the verdicts of all subjects that fall short of one of the limits so far."""
         return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
 
     # -- measuring
 
     def _result(self, asked: ProbeRequest) -> Attempts:
+        """Return the attempts at a request; measures if no earlier test asked for the same."""
         key = asked.key
         if asked.spec.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
@@ -304,6 +324,7 @@ class Session:
         return self._results[key]
 
     def _facts(self, metric: str) -> list[Measurement]:
+        """Return a fact of the host, or of every device, as measurements."""
         if metric.startswith("counters."):
             return withheld([self.pool.sensor.counted(metric, device) for device in self.devices], self.devices)
         if metric.startswith("host_counters."):
@@ -314,7 +335,7 @@ class Session:
         return facts(metric, self.setup.found, self.sku, clock.now())
 
     def _enter(self) -> None:
-        """Look around before our own first context, once."""
+        """Pass the idle gate, once in a run: before the first worker opens a device."""
         if self._idle_check is None:
             self._idle_check = check_idle(self.pool, self.devices)
             self.record.notes += self._idle_check.notes
@@ -322,7 +343,10 @@ class Session:
     def _measure(
         self, result: Attempts, asked: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
     ) -> None:
-        """Run the probe once on all devices (or on one, `alone`; or between some) and add what was found."""
+        """Run the probe once and add its measurements to `result`.
+
+        It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
+        """
         seconds = self.budget(asked.spec, asked.metric)
         request = WorkerRequest(
             metric=asked.metric,
@@ -347,7 +371,7 @@ class Session:
                 self._gather(result, outcomes, context)
 
     def _forget_counters(self) -> None:
-        """What held of the counters says nothing of a later probe: the SKU's limits on them are open again."""
+        """Forget the verdicts on error counters that hold, since a probe that runs now may raise a counter."""
         for key, each in list(self._verdicts.items()):
             ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
             if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
@@ -362,7 +386,7 @@ class Session:
             self._newest = {key: each for key, each in self._newest.items() if key not in gone}
 
     def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
-        """Add what the workers sent to the result, and write it down."""
+        """Make measurements of the workers' outcomes, and add them to the result and to the record."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
             for each in results.per_node(outcomes, context):
@@ -373,7 +397,7 @@ class Session:
         self._note(result)
 
     def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
-        """What was found; of copies between peers, by the pairs that each device is to blame for."""
+        """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
         if request.runs != "peers":
             return found
         if request.pairs:
@@ -382,10 +406,11 @@ class Session:
         return peer_matrix.judged_fairly(found, self.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
+        """Return the datasheet peak of a metric and its source, None where there is none."""
         return peak(self.sku, metric, self.platform) if self.sku else None
 
     def _add(self, result: Attempts, found: list[Measurement]) -> None:
-        """Add each measurement with its evidence, and what the sensor alone can know."""
+        """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it."""
         devices = {device.uuid: device for device in self.devices}
         for each in found:
             device = devices[each.subject]
@@ -406,23 +431,24 @@ class Session:
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
+        """Return who else used the device, before the run or during the last probe; None if nobody did."""
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 
     # -- the record
 
     def _note(self, result: Attempts, *, soon: bool = False) -> None:
-        """Write what is new of a result into the record."""
+        """Add the new measurements of a result to the record, and write it."""
         for each in result.take_unrecorded():
             self.record.measurements.append(each)
             self._newest[each.metric, each.subject] = each
         self.save(soon=soon)
 
     def save(self, *, soon: bool = False) -> None:
-        """Write the record; a failure is kept for the closing line, the run goes on.
+        """Write the record. A failure is kept for the closing line, and the run goes on.
 
-        `soon`: only if the last write is a while ago. Verdicts follow from what was measured, which is written at once;
-        hundreds of them would otherwise take longer than the measuring.
+        If `soon` is set, the record is written only if the last write is about a second ago. That is enough for
+        verdicts: there are hundreds, and they can be derived again from the measurements, which are written at once.
         """
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
@@ -432,9 +458,9 @@ class Session:
         self.folder.save(self.record)
 
     def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
-        """Stop the children, close the record, and say what the run found.
+        """End the processes, complete the record, and return the closing line.
 
-        `interrupted` says why pytest ended before its time, `ended` is the exit status that it gives itself.
+        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run.
         """
         self.stop()
         self.pool.sensor.telemetry.close()
@@ -448,22 +474,25 @@ class Session:
         return self._close(self._circumstances(interrupted, ended))
 
     def broken_after(self, error: str) -> Closing:
-        """Close a finished run again, for an error of something else that came later. A rejection stands."""
+        """Close a finished run again, because of an error that came later. A rejection stays one."""
         around = self.record.circumstances or Circumstances()
         return self._close(replace(around, broken_tests=[*around.broken_tests, error]))
 
     def _close(self, around: Circumstances) -> Closing:
+        """Write the closing line into the record and return it; it is another one if the record cannot be written."""
         closing = close(self.verdicts, around)
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
         self.finished = True
-        if self.folder.problem:  # which nobody knew before it was written
+        if self.folder.problem:  # known only after the attempt to write the record
             return close(self.verdicts, replace(around, record_problem=self.folder.problem))
         return closing
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
+        """Return everything besides the verdicts that decides the closing line."""
         uuids = [device.uuid for device in self.setup.found.devices]
-        not_run = [f"{len(self.not_run)} tests did not run"] if self.not_run else []
+        skipped = len(self.not_run)
+        not_run = [f"{skipped} test{'s' * (skipped > 1)} skipped before measuring anything"] if skipped else []
         return replace(
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
@@ -478,7 +507,7 @@ class Session:
         )
 
     def stop(self) -> None:
-        """End every process of the run and free the devices. Safe to call twice."""
+        """End every process of the run and unlock the devices. It may be called twice."""
         self.pool.stop()
         for lock in self._locks:
             lock.close()
@@ -486,4 +515,5 @@ class Session:
 
 
 def _now() -> str:
+    """Return the time in UTC, in ISO 8601 to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

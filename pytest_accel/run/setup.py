@@ -1,4 +1,4 @@
-"""The setup of a session: the devices, the SKU and platform they are judged as, and what forbids an acceptance."""
+"""The setup of a session: its devices, the SKU and platform that they are judged as, and what rules out acceptance."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """What a session measures and what it judges by: settled once, by `prepare` and `look`.
+    """The devices that a session measures and the limits that it judges them by. `prepare` and `look` fill it in.
 
-    Whatever is wrong with what the user asked for is Refused.
+    Both raise Refused for wrong options.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.found = Discovery()
         self.devices: list[Device] = []
-        """Those of `found` that the user chose."""
+        """The discovered devices that the user chose to measure."""
         self.sku: Sku | None = None
         self.platform = Platform("unknown", None)
         self.waivers = Waivers()
         self.node: Node | None = None
-        """The node that is simulated instead of this one."""
+        """The simulated node, None on real hardware."""
         self.filtered: list[str] = []
-        """What narrowed the run."""
+        """Everything that narrowed the run, such as -k, one sentence each."""
         self.no_acceptance: list[str] = []
-        """Why the run is no acceptance, whatever it finds."""
+        """Why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
         self.limits: dict[str, Limit] = {}
-        """Every limit of the SKU on this platform, and those on the inventory, by metric."""
+        """Every limit of the SKU on this platform, and the limits on the inventory, by metric."""
         self._named: Sku | None = None
 
     def prepare(self) -> None:
-        """Read what the options name, before any process is started. Raises Refused."""
+        """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         self.node = simulation.node(self.options)
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
         self.waivers = selection.waivers(self.options.waivers)
 
     def look(self, pool: WorkerPool, output: Path | None = None) -> None:
-        """Find devices, SKU, platform and limits, through the sensor of `pool`.
+        """Discover the devices through the sensor of `pool`, and settle SKU, platform and limits.
 
-        Earlier records beside `output` tell of accelerators that vanished.
+        Earlier records beside `output` reveal accelerators that have vanished. Raises Refused.
         """
         processes = simulation.processes(self.node, pool.meeting) if self.node else REAL
         pool.begin(processes, output / record.LOGS if output else None)
@@ -67,7 +67,7 @@ class Setup:
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
 
     def _discover(self, sensor: SensorClient, vendor: str | None) -> None:
-        """Ask the sensor. One that does not answer has devices that nobody can use."""
+        """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""
         answer = sensor.discover(vendor)
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
@@ -78,7 +78,10 @@ class Setup:
         self.devices = list(devices)
 
     def _recognise(self, output: Path | None) -> Sku | None:
-        """The SKU that the devices are, or the CPU's; None when there is an accelerator that nobody can use."""
+        """Return the shipped SKU that the devices match, None without devices.
+
+        Accelerators that an earlier record holds and that are missing now are a problem: the CPU is not judged instead.
+        """
         if output and not self.node and not any(map(is_accelerator, self.found.devices)):
             missing = record.last_accelerators(output, socket.gethostname())
             if missing:
@@ -87,6 +90,7 @@ class Setup:
         return selection.sku_of(self.found.devices)
 
     def _settle_platform(self) -> None:
+        """Choose the platform, and note what rules out acceptance. Raises Refused."""
         if self.sku is None:
             self.no_acceptance.append("no SKU was recognised")
             return
@@ -99,10 +103,10 @@ class Setup:
             self.no_acceptance.append(doubt)
         vendor = registry.vendor(self.sku.vendor)
         if not vendor.accelerator:
-            self.no_acceptance.append(f"a {vendor.title} is no accelerator")
+            self.no_acceptance.append(f"a {vendor.title} is not an accelerator")
 
     def _narrow(self) -> None:
-        """Keep the devices that the user chose. What is expected stays what it was."""
+        """Keep the devices that the user chose. The number of expected devices does not change."""
         for by, entries in selection.choices(self.options.devices, self.found.devices).items():
             kept = selection.chosen(self.found.devices, entries, by)
             self.devices = [device for device in self.devices if device in kept]
@@ -113,16 +117,16 @@ class Setup:
 
     @property
     def expected_devices(self) -> int:
-        """How many devices there should be."""
+        """The number of devices that the platform should have."""
         return requirements.device_count(self.platform, len(self.found.devices))
 
     @property
     def names(self) -> dict[str, str]:
-        """Subject to the name that a person reads."""
+        """Display name by subject (the UUID of a device, or NODE)."""
         return {NODE: NODE, **{device.uuid: device.name for device in self.found.devices}}
 
     def limited_facts(self, probe: str) -> list[str]:
-        """The facts of every device that have a limit, without the name of the probe."""
+        """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios"."""
         return [
             parse(metric).variant
             for metric in self.limits

@@ -1,4 +1,4 @@
-"""The simulated node as a run sees it: asked for on the command line, and never where there is hardware."""
+"""The choice of a simulated node for a run: only by --accel-simulate, and never on a machine with accelerators."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
 
 HZ = 20.0
-"""Readings a second; more than of a real node, since its time runs faster."""
+"""Readings per second; more than on a real node, since simulated time runs faster."""
 
 SETTLE_STEP = 0.2
-"""Seconds between two temperatures, for the same reason."""
+"""Seconds between two readings of temperatures while devices cool down; short, for the same reason."""
 
 
 def node(options: Options, root: Path = Path("/")) -> Node | None:
-    """The node that the options ask for, None for the real one. Raises Refused if it cannot be simulated here."""
+    """Return the simulated node that the options ask for, None without --accel-simulate.
+
+    Raises Refused for a wrong node file, a missing library, or a machine that has accelerators.
+    """
     if options.simulate is None:
         return None
     shown = hints(root)
     if shown:
         raise Refused(
             f"--accel-simulate: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
-            f"{', ...' * (len(shown) > 1)}); rehearse on one that has none"
+            f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
         )
     try:
         found = nodes.load(options.simulate)
@@ -45,13 +48,13 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
 
 
 def _check_library(vendor: Vendor) -> None:
-    """Raise Refused without the package that the driver talks through: the node would be rejected for its lack."""
+    """Raise Refused if the Python package of the vendor's management library is missing: every check would fail."""
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"--accel-simulate: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
 
 
 def processes(node: Node, folder: Path) -> Processes:
-    """The sensor and the workers of a simulated node: its model stands below them. They share a file in `folder`."""
+    """Return the programs of a simulated node: a sensor and workers that share the state of its model in `folder`."""
     return Processes(
         sensor_module="pytest_accel.simulate.sensor",
         worker_module="pytest_accel.simulate.worker",
@@ -64,14 +67,14 @@ def processes(node: Node, folder: Path) -> Processes:
 
 
 def model(node: Node, folder: Path) -> dict[str, Any]:
-    """What every process is told; they share a file in `folder`."""
+    """Return the model of the node as a message to every process, and create the file in `folder` that they share."""
     found = model_of(node, time.time(), str(folder / "board"))
     Board(folder / "board", found.devices)
     return dataclasses.asdict(found)
 
 
 def for_record(node: Node) -> dict[str, Any]:
-    """What was simulated: the node file and its hash, its faults, the healthy rates and where they come from."""
+    """Return the entry of the record that says what was simulated: node file and hash, faults, and healthy rates."""
     return {
         "node": node.source,
         "sha256": node.sha256,

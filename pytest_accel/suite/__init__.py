@@ -1,4 +1,4 @@
-"""The packaged acceptance suite: ordinary tests, written with the public names only."""
+"""The packaged acceptance tests. They use the public names only, as a user's own tests do."""
 
 from pathlib import Path
 
@@ -14,12 +14,13 @@ FIRST = (
     "test_all_reduce",
     "test_ddp_step",
 )
-"""Links precede collectives, so that the fault of a link explains theirs."""
+"""The modules that run first. Links come before collectives, so that a faulty link explains a slow collective."""
 
 LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_counters")
-"""The soak, products and memory while they are hot from it, and what was counted meanwhile."""
+"""The modules that run last. The soak comes after all that should run on cool devices. Exact products and the memory
+test follow it, on hot devices. The error counters come last, to cover everything before."""
 
 _MODULES = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
 
 ORDER = (*FIRST, *sorted(_MODULES - {*FIRST, *LAST}), *LAST)
-"""Every module of the suite in the order of a run; one that neither list names comes before the soak."""
+"""Every module of the suite in the order of a run. A module in neither list runs before the soak."""

@@ -1,4 +1,4 @@
-"""What the devices and the host counted while all of the above ran."""
+"""The errors that the devices and the host counted during the tests before."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from pytest_accel import probes
 
 
 def test_counters(accel_check, accel_counters):
-    """No error that never happens on a healthy device, and no more of the others than is healthy."""
+    """Check that an error counter of the devices has not risen by more than its limit."""
     accel_check(probes.counters, fact=accel_counters)
 
 
 @pytest.mark.parametrize("fact", probes.HOST_COUNTERS)
 def test_host_counters(accel_check, accel_devices, fact):
-    """The same of the host: memory, processors, PCIe, NICs."""
+    """Check that an error counter of the host (memory, CPUs, PCIe, NICs) has not risen by more than its limit."""
     accel_check(probes.host_counters, fact=fact)

@@ -1,4 +1,4 @@
-"""The host around the devices: settings and states that move their numbers."""
+"""The host: settings and states that affect the performance of the devices."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("fact", probes.HOST_FACTS)
 def test_host(accel_check, accel_devices, fact):
-    """A limit of the SKU's vendor or platform holds; without one the fact is for the record."""
+    """Check a fact of the host against its limit; without a limit, the fact is only recorded."""
     accel_check(probes.host, fact=fact)

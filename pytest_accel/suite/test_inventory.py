@@ -1,4 +1,4 @@
-"""The right devices, all of them, reachable."""
+"""The inventory: the right product, the expected number of devices, and all of them usable."""
 
 import pytest
 
@@ -7,15 +7,15 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("fact", ["driver", "count"])
 def test_inventory_node(accel_check, accel_devices, fact):
-    """Every accelerator that the machine shows is reachable, and the expected number is there."""
+    """Check that every accelerator of the machine can be used, and that their number is as expected."""
     accel_check(probes.inventory, fact=fact)
 
 
 def test_inventory_sku(accel_check):
-    """The device is the product that was named."""
+    """Check that the device is the product that the SKU describes."""
     accel_check(probes.inventory, fact="sku")
 
 
 def test_inventory(accel_check, accel_inventory):
-    """Every fact of the inventory that the SKU limits holds."""
+    """Check an inventory fact against its limit; runs once for each fact that the SKU limits."""
     accel_check(probes.inventory, fact=accel_inventory)

@@ -1,4 +1,4 @@
-"""The matrix units."""
+"""The matrix units: throughput of matrix multiplication."""
 
 import pytest
 
@@ -7,16 +7,16 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "fp4", "int8"])
 def test_matmul(accel_check, dtype):
-    """Sustained matrix multiplication reaches the floor of its dtype, on all devices at once."""
+    """Check the sustained throughput of a dtype, on all devices at once."""
     accel_check(probes.matmul, dtype=dtype)
 
 
 def test_matmul_burst(accel_check):
-    """The first milliseconds after a rest: to be compared with published figures, which are mostly such."""
+    """Measure the throughput of the first milliseconds after a rest, for comparison with published results."""
     accel_check(probes.matmul_burst, dtype="bf16")
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 def test_matmul_best(accel_check, dtype):
-    """The fastest shape: what the device can do where nothing but the shape holds it back."""
+    """Check the throughput of the fastest matrix shape that a search finds."""
     accel_check(probes.matmul_best, dtype=dtype)

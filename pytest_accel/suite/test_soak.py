@@ -1,4 +1,4 @@
-"""Heat and power, last: everything before it ran cooler."""
+"""The soak: a long load that brings the devices to their final temperature and power."""
 
 import pytest
 
@@ -16,5 +16,5 @@ METRICS = [
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_soak(accel_check, metric):
-    """The rate is kept while the node is hot, without thermal or hardware slowdown."""
+    """Check that a hot device keeps its rate, without thermal or hardware slowdown."""
     accel_check(probes.soak, metric=metric)

@@ -1,4 +1,4 @@
-"""Device memory."""
+"""The bandwidth of device memory."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("op", ["copy", "copy_kernel", "triad", "read", "write"])
 def test_stream(accel_check, op):
-    """Memory bandwidth reaches its floor."""
+    """Check the memory bandwidth of one operation."""
     accel_check(probes.stream, op=op)
 
 
 def test_stream_windows(accel_check):
-    """No place of the memory is slower than the rest allows."""
+    """Check that no part of the memory is much slower than the rest."""
     accel_check(probes.stream_windows)

@@ -1,1 +1,1 @@
-"""Views of a record: terminal, JUnit, pytest-benchmark."""
+"""Views that turn a record or a SKU into text: for the terminal, for Markdown, for pytest-benchmark."""

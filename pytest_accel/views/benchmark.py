@@ -1,4 +1,4 @@
-"""pytest-benchmark as a ledger: it is given the samples that were taken on the device, it times nothing."""
+"""Hands samples to pytest-benchmark, which saves and compares them. It times nothing itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLOCK = "device_clock"
 
 
 class Replay:
-    """A timer that reads back durations already taken: two calls, one duration apart, for each of them."""
+    """A timer for pytest-benchmark that replays known durations: each pair of calls is one duration apart."""
 
     __name__ = CLOCK
 
@@ -21,20 +21,22 @@ class Replay:
         self.used = False
 
     def load(self, seconds: Sequence[float]) -> None:
-        self._ticks = [tick for each in reversed(seconds) for tick in (each, 0.0)]
+        """Set the durations to replay."""
+        self._ticks = [tick for duration in reversed(seconds) for tick in (duration, 0.0)]
         self.used = True
 
     def __call__(self) -> float:
+        """Return the next time, in seconds."""
         return self._ticks.pop()
 
 
 def is_replay(benchmark: Mapping[str, Any]) -> bool:
-    """Return True if an entry of pytest-benchmark holds samples that `publish` gave it."""
+    """Return True if an entry of pytest-benchmark holds samples that it got from `publish`."""
     return bool(benchmark["options"]["timer"] == CLOCK)
 
 
 def publish(ledger: Any, replay: Replay, verdict: Verdict, measurement: Measurement) -> None:
-    """Enter the durations of one measurement into a `benchmark` fixture whose timer is `replay`."""
+    """Enter the durations of a measurement into the fixture `benchmark`, given as `ledger`, whose timer is `replay`."""
     replay.load(measurement.seconds)
     ledger.fullname = ledger.name = f"{verdict.subject}/{verdict.metric}"
     ledger.group = verdict.metric

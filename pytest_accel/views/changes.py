@@ -1,4 +1,4 @@
-"""The changes when a record is judged again, as plain lines with a colour each."""
+"""The changes when a record was judged again (thresholds, limits, verdicts), as lines of text with a colour each."""
 
 from __future__ import annotations
 
@@ -26,19 +26,24 @@ def limits(moved: Mapping[str, Sequence[str]], reasons: Callable[[str], Sequence
 
 
 def lines(changes: Sequence[Change], files: Sequence[str], names: Mapping[str, str]) -> list[Line]:
-    """The files whose hash changed, then one line for each verdict that is not what it was."""
+    """Return a line for each file whose hash changed, then a line for each changed verdict.
+
+    `files` are sentences about the files, `names` are display names by subject.
+    """
     if not changes and not files:
         return [("changed: nothing", "")]
-    found: list[Line] = [(f"file: {text}", "yellow") for text in files]
-    return found + [(_line(each, names), _colour(each.new)) for each in changes] + _none(changes)
+    file_lines: list[Line] = [(f"file: {text}", "yellow") for text in files]
+    verdict_lines = [(_line(change, names), _colour(change.new)) for change in changes]
+    return file_lines + (verdict_lines or [("changed: no verdict", "")])
 
 
 def _line(change: Change, names: Mapping[str, str]) -> str:
     place = f"{names.get(change.subject, change.subject)} {change.metric}"
-    return f"changed: {place}: {_said(change.old)} -> {_said(change.new)}{_why(change)}"
+    return f"changed: {place}: {_summary(change.old)} -> {_summary(change.new)}{_why(change)}"
 
 
-def _said(verdict: Verdict | None) -> str:
+def _summary(verdict: Verdict | None) -> str:
+    """Return status and limit of a verdict: "PASS (floor 672 TFLOPS)"."""
     if verdict is None:
         return "no verdict"
     limit = limit_of(verdict)
@@ -47,13 +52,9 @@ def _said(verdict: Verdict | None) -> str:
 
 
 def _why(change: Change) -> str:
-    """The sentence of what does not hold now."""
+    """Return the sentence of the new verdict if it fails."""
     return f": {change.new.sentence}" if change.new and change.new.status.fails else ""
 
 
 def _colour(verdict: Verdict | None) -> str:
     return COLOURS.get(verdict.status, "") if verdict else ""
-
-
-def _none(changes: Sequence[Change]) -> list[Line]:
-    return [] if changes else [("changed: no verdict", "")]

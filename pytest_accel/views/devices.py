@@ -1,4 +1,4 @@
-"""What the devices state of themselves, and what this user cannot see of them here: for a person."""
+"""The devices as `discover` shows them: their identity, the facts they report, and the facts that are not available."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pytest_accel.judging import inventory
 
 
 def lines(devices: Sequence[Device]) -> list[str]:
-    """A line for each device, every figure with the devices that differ, what is hidden, what is not there."""
-    found = [_identity(each) for each in devices]
-    stating = [each for each in devices if registry.vendor(each.driver).accelerator]
-    known = {metric: text for metric in inventory.FIGURES if (text := _figure(metric, stating))}
+    """Return a line for each device, then each fact, with the devices that differ, then the facts that are missing."""
+    accelerators = [device for device in devices if registry.vendor(device.driver).accelerator]
+    known = {metric: text for metric in inventory.FIGURES if (text := _figure(metric, accelerators))}
     width = max(map(len, known), default=0)
-    found += ["the devices state:"] if known else []
-    found += [f"  {metric:{width}}  {text}" for metric, text in known.items()]
-    found += _reasons("hidden from this user here:", "unread", stating)
-    return found + _reasons("not there:", "unsupported", stating)
+    shown = [_identity(device) for device in devices]
+    shown += ["reported by the devices:"] if known else []
+    shown += [f"  {metric:{width}}  {text}" for metric, text in known.items()]
+    shown += _reasons("not readable for this user on this machine:", "unread", accelerators)
+    return shown + _reasons("not supported by the devices:", "unsupported", accelerators)
 
 
 def _identity(device: Device) -> str:
+    """Return name, product, memory, UUID, PCI address, serial number and place of a device, as far as known."""
     place = [f"{name} {device.facts[name]}" for name in ("module_id", "slot", "chassis_serial") if name in device.facts]
     parts = [
         *([f"{device.memory_bytes / 1e9:.0f} GB"] if device.memory_bytes else []),
@@ -35,7 +36,7 @@ def _identity(device: Device) -> str:
 
 
 def _figure(metric: str, devices: Sequence[Device]) -> str:
-    """The value that most devices have, then those of the others; nothing where none has any."""
+    """Return the most frequent value of a metric, then the devices with another one; empty if no device has any."""
     values = {}
     for device in devices:
         unit, value, _ = inventory.read(metric, device)
@@ -47,7 +48,7 @@ def _figure(metric: str, devices: Sequence[Device]) -> str:
 
 
 def _reasons(title: str, kind: str, devices: Sequence[Device]) -> list[str]:
-    """Facts by the reason why they are missing, with the devices where not all lack them."""
+    """Return a line for each reason why facts are missing, with the devices if only some lack them."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for device in devices:
         for fact, reason in device.facts.get(kind, {}).items():
@@ -55,7 +56,7 @@ def _reasons(title: str, kind: str, devices: Sequence[Device]) -> list[str]:
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (reason, fact), names in lacking.items():
         groups.setdefault((reason, () if len(names) == len(devices) else tuple(names)), []).append(fact)
-    found = [title] if groups else []
+    shown = [title] if groups else []
     for (reason, some), facts in groups.items():
-        found.append(f"  {', '.join(facts)}{' of ' + ', '.join(some) if some else ''}: {reason}")
-    return found
+        shown.append(f"  {', '.join(facts)}{' of ' + ', '.join(some) if some else ''}: {reason}")
+    return shown

@@ -12,7 +12,7 @@ RECORD_ONLY = "record only"
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the whole page in Markdown."""
     return "\n".join(
         [
             "# Facts",

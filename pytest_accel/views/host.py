@@ -1,4 +1,4 @@
-"""What could be read of the host, and what this user cannot see here: for a person."""
+"""The facts of the host as `discover` shows them: those that were read, and those that are not available."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from pytest_accel.core.verdict import show
 
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The facts that are known, then those that are hidden with what it takes, then those that are not there."""
+    """Return the facts with their values, then those that cannot be read and those that do not exist, by reason."""
     width = max(map(len, answers), default=0)
-    known = {name: each for name, each in answers.items() if "value" in each}
-    hidden = {name: each["unreadable"] for name, each in answers.items() if "unreadable" in each}
-    absent = {name: each["absent"] for name, each in answers.items() if "absent" in each}
-    found = ["host:"]
-    found += [f"  {name:{width}}  {_value(name, each)}" for name, each in known.items()]
-    found += ["hidden from this user here:"] if hidden else []
-    found += [f"  {', '.join(names)}: {why}" for why, names in _by_reason(hidden).items()]
-    found += ["not there:"] if absent else []
-    return found + [f"  {', '.join(names)}: {why}" for why, names in _by_reason(absent).items()]
+    known = {name: answer for name, answer in answers.items() if "value" in answer}
+    hidden = {name: answer["unreadable"] for name, answer in answers.items() if "unreadable" in answer}
+    absent = {name: answer["absent"] for name, answer in answers.items() if "absent" in answer}
+    shown = ["host:"]
+    shown += [f"  {name:{width}}  {_value(name, answer)}" for name, answer in known.items()]
+    shown += ["not readable for this user on this machine:"] if hidden else []
+    shown += [f"  {', '.join(names)}: {why}" for why, names in _by_reason(hidden).items()]
+    shown += ["not present on this machine:"] if absent else []
+    return shown + [f"  {', '.join(names)}: {why}" for why, names in _by_reason(absent).items()]
 
 
 def _value(name: str, answer: Mapping[str, Any]) -> str:
+    """Return a value with its unit, and in parentheses the part of the host that it comes from."""
     worst = f" ({answer['worst']})" if answer.get("worst") else ""
     return f"{show(answer['value'], HOST_FACTS[name].unit)}{worst}"
 
 
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """Return the names that share each reason."""
+    groups: dict[str, list[str]] = {}
     for name, why in reasons.items():
-        found.setdefault(why, []).append(name)
-    return found
+        groups.setdefault(why, []).append(name)
+    return groups

@@ -1,4 +1,4 @@
-"""The page of what every check needs, and what is lost without it: generated from what the checks declare."""
+"""The page docs/needs.md: what each check needs, and what is lost without it. Made from what the checks declare."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ DEVICES = (
     ("NVIDIA: inventory, telemetry", "the kernel module, `libnvidia-ml.so.1` of the same driver, /dev/nvidia*", "FAIL"),
     (
         "`counters.xid_*`",
-        "events of NVML, or /dev/kmsg (root, on the host); the text and the pid of an Xid are in the latter only",
-        "UNMEASURED where neither can be had",
+        "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid",
+        "UNMEASURED without both",
     ),
     (
         "`counters.log_*`, `host_counters.log_*`",
         "/dev/kmsg (root, on the host): SXids, amdgpu, PCIe, machine checks",
-        "left out; counters and Xids tell most of it",
+        "left out; counters and Xids show most of it",
     ),
     (
         "inlet, fans, power supplies (`host.inlet` ...)",
         "hwmon, else the management controller: /dev/ipmi0 (root) and `ipmitool`",
         "left out",
     ),
-    ("who profiles or diagnoses", "to see the processes of the host, which a container hides", "nothing is said"),
-    ("collectives, DDP step", "`nccl` in torch; a /dev/shm of a gigabyte", "UNMEASURED, with the error of NCCL"),
-    ("one run at a time", "a /tmp that is shared with whoever else may measure", "two runs disturb each other"),
+    (
+        "running profilers and diagnostic tools",
+        "to see the processes of the host, which a container hides",
+        "they are not noted",
+    ),
+    ("collectives, DDP step", "`nccl` in torch; a /dev/shm of 1 GB", "UNMEASURED, with the error of NCCL"),
+    ("one run at a time", "a /tmp that all users of the devices share", "two runs may disturb each other"),
 )
-"""What is no fact of the host: check, what it needs, what becomes of it otherwise."""
+"""Checks that are not facts of the host: check, what it needs, what happens otherwise."""
 
 
 def page() -> str:
-    """The whole page in Markdown."""
+    """Return the whole page in Markdown."""
     facts = [
         (f"`host.{name}`", HOST_FACTS[name].means, reader.user, reader.container, reader.machine)
         for name, reader in sorted(HOST_READERS.items())
@@ -42,16 +46,18 @@ def page() -> str:
         [
             "# What a check needs",
             "",
-            "Made by `scripts/needs.py` from what the checks declare. `pytest-accel discover` says what is hidden from",
-            "you on the machine that you sit at.",
+            "Made by `scripts/needs.py` from what the checks declare. `pytest-accel discover` lists the facts that the",
+            "current user cannot read on the current machine.",
             "",
-            "What cannot be seen is UNMEASURED where a limit requires it (a waiver may name it), and else no news.",
+            "A fact that cannot be read is UNMEASURED if a limit requires it (a waiver may cover that). Without such a",
+            "limit it is left out.",
             "",
             "## The host",
             "",
-            "What differs or is lost for who is not root, in a container, in a virtual machine.",
+            "The last three columns say what is missing or different without root, in a container, and in a virtual",
+            "machine. An empty cell means no difference.",
             "",
-            *_table(("fact", "what", "not root", "container", "virtual machine"), facts),
+            *_table(("fact", "meaning", "without root", "container", "virtual machine"), facts),
             "",
             "## Devices and probes",
             "",

@@ -1,4 +1,4 @@
-"""What a run would measure, and how long it would take: --collect-only, --setup-plan, --setup-only."""
+"""The plan of a run, its measurements and their time, as --collect-only, --setup-plan and --setup-only show it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from pytest_accel.run.session import Session
 
 STARTING = 5.0
-"""Seconds for the processes to start and import torch, as a rule."""
+"""Seconds that the processes usually take to start and to import torch."""
 
 
-def lines(run: Session, items: Sequence[Any]) -> list[Line]:
-    """Return one line per measurement of the packaged suite, with its budget, and one line with the sum.
+def lines(session: Session, items: Sequence[Any]) -> list[Line]:
+    """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
-    What a user's own test measures is not known before it runs, so no time is given for it.
+    No time is given for a user's own tests, since only running one shows what it measures.
     """
     measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
     packaged = [item for item in measuring if _is_packaged(item)]
     planned: dict[tuple[str, str], tuple[str, float]] = {}
-    for asked in (each for item in packaged for each in _asked_by(item, run)):
-        if seconds := _seconds(asked, run):
-            planned.setdefault(asked.key, (_title(asked), seconds))
-    found = [(f"{title:29} up to {seconds:g} s", "") for title, seconds in planned.values()]
+    for request in (request for item in packaged for request in _requests(item, session)):
+        if seconds := _seconds(request, session):
+            planned.setdefault(request.key, (_title(request), seconds))
+    rows = [(f"{title:29} up to {seconds:g} s", "") for title, seconds in planned.values()]
     total = sum(seconds for _, seconds in planned.values())
-    return [*found, (_sum(total, len(run.devices), len(measuring) - len(packaged)), "bold")]
+    return [*rows, (_sum(total, len(session.devices), len(measuring) - len(packaged)), "bold")]
 
 
 def _is_packaged(item: Any) -> bool:
@@ -39,37 +39,39 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _asked_by(item: Any, run: Session) -> list[ProbeRequest]:
-    """Return what a packaged test would measure: it is called with an `accel_check` that only notes the request."""
+def _requests(item: Any, session: Session) -> list[ProbeRequest]:
+    """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[ProbeRequest] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, run.sku))
+        noted.append(request_of(probe, conditions, metric, session.sku))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    values = {**parameters, "accel_check": check, "accel_devices": list(run.devices), "accel_sku": run.sku}
+    values = {**parameters, "accel_check": check, "accel_devices": list(session.devices), "accel_sku": session.sku}
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
 
 
-def _seconds(asked: ProbeRequest, run: Session) -> float:
-    """Return how long a measurement may take at most; 0 for a fact, which is read, and for what cannot exist here."""
-    if asked.spec.fact or (run.sku and why_not_applicable(run.sku, asked.metric, run.platform)):
+def _seconds(request: ProbeRequest, session: Session) -> float:
+    """Return the seconds that a measurement may take; 0 for a fact, and for a metric that is not applicable."""
+    sku = session.sku
+    if request.spec.fact or (sku and why_not_applicable(sku, request.metric, session.platform)):
         return 0.0
-    return run.budget(asked.spec, asked.metric) * (len(run.devices) if asked.spec.runs == "in_turn" else 1)
+    turns = len(session.devices) if request.spec.runs == "in_turn" else 1
+    return session.budget(request.spec, request.metric) * turns
 
 
-def _title(asked: ProbeRequest) -> str:
+def _title(request: ProbeRequest) -> str:
     """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
-    named = [str(value) for key, value in asked.conditions.items() if f"{{{key}}}" in asked.spec.metric]
-    return f"{asked.function.__name__:16} {', '.join(named)}"
+    named = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.spec.metric]
+    return f"{request.function.__name__:16} {', '.join(named)}"
 
 
 def _sum(seconds: float, devices: int, own: int) -> str:
-    """Return the last line: the time of the packaged tests, and how many of the user's own have none."""
-    unknown = f"{own} tests of your own, whose time is not known before they run"
+    """Return the last line: the time of the packaged tests, and the number of the user's `own` tests."""
+    unknown = f"the time of {own} test{'s' * (own > 1)} of your own is not known before a run"
     if own and not seconds:
         return unknown
-    text = f"at most about {seconds + STARTING:.0f} s on {devices} devices"
-    return f"{text}, and {unknown}" if own else f"{text}; a value that is known well ends its probe early"
+    text = f"at most about {seconds + STARTING:.0f} s on {devices} device{'s' * (devices != 1)}"
+    return f"{text}; {unknown}" if own else f"{text}; a probe ends early once its value is precise enough"

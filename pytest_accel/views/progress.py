@@ -1,4 +1,4 @@
-"""What is being measured now: on the terminal itself, so that nothing of it stays; a line a minute elsewhere."""
+"""The progress of a run: overwritten in place on a terminal, one line per minute elsewhere."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TextIO
 import pytest
 
 EVERY = 60.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between two lines where there is no terminal."""
 
 
 class Progress:
-    """Called a few times a second with what is measured, the seconds spent and the seconds expected.
+    """A callable that shows progress, given what is being done, the seconds spent and the seconds expected.
 
-    `reporter` is asked when there is something to show: pytest makes it later than us.
+    It is called a few times per second, at the end with an empty text. `reporter` returns pytest's terminal reporter,
+    which is made later than this object.
     """
 
     def __init__(self, reporter: Callable[[], pytest.TerminalReporter | None]) -> None:
@@ -25,6 +26,7 @@ class Progress:
         self._terminal: TextIO | None = None
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
+        """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
         reporter = self._reporter()
         if reporter is None:
             return
@@ -38,6 +40,7 @@ class Progress:
             reporter.write_line(f"accel:{text}")
 
     def _open(self) -> bool:
+        """Open the terminal itself, since pytest captures stdout. Return False if there is none."""
         if self._terminal is None:
             try:
                 self._terminal = open("/dev/tty", "w", encoding="utf-8")
@@ -46,7 +49,7 @@ class Progress:
         return True
 
     def _overwrite(self, text: str) -> None:
-        """Replace what stands behind the cursor, and leave the cursor where it was."""
+        """Replace the text behind the cursor, and move the cursor back."""
         assert self._terminal
         text = text[:60]
         self._terminal.write(text + " " * (self._shown - len(text)) + "\b" * max(len(text), self._shown))

@@ -1,4 +1,4 @@
-"""A SKU as a sheet: what it is, what its vendor promises, what is accepted, and on whose word. Text or Markdown."""
+"""The data sheet of a SKU, as text or Markdown: identity, datasheet values, platforms, limits and their sources."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ FIGURES = {
     "power.min_watts": ("lowest settable power", "W"),
     "power.max_watts": ("highest settable power", "W"),
     "temperature.max_operating_c": ("highest operating temperature", "C"),
-    "temperature.slowdown_c": ("slowdown from", "C"),
-    "temperature.shutdown_c": ("shutdown at", "C"),
+    "temperature.slowdown_c": ("slowdown temperature", "C"),
+    "temperature.shutdown_c": ("shutdown temperature", "C"),
     "temperature.memory_max_c": ("highest memory temperature", "C"),
 }
-"""What the figures of a datasheet are called, and their units."""
+"""Labels and units of the values in a datasheet, by their key in the threshold file."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A heading and rows under column names. `note` stands between them."""
+    """A table with a title, column names and rows. `note` is printed between title and table."""
 
     title: str
     columns: Sequence[str]
@@ -45,20 +45,21 @@ class Table:
 
 @dataclass
 class _Sources:
-    """The sources in the order in which they are first named; a row holds the number of its own."""
+    """The sources of a sheet, numbered in the order in which they are first used."""
 
-    found: list[Source] = field(default_factory=list)
+    used: list[Source] = field(default_factory=list)
 
     def number(self, source: Source | None) -> str:
+        """Return the number of a source in brackets, empty for no source."""
         if source is None:
             return ""
-        if source not in self.found:
-            self.found.append(source)
-        return f"[{self.found.index(source) + 1}]"
+        if source not in self.used:
+            self.used.append(source)
+        return f"[{self.used.index(source) + 1}]"
 
 
 def listing(skus: Iterable[Sku]) -> Table:
-    """One row for each SKU."""
+    """Return a table with one row for each SKU."""
     rows = [
         (
             sku.name,
@@ -75,7 +76,7 @@ def listing(skus: Iterable[Sku]) -> Table:
 
 
 def sheet(sku: Sku) -> list[Table]:
-    """Everything that the file holds for a reader, sources last."""
+    """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
     tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
     if sku.not_applicable:
@@ -86,6 +87,7 @@ def sheet(sku: Sku) -> list[Table]:
 
 
 def _identity(sku: Sku, sources: _Sources) -> Table:
+    """Return the table of what a device of this SKU is recognised by."""
     number = sources.number(Source(**sku.match["source"]) if "source" in sku.match else None)
     words = (
         ("names", "name"),
@@ -99,6 +101,7 @@ def _identity(sku: Sku, sources: _Sources) -> Table:
 
 
 def _datasheet(sku: Sku, sources: _Sources) -> Table:
+    """Return the table of the vendor's datasheet."""
     data = sku.datasheet
     rows = [
         (
@@ -112,28 +115,29 @@ def _datasheet(sku: Sku, sources: _Sources) -> Table:
         rows.append(("no fast path", ", ".join(data.unsupported), sources.number(data.source_of("unsupported"))))
     for key, (label, unit) in FIGURES.items():
         group, _, name = key.partition(".")
-        if name in (found := getattr(data, group)):
-            rows.append((label, _shown(found[name], unit), sources.number(data.source_of(key))))
-    return Table("Datasheet", ("what", "value", "source"), rows, "Per device, dense, as the vendor promises it.")
+        if name in (values := getattr(data, group)):
+            rows.append((label, _shown(values[name], unit), sources.number(data.source_of(key))))
+    return Table("Datasheet", ("what", "value", "source"), rows, "Vendor's values for one device, without sparsity.")
 
 
 def _platforms(sku: Sku, sources: _Sources) -> Table:
+    """Return the table of the platforms: devices, links and the standing of their limits."""
     rows = [
         (
-            each.name,
-            each.title,
-            str(each.devices or "any"),
-            _host(each),
-            _link(each),
-            standing(sku, each),
-            sources.number(each.source),
+            platform.name,
+            platform.title,
+            str(platform.devices or "any"),
+            _host(platform),
+            _link(platform),
+            standing(sku, platform),
+            sources.number(platform.source),
         )
-        for each in sku.platforms.values()
+        for platform in sku.platforms.values()
     ]
-    lacks = {each.name: lacking(sku, each) for each in sku.platforms.values()}
+    lacks = {platform.name: lacking(sku, platform) for platform in sku.platforms.values()}
     note = "; ".join(f"{name}: no limit for {', '.join(probes)}" for name, probes in lacks.items() if probes)
     columns = ("platform", "what", "devices", "host link", "peer link", "standing", "source")
-    return Table("Platforms", columns, rows, f"Nobody can accept on {note}." if note else "")
+    return Table("Platforms", columns, rows, f"A run cannot be ACCEPTED on these platforms: {note}." if note else "")
 
 
 def _host(platform: Platform) -> str:
@@ -144,21 +148,24 @@ def _host(platform: Platform) -> str:
 
 
 def _link(platform: Platform) -> str:
+    """Return type, number, topology and bandwidth of the links between devices."""
     link = platform.link
     count = f"x {link['count']}" if "count" in link else ""
     return _join(link.get("type"), count, link.get("topology"), _shown(link.get("gb_per_s"), "GB/s"))
 
 
 def _limits(sku: Sku, sources: _Sources) -> Table:
+    """Return the table of all limits: first those of all platforms, then those of each."""
     common = sorted(sku.limits.values(), key=lambda limit: limit.declared_by is DeclaredBy.VENDOR_FILE)
     rows = [_limit(limit, sku, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]
     columns = ("metric", "platform", "limit", "reference", "of reference", "of datasheet", "levels", "source")
-    return Table("Limits", columns, rows, "The declared limit is the effective one: nothing is added or taken off.")
+    return Table("Limits", columns, rows, "A value is compared with exactly this limit: no tolerance is added.")
 
 
 def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources) -> Sequence[str]:
+    """Return the row of a limit; `platform` is None for a limit of all platforms."""
     peak = peaks.peak(sku, limit.metric, platform or next(iter(sku.platforms.values())))
     floor = limit.floor
     return (
@@ -174,25 +181,27 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
 
 
 def _bounds(limit: Limit) -> str:
-    found = []
+    """Return the bounds of a limit in words."""
+    parts = []
     if limit.equals is not None:
-        found.append(f"= {limit.equals}")
+        parts.append(f"= {limit.equals}")
     if limit.version is not None:
-        found.append(limit.version)
+        parts.append(limit.version)
     if limit.same_on_all:
-        found.append("the same on all")
-    found += [
+        parts.append("the same on all devices")
+    parts += [
         f"{word} {_shown(bound, limit.unit)}"
         for word, bound in (("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn))
         if bound is not None
     ]
     advice = " (warns only)" if limit.severity == "warn" else ""
-    return ", ".join(found) + (" where supported" if limit.if_supported else "") + advice
+    return ", ".join(parts) + (" where supported" if limit.if_supported else "") + advice
 
 
 def _source_table(sources: _Sources) -> Table:
+    """Return the table of the sources that the other tables refer to."""
     rows = []
-    for source in sources.found:
+    for source in sources.used:
         kind, by, date, software, conditions, url, devices, nodes = astuple(source)
         behind = _join(f"{devices} devices" if devices else "", f"{nodes} nodes" if nodes else "")
         rows.append(
@@ -202,7 +211,7 @@ def _source_table(sources: _Sources) -> Table:
 
 
 def _shown(value: float | str | None, unit: str) -> str:
-    """A figure as the file states it: not rounded, as a measured one is."""
+    """Return a value of the file with its unit, not rounded to four digits as measured values are."""
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:.10g} {'' if unit == '1' else unit}".strip()
@@ -213,8 +222,8 @@ def _join(*parts: str | None) -> str:
 
 
 def text(tables: Sequence[Table]) -> str:
-    """For a terminal: columns aligned, sections apart."""
-    return "\n\n".join(_text(each) for each in tables)
+    """Return the tables for a terminal, with aligned columns."""
+    return "\n\n".join(_text(table) for table in tables)
 
 
 def _text(table: Table) -> str:
@@ -230,8 +239,8 @@ def _text(table: Table) -> str:
 
 
 def markdown(sku: Sku, tables: Sequence[Table]) -> str:
-    """For a contract: the same as an annex in Markdown."""
-    head = f"# {sku.title}: limits of acceptance\n\nBy the threshold file `{sku.name}` ({best_standing(sku)})."
+    """Return the tables of a SKU in Markdown, such as for the annex of a contract."""
+    head = f"# {sku.title}: acceptance limits\n\nFrom the threshold file `{sku.name}` ({best_standing(sku)})."
     return "\n\n".join([head, *map(_markdown, tables)]) + "\n"
 
 

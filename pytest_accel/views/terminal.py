@@ -1,4 +1,4 @@
-"""The table and the closing line, as plain lines with a colour each. Text only: pytest does the writing."""
+"""The table and the closing line of a run, as lines of text with a colour each. The caller writes them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ COLOURS = {
 FACTS = ("inventory.", "health.")
 HOST = ("host.", "host_counters.")
 OF_PEAK = 3
-"""The column of shares of a peak, which is left out where nothing has one."""
+"""Index of the column "of peak", which is left out if no row has a value in it."""
 FEW = 2
-"""So many devices have a row each for every metric."""
+"""Up to this number of devices, each has a row of its own for every metric."""
 Line = tuple[str, str]
 """Text and colour; the colour may be empty."""
 
 
 def table(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool = False) -> list[Line]:
-    """Rows worst first; "<" marks the slowest device of a metric.
+    """Return the table, with the worst rows first, and lines with notes below it.
 
-    Whatever fails or is marginal has a row of its own. Devices that state the same fact share one; so do more than
-    two that hold the same limit, with the weakest named and the range of values, unless `full`.
+    "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own. Devices with the
+    same fact share a row. More than two devices that pass the same limit share a row as well, with the weakest device
+    and the range of values; unless `full` is set.
     """
-    host = [each for each in verdicts if each.metric.startswith(HOST) and each.limit is None]
-    verdicts = [each for each in verdicts if each not in host]
-    shown = [each for each in verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
+    host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
+    verdicts = [verdict for verdict in verdicts if verdict not in host]
+    shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
     if not shown:
         return _host(host)
     slowest = _slowest(shown)
-    devices = len({each.subject for each in verdicts} - {NODE})
+    devices = len({verdict.subject for verdict in verdicts} - {NODE})
     several = not full and devices > FEW
-    expected = [each for each in shown if several and _as_expected(each)]
-    shown = [each for each in shown if each not in expected]
+    expected = [verdict for verdict in shown if several and _as_expected(verdict)]
+    shown = [verdict for verdict in shown if verdict not in expected]
     rows: list[tuple[str, ...]] = [("device", "metric", "value", "of peak", "limit", "margin", "status")]
     groups = _alike(worst_first(shown), several=several)
-    rows += [_row(each, _named(each, names, devices), each[0] in slowest) for each in groups]
+    rows += [_row(group, _named(group, names, devices), group[0] in slowest) for group in groups]
     if not any(row[OF_PEAK] for row in rows[1:]):
         rows = [row[:OF_PEAK] + row[OF_PEAK + 1 :] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -55,86 +56,93 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool =
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(("  ".join(cells).rstrip(), "yellow" if verdict.waiver else COLOURS.get(verdict.status, "")))
-    notes = [each for each in worst_first(shown) if each.status is Status.MARGINAL]
     lines += [
-        (f"marginal: {names.get(each.subject, each.subject)} {each.metric}: {each.sentence}", "yellow")
-        for each in notes
+        (f"marginal: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {verdict.sentence}", "yellow")
+        for verdict in worst_first(shown)
+        if verdict.status is Status.MARGINAL
     ]
     lines += [
-        (f"waived: {names.get(each.subject, each.subject)} {each.metric}: {_waiver(each.waiver)}", "yellow")
-        for each in worst_first(shown)
-        if each.waiver
+        (f"waived: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
+        for verdict in worst_first(shown)
+        if verdict.waiver
     ]
-    if any(each.next_run for each in shown):
-        lines.append(("+-: how far the next run of the same device lies from this one at most, in 95 % of cases", ""))
-    silent = [each for each in verdicts if each not in shown and each not in expected]
+    if any(verdict.next_run for verdict in shown):
+        lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
+    silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
     return lines + _expected(expected, devices) + not_applicable(silent) + _host(host)
 
 
 def _waiver(waiver: Waiver) -> str:
+    """Return a waiver's reason, who granted it, its last day and its place in the file."""
     return f"{waiver.reason} (by {waiver.by}, until {waiver.until}, {waiver.origin})"
 
 
 def _as_expected(verdict: Verdict) -> bool:
+    """Return True for a fact of a device that passes without a waiver."""
     return verdict.metric.startswith(FACTS) and verdict.status is Status.PASS and not verdict.waiver
 
 
 def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
-    """The facts that are as they have to be: dozens, and one line."""
-    facts = len({each.metric for each in verdicts})
+    """Return one line for all facts that pass, since there are dozens."""
+    facts = len({verdict.metric for verdict in verdicts})
     text = f"inventory and health: {facts} facts are as expected on {devices} devices (-v lists them)"
     return [(text, COLOURS[Status.PASS])] if verdicts else []
 
 
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:
-    """Facts of the host that no limit judges are many, and one line."""
-    known = sum(each.information for each in verdicts)
-    hidden = f", {len(verdicts) - known} are not there or not visible" if known < len(verdicts) else ""
+    """Return one line for all facts of the host that have no limit, since there are many."""
+    known = sum(verdict.information for verdict in verdicts)
+    hidden = f", {len(verdicts) - known} do not exist here or cannot be read" if known < len(verdicts) else ""
     text = f"host: {known} facts without a limit are in the record{hidden} (pytest-accel discover shows them)"
     return [(text, "")] if verdicts else []
 
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
-    """What was not measured because it cannot exist here, one line for each reason."""
-    why = {each.metric: each.sentence for each in reversed(verdicts)}
+    """Return one line for each reason why metrics are not applicable, with these metrics."""
+    why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
     reasons: dict[str, list[str]] = {}
-    for metric in dict.fromkeys(each.metric for each in verdicts):
+    for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
         reasons.setdefault(why[metric], []).append(metric)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
 
 def _alike(verdicts: Sequence[Verdict], *, several: bool) -> list[list[Verdict]]:
-    """The verdicts that share a row: equal facts and, of `several` devices, whatever holds or only informs."""
+    """Return the verdicts in groups that share a row.
+
+    A group holds equal facts or, if there are `several` devices, verdicts on one limit that pass or have no limit.
+    """
     groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for each in verdicts:
-        fine = (each.status is Status.PASS or each.information) and not each.waiver
-        fact = each.metric.startswith(FACTS) and not each.status.fails
-        own: tuple[object, ...] = (str(each.value), str(each.expected))
+    for verdict in verdicts:
+        fine = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
+        fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
+        own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
         if fine and several:
-            own = (each.limit.origin if each.limit else "", *(() if _is_figure(each) else own))
+            own = (verdict.limit.origin if verdict.limit else "", *(() if _is_figure(verdict) else own))
         elif not fact:
-            own = (*own, each.key)
-        groups.setdefault((each.metric, each.status, *own), []).append(each)
+            own = (*own, verdict.key)
+        groups.setdefault((verdict.metric, verdict.status, *own), []).append(verdict)
     return list(groups.values())
 
 
 def _is_figure(verdict: Verdict) -> bool:
-    """True for a measured number; facts are told apart by what they state."""
+    """Return True for a measured number, False for a fact."""
     number = isinstance(verdict.value, int | float) and not isinstance(verdict.value, bool)
     return number and verdict.expected is None and not verdict.metric.startswith(FACTS)
 
 
 def _named(group: Sequence[Verdict], names: Mapping[str, str], devices: int) -> str:
-    found = [names.get(each.subject, each.subject) for each in group]
+    """Return the text of the column "device" for a group: "gpu3", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
+    members = [names.get(verdict.subject, verdict.subject) for verdict in group]
     if len(group) > 1 and _is_figure(group[0]):
-        weakest = f", {found[0]} <" if group[0].margin is not None else ""
+        weakest = f", {members[0]} <" if group[0].margin is not None else ""
         return f"{'all' if len(group) == devices else f'{len(group)} of'} {devices}{weakest}"
     if 1 < devices == len(group):
         return f"all {devices}"
-    return ", ".join(found) if len(found) <= FEW or group[0].status.fails else f"{len(found)} of {devices}"
+    return ", ".join(members) if len(members) <= FEW or group[0].status.fails else f"{len(members)} of {devices}"
 
 
 def _row(group: Sequence[Verdict], name: str, slowest: bool) -> tuple[str, ...]:
+    """Return the cells of a group's row."""
     verdict = group[0]
     status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
     return (
@@ -149,7 +157,7 @@ def _row(group: Sequence[Verdict], name: str, slowest: bool) -> tuple[str, ...]:
 
 
 def _next_run(verdict: Verdict) -> str:
-    """Half of the interval that the next run's value lies in, as a share of this one's."""
+    """Return half of the interval that the value of the next run lies in, as a share of this value: " +-1.2%"."""
     if verdict.next_run is None or not verdict.value:
         return ""
     low, high = verdict.next_run
@@ -157,27 +165,27 @@ def _next_run(verdict: Verdict) -> str:
 
 
 def _values(group: Sequence[Verdict]) -> str:
-    """The value; of several figures the least and the most."""
+    """Return the value with its unit, or the range of values of a group."""
     first = group[0]
     if first.value is None:
         return ""
     if len(group) == 1 or not _is_figure(first):
         return show(first.value, first.unit) + _next_run(first)
-    least, most = (show(pick(float(each.value or 0) for each in group), first.unit) for pick in (min, max))
+    least, most = (show(pick(float(verdict.value or 0) for verdict in group), first.unit) for pick in (min, max))
     return least if least == most else f"{least.partition(' ')[0]} to {most}"
 
 
 def _shares(group: Sequence[Verdict]) -> str:
-    """The share of the peak; of several figures the least and the most."""
-    found = [each.of_peak for each in group if each.of_peak is not None]
-    if not found:
+    """Return the share of the peak, or the range of shares of a group; empty if there is no peak."""
+    shares = [verdict.of_peak for verdict in group if verdict.of_peak is not None]
+    if not shares:
         return ""
-    least, most = f"{min(found):.0%}", f"{max(found):.0%}"
+    least, most = f"{min(shares):.0%}", f"{max(shares):.0%}"
     return least if least == most else f"{least[:-1]} to {most}"
 
 
 def limit_of(verdict: Verdict) -> str:
-    """The bounds of a verdict as the table shows them; empty where there are none."""
+    """Return the bounds of a verdict as the table shows them; empty if it has none."""
     advice = "advice " if verdict.limit and verdict.limit.severity == "warn" else ""
     if verdict.limit and verdict.limit.version:
         return advice + verdict.limit.version
@@ -188,32 +196,32 @@ def limit_of(verdict: Verdict) -> str:
 
 
 def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Of each metric that several devices share, the one with the least margin."""
+    """Return, for each metric that several devices have, the verdict with the smallest margin."""
     groups: dict[str, list[Verdict]] = {}
-    for each in verdicts:
-        if each.margin is not None:
-            groups.setdefault(each.metric, []).append(each)
+    for verdict in verdicts:
+        if verdict.margin is not None:
+            groups.setdefault(verdict.metric, []).append(verdict)
     return [
-        min(group, key=lambda each: each.margin if each.margin is not None else 0.0)
+        min(group, key=lambda verdict: verdict.margin if verdict.margin is not None else 0.0)
         for group in groups.values()
-        if len({each.subject for each in group}) > 1
+        if len({verdict.subject for verdict in group}) > 1
     ]
 
 
 def time_line(seconds: Mapping[str, float]) -> Line:
-    """Where the time of the run went, in seconds."""
+    """Return the line that shows the seconds of the run, in all and by phase."""
     parts = [f"{name.replace('_', '-')} {seconds[name]:.0f}" for name in PHASES if name in seconds]
     return f"time: {seconds['wall']:.0f} s: {', '.join(parts)}", ""
 
 
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict]) -> list[Line]:
-    """The closing line in its colour."""
+    """Return the closing line in its colour: yellow for an acceptance with marginal or waived verdicts."""
     colour = "green" if closing.exit == 0 else "red"
-    marginal = any(each.status is Status.MARGINAL or each.waiver for each in verdicts)
+    marginal = any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in verdicts)
     return [(closing.line, "yellow" if marginal and closing.exit == 0 else colour)]
 
 
 def first_to_repeat(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The verdict that one would want to see again first."""
-    bad = [each for each in verdicts if each.fails]
-    return worst_first(bad)[0] if bad else None
+    """Return the worst verdict that fails, which is worth repeating first; None if none fails."""
+    failing = [verdict for verdict in verdicts if verdict.fails]
+    return worst_first(failing)[0] if failing else None

@@ -70,21 +70,21 @@ def test_comments_and_empty_lines_are_left_out() -> None:
     ("text", "says"),
     [
         ("", "f.csv:1: the file is empty"),
-        (HEADER, "f.csv:1: there is no figure"),
+        (HEADER, "f.csv:1: there is no row below the header"),
         ("device,metric,value\n", "f.csv:1: column 'unit' is missing; the header needs device, metric, value, unit"),
         (f"{HEADER},unit\n", "f.csv:1: a column is given twice"),
         (f"{HEADER}\ngpu0,matmul.bf61,1,TFLOPS", "f.csv:2: metric 'matmul.bf61' is not known; did you mean"),
-        (f"{HEADER}\ngpu0,matmul.bf16,fast,TFLOPS", "f.csv:2: value 'fast' is no number"),
-        (f"{HEADER}\ngpu0,matmul.bf16,nan,TFLOPS", "f.csv:2: value 'nan' is no number"),
-        (f"{HEADER}\ngpu0,matmul.bf16,,TFLOPS", "f.csv:2: value '' is no number"),
-        (f'{HEADER}\ngpu0,matmul.bf16,"1,234",TFLOPS', "f.csv:2: value '1,234' is no number"),
-        (f"{HEADER}\ngpu0,stream.copy,2700,GiB/s", "stream.copy can be had from; choose TB/s or GB/s or MB/s"),
-        (f"{HEADER}\ngpu0,matmul.bf16,700,GB/s", "f.csv:2: unit 'GB/s' is none that matmul.bf16"),
-        (f"{HEADER}\ngpu0,soak.throttle.hw_thermal,-5,s", "f.csv:2: value -5 s is nothing that soak"),
-        (f"{HEADER}\ngpu0,matmul.bf16,1e9999,TFLOPS", "f.csv:2: value 1E+9999 TFLOPS is nothing that matmul.bf16"),
-        (f"{HEADER}\ngpu0,inventory.mig,0,text", "f.csv:2: inventory.mig is text, no figure"),
-        (f"{HEADER}\ngpu0,matmul.bf16,700", "f.csv:2: 3 cells under 4 columns"),
-        (f"{HEADER}\ngpu0,matmul.bf16,700,TFLOPS,x", "f.csv:2: 5 cells under 4 columns"),
+        (f"{HEADER}\ngpu0,matmul.bf16,fast,TFLOPS", "f.csv:2: value 'fast' is not a number"),
+        (f"{HEADER}\ngpu0,matmul.bf16,nan,TFLOPS", "f.csv:2: value 'nan' is not a number"),
+        (f"{HEADER}\ngpu0,matmul.bf16,,TFLOPS", "f.csv:2: value '' is not a number"),
+        (f'{HEADER}\ngpu0,matmul.bf16,"1,234",TFLOPS', "f.csv:2: value '1,234' is not a number"),
+        (f"{HEADER}\ngpu0,stream.copy,2700,GiB/s", "not a unit of stream.copy; choose TB/s or GB/s or MB/s"),
+        (f"{HEADER}\ngpu0,matmul.bf16,700,GB/s", "f.csv:2: unit 'GB/s' is not a unit of matmul.bf16"),
+        (f"{HEADER}\ngpu0,soak.throttle.hw_thermal,-5,s", "f.csv:2: value -5 s is not possible for soak"),
+        (f"{HEADER}\ngpu0,matmul.bf16,1e9999,TFLOPS", "f.csv:2: value 1E+9999 TFLOPS is not possible for matmul.bf16"),
+        (f"{HEADER}\ngpu0,inventory.mig,0,text", "f.csv:2: inventory.mig is a text; only numbers"),
+        (f"{HEADER}\ngpu0,matmul.bf16,700", "f.csv:2: the row has 3 cells, but the header has 4"),
+        (f"{HEADER}\ngpu0,matmul.bf16,700,TFLOPS,x", "f.csv:2: the row has 5 cells, but the header has 4"),
         (f"{HEADER}\n,matmul.bf16,700,TFLOPS", "f.csv:2: the device is missing"),
         (f"{HEADER}\nnode,matmul.bf16,700,TFLOPS", "f.csv:2: matmul.bf16 is a metric of a device, not of 'node'"),
         (f"{HEADER}\ngpu0,all_reduce.busbw@8GiB,470,GB/s", "f.csv:2: all_reduce.busbw@8GiB is a metric of the node"),
@@ -113,7 +113,7 @@ def closed(*rows: str, header: str = HEADER) -> tuple[str, int]:
 
 def test_what_holds_is_held_and_never_accepted() -> None:
     line, code = closed("gpu0,matmul.bf16,731,TFLOPS", "gpu1,matmul.bf16,730,TFLOPS")
-    assert (line, code) == ("HELD 2/2 limits; no acceptance: figures of another tool", 0)
+    assert (line, code) == ("HELD 2/2 limits; no acceptance: measured by another tool", 0)
 
 
 @pytest.mark.parametrize("row", ["gpu0,matmul.bf16,73000,TFLOPS", "gpu0,stream.copy,2900,TB/s"])
@@ -149,7 +149,7 @@ def test_conditions_of_the_limit_have_to_be_those_of_the_figure(conditions: str,
 def test_another_shape_is_not_judged() -> None:
     line, code = closed("gpu0,matmul.bf16,600,TFLOPS,4096", header=f"{HEADER},m")
     assert code == 6
-    assert "measured with m=4096, the limits of h100-sxm are for m=8192" in line
+    assert "measured with m=4096, but the limits of h100-sxm are for m=8192" in line
 
 
 def test_what_no_limit_judges_alone_is_not_judged() -> None:

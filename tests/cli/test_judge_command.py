@@ -129,15 +129,15 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
     text = json.loads(path.read_text())
     text["sku"] = {"name": "cpu", "asked": asked, "files": {}}
     path.write_text(json.dumps(text))
-    assert judged(capsys, "rec")[1].startswith("rec/record.json: as cpu, platform host, quick\n")
+    assert judged(capsys, "rec")[1].startswith("rec/record.json: judged as cpu, platform host, level quick\n")
 
 
 WRONG = {
     "nothing there": (["nope"], "nope: cannot be read: No such file"),
-    "no record": (["own.yaml"], "own.yaml: is damaged or no record: "),
+    "no record": (["own.yaml"], "own.yaml: is not a record, or a damaged one: "),
     "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
-    "auto": (["rec", "--accel-sku=auto"], "to judge again, name a SKU or a file"),
-    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9' (it has: host)"),
+    "auto": (["rec", "--accel-sku=auto"], "--accel-sku=auto: name a SKU"),
+    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
     "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
     "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
     "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),
@@ -158,5 +158,5 @@ def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = judged(capsys, "f.csv", "--accel-sku=h100-sxm", "--accel-platform=hgx8")
     assert (code, err) == (0, "")
     assert "731.2 TFLOPS  floor 671.6 TFLOPS" in out
-    assert "not in the file, and required: " in out
-    assert out.splitlines()[-1] == "HELD 1/1 limits; no acceptance: figures of another tool"
+    assert "required, but not in the table: " in out
+    assert out.splitlines()[-1] == "HELD 1/1 limits; no acceptance: measured by another tool"

@@ -217,7 +217,7 @@ def test_limits_for_another_shape_say_nothing() -> None:
     measurements = [replace(each, conditions={"m": 1024}) if each.unit == "TFLOPS" else each for each in measured()]
     new = judge_again(ran(measurements=measurements), terms(sku()))
     assert status(new, "matmul.bf16") is Status.UNMEASURED
-    assert "measured with m=1024, the limits of part are for m=8192" in new.closing["line"]
+    assert "measured with m=1024, but the limits of part are for m=8192" in new.closing["line"]
     same = sku(probes={"matmul": {"m": 1024}, "soak": {"m": 1024}})
     assert word(judge_again(ran(measurements=measurements), terms(same))) == "ACCEPTED"
 
@@ -273,7 +273,7 @@ def test_files_that_changed() -> None:
     then, now = {"a.yaml": "1" * 64, "b.yaml": "2" * 64, "c.yaml": "3" * 64}, {"a.yaml": "1" * 64, "b.yaml": "4" * 64}
     assert files_changed(then, now) == [
         "b.yaml changed since: 222222222222 -> 444444444444",
-        "c.yaml (333333333333) is not judged by any more",
+        "c.yaml (333333333333) is no longer used",
     ]
 
 
@@ -346,18 +346,18 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
     ("old", "new", "says"),
     [
         ('"schema": 1', '"schema": 2', "was written in schema 2; this version reads schema 1"),
-        ('"schema": 1', '"other": 1', "is no record of pytest_accel: it has no 'schema'"),
-        ('"state": "finished"', '"state": 7', "state is 7, none of running, interrupted, finished"),
+        ('"schema": 1', '"other": 1', "is not a record of pytest-accel: it has no 'schema'"),
+        ('"state": "finished"', '"state": 7', "state is 7, not one of running, interrupted, finished"),
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
-        ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", none of FAIL, UNMEASURED'),
-        ('"declared_by": "SKU file"', '"declared_by": "hearsay"', 'declared_by is "hearsay", none of SKU file'),
+        ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", not one of FAIL, UNMEASURED'),
+        ('"declared_by": "SKU file"', '"declared_by": "hearsay"', 'declared_by is "hearsay", not one of SKU file'),
         ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
         ('"how": "together"', '"how": true', "measurements[0].how is true, not text"),
         ('"details": {}', '"details": {"during": 7}', "measurements[0].details.during is 7, not text"),
         ('"details": {}', '"details": {"telemetry": {"power_w": {"mean": 1}}}', "telemetry.power_w.max is missing"),
-        ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, no list"),
-        ("{", "", "is damaged or no record: "),
+        ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, not a list"),
+        ("{", "", "is not a record, or a damaged one: "),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:

@@ -158,7 +158,7 @@ def test_nothing_judged_is_never_green(verdicts: list[Verdict], changes: dict[st
     "changes",
     [
         {"no_acceptance": ["SKU h100-sxm was recognised, not named"]},
-        {"no_acceptance": ["a CPU is no accelerator"]},
+        {"no_acceptance": ["a CPU is not an accelerator"]},
         {"filtered": ["filtered by -k"]},
         {"filtered": ["--accel-devices chose 1 of 2 devices"]},
         {"filtered": ["filtered by -m"], "no_acceptance": ["h100-sxm has no sourced limit for soak"]},

@@ -52,7 +52,7 @@ def test_the_table_shows_it_beside_the_value(sku: Sku) -> None:
     verdict = judge([foreseen(MEASURED, sku)], Limit("matmul.bf16", "TFLOPS", floor=600.0))
     text = "\n".join(line for line, _ in table([verdict], {"GPU-0": "gpu0"}))
     assert "700 TFLOPS +-2.8%" in text
-    assert "+-: how far the next run of the same device lies" in text
+    assert "+-: the next run on the same device differs by at most this much" in text
     plain = judge([MEASURED], Limit("matmul.bf16", "TFLOPS", floor=600.0))
     assert "+-" not in "\n".join(line for line, _ in table([plain], {"GPU-0": "gpu0"}))
 

@@ -163,7 +163,7 @@ def test_a_device_whose_temperature_flickers_is_settled() -> None:
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preconditions, "SETTLE_SECONDS", 0.5)
     found = check_idle(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
-    assert found.notes == ["gpu3 still cooled down after 0.5 s"]
+    assert found.notes == ["still cooling down after 0.5 s: gpu3"]
 
 
 def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:

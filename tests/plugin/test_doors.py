@@ -137,11 +137,11 @@ def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
     alone = as_user.pytest(tmp_path, "--collect-only")
     beside = as_user.pytest(tmp_path, "--collect-only", paths=("--pyargs", "pytest_accel.suite", "test_mine.py"))
 
-    unknown = "2 tests of your own, whose time is not known before they run"
+    unknown = "the time of 2 tests of your own is not known before a run"
     assert alone.exit == beside.exit == 0, alone.out + beside.out
     assert re.search(rf"^{unknown}$", alone.out, re.MULTILINE)
     assert "up to" not in alone.out
-    assert re.search(rf"^at most about \d+ s on 2 devices, and {unknown}$", beside.out, re.MULTILINE)
+    assert re.search(rf"^at most about \d+ s on 2 devices; {unknown}$", beside.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])

@@ -65,9 +65,9 @@ def closed(out: str) -> bool:
 WRONG_OPTIONS = {
     "sku": (["--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
     "sku file": (["--accel-sku=./mine.yaml"], "./mine.yaml: there is no such threshold file"),
-    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9' (it has: host)"),
+    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9'; choose from host"),
     "level": (["--accel-level=quik"], "invalid choice: 'quik' (choose from"),
-    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; there are 0 (CPU-"),
+    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; the devices are 0 (CPU-"),
     "patience": (["--accel-patience=0"], "argument --accel-patience: invalid"),
 }
 
@@ -90,7 +90,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, "-n", "2", autoload=True, refused=True)
 
     assert ran.exit == 4, ran.out
-    assert "--accel-sku measures the node as a whole, in parallel already: leave -n (xdist) out" in ran.out
+    assert "measures all devices of the node from one pytest process; remove -n (pytest-xdist)" in ran.out
     assert "Traceback" not in ran.out
 
 
@@ -198,7 +198,7 @@ def test_discover(tmp_path: Path) -> None:
 
     assert "SKU: " in done.stdout
     assert re.search(r"^  memory +[\d.]+ GB$", done.stdout, re.MULTILINE)
-    assert "hidden from this user here:" in done.stdout
+    assert "not readable for this user on this machine:" in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -415,7 +415,7 @@ def test_again(tmp_path: Path) -> None:
 WRONG_MARKERS = {
     "above_one": ("@accel_min_tflops(1.5)", ["1.5 is not a fraction of the peak in (0, 1]; write tflops=1.5"]),
     "keyword": ("@accel_min_tflops(tflop=3)", ["tflop", "accel_min_tflops(of_peak: float | None = None, *, tflops"]),
-    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; there are accel_min_tflops"]),
+    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; choose from accel_min_tflops"]),
     "unit": ('@accel_limit(unit="GBps", floor=1)', ["unit='GBps' is not known; choose one of TFLOPS"]),
     "empty": ("@accel_min_gbps()", ["give either a fraction of the peak in (0, 1] or gbps="]),
 }
@@ -712,7 +712,8 @@ def test_nothing_missing_is_held(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, f"--accel-sku={facts_only(tmp_path)}", paths=())
 
     assert ran.exit == 0, ran.out
-    assert re.fullmatch(r"HELD 4/4 limits \(by .*facts\.yaml\); no acceptance: a CPU is no accelerator", ran.closing)
+    held = r"HELD 4/4 limits \(by .*facts\.yaml\); no acceptance: a CPU is not an accelerator"
+    assert re.fullmatch(held, ran.closing)
 
 
 @pytest.mark.devices

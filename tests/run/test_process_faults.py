@@ -87,7 +87,8 @@ def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
     """The third probe never ran on it, and says in which it was lost."""
     assert (killed.folder.parent / "turns").read_text() == "1 2 "
     (third,) = killed.measurements("dies@turn=3", "cpu1")
-    assert third["trouble"]["reason"] == "not measured: cpu1 lost its worker in dies@turn=1 and dies@turn=2"
+    worker = "the worker process of cpu1"
+    assert third["trouble"]["reason"] == f"not measured: {worker} ended in dies@turn=1 and in dies@turn=2"
 
 
 def test_hung_worker(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_hung_worker(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, "--accel-patience=3", env=STUB_TORCH)
 
     assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("REJECTED cpu1: hangs nothing was heard from its process for 3 s; it is in hangs (")
+    assert ran.closing.startswith("REJECTED cpu1: hangs its process sent nothing for 3 s; it is in hangs (")
     assert ran.statuses("hangs")["cpu1"] == "FAIL"
     assert ran.statuses("hangs")["cpu0"] in ("PASS", "MARGINAL")
     assert ran.statuses("tiny")["cpu1"] in ("PASS", "MARGINAL")
@@ -174,7 +175,7 @@ def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
 
     assert int(pid) in processes(), "it was not stuck after all"
     assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("REJECTED cpu1: stuck nothing was heard")
+    assert ran.closing.startswith("REJECTED cpu1: stuck its process sent nothing")
     assert behind in ran.closing
     assert f"cpu1: {behind}" in ran.record["notes"]
     assert ran.statuses("stuck")["cpu0"] in ("PASS", "MARGINAL")
@@ -256,7 +257,13 @@ def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
 # -- a rank of a collective
 
 RANKS = """
-@probe("ranks.{how}", runs="ranks")
+@probe(
+    "ranks.{how}",
+    unit="GB/s",
+    stresses=["link"],
+    variants={"how": ("dies", "works", "hangs", "raises")},
+    runs="ranks",
+)
 def ranks(device, *, how):
     import torch.distributed as dist
     a = device.torch.ones(1000)
@@ -292,7 +299,7 @@ def test_ranks_that_break(tmp_path: Path) -> None:
     assert ran.exit == 1, ran.out
     reasons = {how: ran.measurements(f"ranks.{how}", "node")[0]["trouble"]["reason"] for how in ("dies", "hangs")}
     assert reasons["dies"].startswith("cpu1: its worker process died: it was killed by SIGKILL")
-    assert reasons["hangs"].startswith("cpu1: nothing was heard from its process for 5 s; it is in work (")
+    assert reasons["hangs"].startswith("cpu1: its process sent nothing for 5 s; it is in work (")
     assert ran.statuses("ranks.works")["node"] in ("PASS", "MARGINAL")
     assert ran.statuses("tiny")["cpu0"] in ("PASS", "MARGINAL")
     assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"

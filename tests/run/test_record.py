@@ -139,7 +139,8 @@ def vanished(folder: Path, *records: tuple[dict[str, str], list[Device]]) -> str
 
 def test_accelerators_do_not_vanish_between_runs(tmp_path: Path) -> None:
     text = vanished(tmp_path, (run_of(1), [GPU]))
-    assert text == f"{tmp_path / 'r0' / FILE} shows 1 x H100; now there is none"
+    path = tmp_path / "r0" / FILE
+    assert text == f"the earlier record {path} holds 1 x H100, but no accelerator is found now"
 
 
 def test_what_vanished_stays_a_failure_in_every_later_run(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
     child.send("go")
     (died,) = hear(child, "died")
     assert died["kind"] == "need"
-    assert "killed 1 processes for want of memory" in died["reason"]
+    assert "killed 1 process meanwhile because memory ran out" in died["reason"]
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
@@ -210,8 +210,8 @@ def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble["reason"] for call in calls]
 
-    assert reasons[0] == "nothing was heard from its process for 1 s; it is in synchronize (a.py:7)"
-    assert reasons[1] == "nothing was heard from its process for 1 s; it does not even say where it is"
+    assert reasons[0] == "its process sent nothing for 1 s; it is in synchronize (a.py:7)"
+    assert reasons[1] == "its process sent nothing for 1 s; it does not answer where it is"
     assert all(call.trouble and call.trouble["event"] == "hung" for call in calls)
     assert not left(call.child.pid for call in calls)
 
@@ -241,10 +241,10 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
     if len(blamed) == 1:
         others = [each for place, each in enumerate(troubles) if place not in blamed]
         assert all(each["kind"] == "stopped" for each in others)
-        assert all(each["reason"] == f"stopped, because gpu{blamed[0]} failed" for each in others)
+        assert all(each["reason"] == f"stopped because gpu{blamed[0]} failed" for each in others)
     else:
         assert all(each["shared"] for each in troubles)
-        assert all(each["reason"].endswith("cannot be told which of gpu0, gpu1, gpu2 hung") for each in troubles)
+        assert all(each["reason"].endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
 
 
 def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
@@ -262,7 +262,7 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
 
     assert troubles[1] == {"event": "died", "reason": "it was killed by SIGKILL"}
     assert troubles[0]["kind"] == troubles[2]["kind"] == "stopped"
-    assert troubles[0]["reason"] == "stopped, because gpu1 failed: connection closed by peer"
+    assert troubles[0]["reason"] == "stopped because gpu1 failed: connection closed by peer"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no time")], ids=lambda each: type(each).__name__)
@@ -351,7 +351,7 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
     after = ask(pool, "adds", "together", devices)
 
     assert reasons[:2] == ["it was killed by SIGKILL"] * 2
-    assert reasons[2] == "not measured: peers lost its worker in dies.peers and dies.peers"
+    assert reasons[2] == "not measured: the worker process of peers ended in dies.peers and in dies.peers"
     assert [each.trouble for each in after.values()] == [None] * len(devices)
     assert all(each.findings for each in after.values())
 
@@ -366,7 +366,7 @@ def test_peers_without_a_lost_device(pool: WorkerPool) -> None:
     rest = found["+".join(device.name for device in others)]
 
     assert (found[first.name].trouble or {})["kind"] == "device"
-    assert "lost its worker in dies.together and dies.together" in (found[first.name].trouble or {})["reason"]
+    assert "ended in dies.together and in dies.together" in (found[first.name].trouble or {})["reason"]
     assert rest.trouble is None
     assert rest.findings
 
@@ -394,7 +394,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
     for _ in range(2):
         assert pool.sensor.child
         os.kill(pool.sensor.child.pid, signal.SIGKILL)
-        while not pool.sensor.child._gone():
+        while not pool.sensor.child._has_ended():
             time.sleep(0.01)
         ask(pool, "adds", "together", devices[:1])
 
@@ -402,7 +402,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
     assert pool.sensor.child.ended == "it was killed by SIGKILL"
     assert pool.sensor.notes == ["the sensor failed: it was killed by SIGKILL"]
     assert pool.sensor.not_idle() is None
-    assert "nobody could tell whether the devices were idle before the run" in pool.sensor.notes
+    assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 
 
 def test_nothing_is_left(pool: WorkerPool) -> None:

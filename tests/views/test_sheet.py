@@ -35,7 +35,7 @@ def test_the_annex_is_markdown_that_holds_the_hashes(capsys: pytest.CaptureFixtu
     assert main(["sku", "show", "h100-sxm", "--format", "md"]) == 0
     text = capsys.readouterr().out
     sku = loader.load("h100-sxm")
-    assert text.startswith(f"# {sku.title}: limits of acceptance")
+    assert text.startswith(f"# {sku.title}: acceptance limits")
     assert all(digest in text for digest in sku.files.values())
     rows = [line for line in text.splitlines() if line.startswith("| matmul.bf16 ")]
     assert len(rows) == 1

@@ -16,9 +16,11 @@ class CannVisibility(Visibility):
     """Selection by index, as the runtime of CANN reads it."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
+        """Return the entries of ASCEND_RT_VISIBLE_DEVICES, if it is set."""
         return {CANN: entries(environment[CANN])} if CANN in environment else {}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which CANN shows only these devices."""
         return {CANN: indices(group)}
 
 

@@ -17,6 +17,7 @@ class ModuleVisibility(Visibility):
     """Selection of the one module that a process opens (docs.habana.ai, Gaudi-to-process assignment)."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return the entries of the two variables, if set, with the UUIDs of the modules that they name."""
         named = {name: entries(environment[name]) for name in (MODULES, MODULE) if name in environment}
         return {name: [_module(entry, found) for entry in chosen] for name, chosen in named.items()}
 
@@ -29,6 +30,7 @@ class ModuleVisibility(Visibility):
         return {MODULE: None if module is None else str(module), MODULES: None, "PT_HPU_LAZY_MODE": "0"}
 
     def unselectable(self, group: Sequence[Device]) -> str | None:
+        """Return why no environment selects these devices, None if one does."""
         if len(group) > 1:
             return "a process can open only one Gaudi, so it cannot copy between two"
         if "module_id" not in group[0].facts and not group[0].facts.get("sole"):

@@ -19,9 +19,11 @@ class LevelZeroVisibility(Visibility):
     """Selection by index in PCI order, each tile a device (Level Zero specification, environment variables)."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
+        """Return the entries of ZE_AFFINITY_MASK, if it is set."""
         return {ZE: entries(environment[ZE])} if ZE in environment else {}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which Level Zero shows only these devices, and no other variable selects any."""
         order = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}
         others = dict.fromkeys(("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "PYTORCH_ENABLE_XPU_FALLBACK"))
         return {ZE: indices(group), **order, **others}

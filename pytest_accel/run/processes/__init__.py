@@ -1,1 +1,1 @@
-"""The processes of a run as pytest sees them: the sensor and the workers, started, heard, waited for, ended."""
+"""The child processes of a run, the sensor and the workers: how they are started, heard, waited for and ended."""

@@ -1,4 +1,4 @@
-"""Which programs a run starts as its sensor and its workers, and how: chosen once, where the run is set up."""
+"""The programs that a run starts as its sensor and its workers, and their environment."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from pytest_accel.judging.preconditions import SETTLE_STEP
 from pytest_accel.run.processes.supervisor import Child
 
 Environment = Mapping[str, str | None]
-"""Variables of a child process; what is None is not inherited."""
+"""Environment variables of a child process. A variable whose value is None is not inherited."""
 
 
 def readings_per_second(devices: Sequence[Device]) -> float:
-    """Return the number of readings of each device in a second while they work, the least that a vendor declares."""
+    """Return how many times per second each of these devices is read while it works.
+
+    It is the lowest rate that one of their vendors declares.
+    """
     rates = [registry.vendor(device.driver).readings_per_second for device in devices]
     return min(rates, default=Vendor.readings_per_second)
 
 
 def threads_of(group: Sequence[Device]) -> int:
-    """How many threads the worker of these devices computes with on the CPU."""
+    """Return the number of CPU threads for the worker of these devices."""
     cores = sum(int(device.facts.get("cores", 0)) for device in group)
     return cores or min(8, max(1, len(group[0].cpus)))
 
 
 def without_gpus(threads: int) -> Environment:
-    """The environment of a worker that computes on the CPU and sees no GPU."""
+    """Return the environment of a worker that computes on the CPU and sees no GPU."""
     return {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": str(threads)}
 
 
 def environment_of(group: Sequence[Device]) -> Environment:
-    """Return the environment of a worker: it sees its own devices only, and no GPU if it computes on the CPU."""
+    """Return the environment of a worker: it sees the devices of the group only, no GPU if those are CPUs."""
     vendor = registry.vendor(group[0].driver)
     on_host = vendor.torch is not None and vendor.torch.on_host
     return {**(without_gpus(threads_of(group)) if on_host else {}), **vendor.visibility.selecting(group)}
@@ -43,26 +46,26 @@ def environment_of(group: Sequence[Device]) -> Environment:
 
 @dataclass(frozen=True)
 class Processes:
-    """The programs of a run and how they are started. The default looks at this machine."""
+    """The programs of a run and how they are started. The defaults measure the hardware of this machine."""
 
     sensor_module: str = "pytest_accel.drivers.sensor"
     worker_module: str = "pytest_accel.probes.device.worker"
     hello: Message | None = None
-    """What every process is told before anything else."""
+    """The first message to every process, None for no such message."""
     hz: Callable[[Sequence[Device]], float] = readings_per_second
     threads: Callable[[Sequence[Device]], int] = threads_of
     environment: Callable[[Sequence[Device]], Environment] = environment_of
     settle_step: float = SETTLE_STEP
-    """Seconds between two looks at devices that cool down."""
+    """Seconds between two readings of temperatures while devices cool down."""
     spawn: Callable[[str, str, Path, Environment], Child] = Child
-    """Starts one process by its name, its module, its log and its environment."""
+    """Starts a process, given its name, its module, its log file and its environment."""
 
     def sensor(self, log: Path) -> Child:
-        """Start the sensor."""
+        """Start the sensor process, with its standard error in `log`."""
         return self._start("sensor", self.sensor_module, log, {})
 
     def worker(self, name: str, group: Sequence[Device], log: Path) -> Child:
-        """Start the worker of these devices."""
+        """Start the worker process of these devices, with its standard error in `log`."""
         return self._start(name, self.worker_module, log, self.environment(group))
 
     def _start(self, name: str, module: str, log: Path, environment: Environment) -> Child:
@@ -73,4 +76,4 @@ class Processes:
 
 
 REAL = Processes()
-"""Those that look at this machine."""
+"""The programs that measure the hardware of this machine."""

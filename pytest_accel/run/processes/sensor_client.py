@@ -1,4 +1,7 @@
-"""What watches the devices while they work: the sensor process, asked, heard, and started again when it dies."""
+"""The client of the sensor process, which reads the devices and the host while the workers measure.
+
+A sensor that dies is started once more.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ from pytest_accel.run.processes.supervisor import Child, listen
 
 
 class SensorClient:
-    """The sensor of a run, and what was heard from it: readings, counters, reports of errors, notes."""
+    """The sensor of a run, and everything received from it: readings, counters, error reports, notes.
+
+    `patience` is how many seconds an answer may take.
+    """
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -38,41 +44,46 @@ class SensorClient:
         self.reports = Reports()
         self.notes: list[str] = []
         self.profilers: list[Message] = []
-        """Who profiled or diagnosed devices on this host when it was asked whether they are idle."""
+        """Profilers and diagnostic tools that ran on this host when the devices were checked for being idle."""
         self.timeline = Timeline()
         self.foreign: dict[str, str] = {}
-        """UUID to who else was at work on the device when the last probe had ended."""
+        """Sentence about other processes that used a device when the last probe ended, by its UUID."""
         self.addresses: dict[str, str | None] = {}
-        """Of every device that was ever found, on the PCI bus."""
+        """PCI address of every device that was ever discovered, by UUID."""
         self._host_before: Seen | None = None
+        """The counters of the host before the first probe."""
         self._host_after: Seen | None = None
-        """Of the host's counters, after the last probe so far; None until somebody asks."""
+        """The counters of the host after the last probe so far; None until a metric of them is asked for."""
         self._vendor: str | None = None
         self._sensors: list[Child] = []
-        """Those that were started, the one that is asked last."""
+        """Every sensor that was started; the last one is the current one."""
         self._turn = 0
+        """Number of the current phase of readings, so that the sensor's answers can be told apart."""
 
     def begin(self, processes: Processes, log: Path) -> None:
-        """Say which program is the sensor and where it logs, before it is asked anything."""
+        """Set the program of the sensor and its log file. Called before any question."""
         self.processes, self.log = processes, log
 
     @property
     def child(self) -> Child | None:
-        """The sensor process, None before it is started; it may have ended."""
+        """The current sensor process, which may have ended; None before the first start."""
         return self._sensors[-1] if self._sensors else None
 
     @property
     def alive(self) -> list[Child]:
-        """The sensor process if there is one to hear."""
+        """The sensor process in a list, which is empty if it has ended or was never started."""
         return [child for child in self._sensors[-1:] if child.ended is None]
 
     @property
     def pids(self) -> set[int]:
-        """Of every sensor that was started."""
+        """Process ids of every sensor that was started."""
         return {child.pid for child in self._sensors}
 
     def discover(self, vendor: str | None) -> Message:
-        """The sensor's answer: devices, problems, what the machine shows; or why there is none."""
+        """Start the sensor and return its answer: devices, problems and hints of hardware; or why it failed.
+
+        `vendor` is the one whose devices are wanted, None for any.
+        """
         self._vendor = vendor
         self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor)
@@ -80,25 +91,25 @@ class SensorClient:
         return answer
 
     def not_idle(self) -> dict[str, str] | None:
-        """UUID to reason of every device that is in use before we begin; None if nobody can tell."""
+        """Return why devices are in use before the run, by UUID; None if the sensor fails."""
         self._wake_sensor()
         answer = self._ask("idle", "idle")
         reasons, self.profilers = answer.get("reasons"), answer.get("profilers", [])
         if reasons is None:
-            self.note("nobody could tell whether the devices were idle before the run")
+            self.note("it is not known whether the devices were idle before the run")
         return None if reasons is None else dict(reasons)
 
     def health(self) -> dict[str, dict[str, Any]] | None:
-        """UUID to the facts of each device that may have changed, {"lost": why} for one that does not answer.
+        """Return the facts of each device that may change during a run, by UUID; {"lost": why} for a lost device.
 
-        None if nobody can tell.
+        Returns None if the sensor fails.
         """
         self._wake_sensor()
         facts = self._ask("health", "health").get("facts")
         return None if facts is None else dict(facts)
 
     def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:
-        """What the sensor could read of the host, by fact; why there is nothing under each that is missing."""
+        """Return the facts of the host by name: {"value": ...}, or the reason under "unreadable" or "absent"."""
         self._wake_sensor()
         answer = self._ask("host", "host", names=list(names))
         facts: dict[str, Message] = answer.get("facts", {})
@@ -106,7 +117,7 @@ class SensorClient:
         return {name: facts.get(name, silent) for name in names}
 
     def host_counted(self, metric: str) -> Measurement:
-        """One metric `host_counters.*`: what the host counted, or the kernel said of it, since the first probe."""
+        """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
         if parse(metric).variant in LOGGED:
             return self.reports.logged(metric, NODE, next(iter(self.counters.windows.values()), []))
         if self._host_after is None:
@@ -114,11 +125,12 @@ class SensorClient:
         return host_counters.measured(metric, self._host_before, self._host_after)
 
     def _host_counters(self) -> Seen:
+        """Read the counters of the host now."""
         answers = self.host(COUNTED_HOST_FACTS)
         return Seen(clock.now(), answers)
 
     def counted(self, metric: str, device: Device) -> Measurement:
-        """One metric `counters.*` of one device: what it counted, or was reported of it, since the first probe."""
+        """Return one metric `counters.*` of a device: errors counted by it or logged about it since the first probe."""
         windows = self.counters.windows.get(device.uuid, [])
         if metric in XIDS:
             return self.reports.measured(metric, device, windows)
@@ -127,10 +139,11 @@ class SensorClient:
         return self.counters.measured(metric, device)
 
     def count(self, during: str, ours: Collection[int] = ()) -> None:
-        """Read the counters of every device: after the readings of the telemetry, never beside what is timed.
+        """Read the error counters of every device, between probes and never while something is timed.
 
-        Those of the host are read at the start, and again when somebody asks what moved. `ours` are the processes of
-        this run that may be on the devices.
+        `during` names the metric that was measured since the last reading. `ours` are the ids of this run's processes
+        that may use the devices; any other process there is foreign. The counters of the host are read at the first
+        call, and again when one of them is asked for.
         """
         if not self.counters.readings:
             self._host_before = self._host_counters()
@@ -141,11 +154,15 @@ class SensorClient:
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        """Ask the sensor and wait for its answer, no longer than the patience of the run."""
+        """Send `event` to the sensor and return the message `answer`, or "died" or "error" with a reason.
+
+        `patience` is in seconds, by default that of the run.
+        """
         with self.timeline.on("starting" if event == "discover" else "waiting"):
             return self._answer(answer, event, patience, **fields)
 
     def _answer(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
+        """Ask as `_ask` does, without counting the time."""
         if not self.alive:
             return {"event": "died", "reason": "the sensor process has ended"}
         (sensor,) = self.alive
@@ -154,36 +171,36 @@ class SensorClient:
         until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
             arrived = [message for _, message in listen([sensor], min(left, 0.5))]
-            for message in arrived:  # all of them: what came after the answer is heard as well
+            for message in arrived:  # also those that came after the answer
                 self.hear(sensor, message)
-            found = [message for message in arrived if message["event"] in (answer, "died", "error")]
-            if found:
-                return found[0]
+            answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
+            if answers:
+                return answers[0]
         why = sensor.kill(f"the management library did not answer for {patience:g} s")
         self._miss(why)
         self.note(f"the sensor was stopped: {why}")
         return {"event": "died", "reason": why}
 
     def _wake_sensor(self) -> None:
-        """A sensor that died or hung is started once more; what it missed is missing."""
+        """Start the sensor a second time if the first one has died or hung. What happened in between is lost."""
         for child, message in listen(self.alive, 0.0):
             self.hear(child, message)
         if len(self._sensors) == 1 and not self.alive:
             self.discover(self._vendor)
 
     def watch(self, hz: float) -> None:
-        """Have every device read `hz` times a second, until `rest`."""
+        """Have every device read `hz` times per second, until `rest`."""
         self._wake_sensor()
         self._turn += 1
         for sensor in self.alive:
             sensor.send("watch", turn=self._turn, hz=hz)
 
     def rest(self, patience: float) -> None:
-        """Stop the readings."""
+        """Stop the readings, and wait at most `patience` seconds for the sensor to confirm it."""
         self._ask("resting", "rest", patience, turn=self._turn)
 
     def hear(self, child: Child, message: Message) -> None:
-        """Take in what the sensor says, asked or not; what another process says is none of its business."""
+        """Process one message of the sensor, asked for or not. Messages of other processes are ignored."""
         if child is not self.child:
             return
         event = message["event"]
@@ -202,18 +219,18 @@ class SensorClient:
             self._miss(message["reason"])
 
     def stop(self) -> None:
-        """End the process. One that cannot be killed is named in the notes."""
+        """End the sensor. A process that cannot be killed is named in the notes."""
         for child in self._sensors:
             child.kill("the run is over")
             if child.left_behind:
                 self.note(f"{child.name}: {child.ended}")
 
     def _miss(self, why: str) -> None:
-        """Nobody listened for Xids any more, or for a while: a new sensor hears of none that came before it."""
+        """Note that Xids may have been missed since the sensor ended: a new sensor hears of none before its start."""
         if self.counters.readings:
             self.reports.missed = f"the sensor ended: {why}"
 
     def note(self, note: str) -> None:
-        """Keep a note for the record, once."""
+        """Add a note for the record, unless it is there already."""
         if note not in self.notes:
             self.notes.append(note)

@@ -1,4 +1,4 @@
-"""The child processes as pytest sees them: started, heard, waited for with a deadline, killed."""
+"""Child processes that exchange JSON messages with pytest, each with a deadline: start, listen, keep in step, kill."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from pytest_accel.core import clock
 from pytest_accel.core.messages import Message
 
 KILL_SECONDS = 5.0
-"""How long a killed process may take to go before it is left behind (one in an uninterruptible call stays)."""
+"""Seconds that a killed process may take to end. One in an uninterruptible system call may not, and is left."""
 
 ANSWER_SECONDS = 2.0
-"""How long a silent process may take to say where it is; and the ranks that notice a death, to hear of it."""
+"""Seconds that a silent process may take to answer where it is, and a failed rank's death to become known after
+other ranks have noticed it."""
 
 DISTURBING = (
     "CUDA_LAUNCH_BLOCKING",
@@ -34,30 +35,30 @@ DISTURBING = (
     "PYTORCH_HIP_ALLOC_CONF",
     "CUDA_DISABLE_PERF_BOOST",  # since driver 580.105: the device keeps to lower clocks
 )
-"""Variables of the environment that would change what is measured; children do not inherit them."""
+"""Environment variables that would change the measurements. Child processes do not inherit them."""
 
 START = (
     "import sys; sys.path = [*filter(None, sys.path)]; "
     "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
 )
-"""What a child runs, with the module as first argument. `python -m` would put the current folder first on sys.path,
-and a random.py or pynvml.py that lies there would run in our processes; `-P` exists from Python 3.11 on. The folder
-of `python -c` is the empty entry, which is taken out before anything but `sys` (built in) is imported."""
+"""The program of a child, whose first argument is the module to run. `python -m` would put the current folder first on
+sys.path, so that a random.py or pynvml.py in it would be imported; `-P` needs Python 3.11. With `python -c` the current
+folder is the empty entry, which is removed before anything but `sys` (built in) is imported."""
 
 VMSTAT = Path("/proc/vmstat")
-"""Where the kernel counts the processes that it killed for want of memory, those of containers among them."""
+"""Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
 
 PACE = ("working", "ready", "block")
-"""What a child says as it gets on, and where its time went."""
+"""Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
 
 class Child:
-    """One process of ours that runs `module`, spoken to by JSON lines. Its standard error is a log file."""
+    """A child process that runs `module` and exchanges messages as lines of JSON. Its standard error goes to `log`."""
 
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
         self.name = name
         self.log = log
-        self._starved_before = _starved()
+        self._kills_before = _out_of_memory_kills()
         with _log(log) as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", START, module, str(os.getpid()), repr(clock.epoch())],
@@ -71,17 +72,20 @@ class Child:
         os.set_blocking(self._process.stdout.fileno(), False)
         self._rest = b""
         self.ended: str | None = None
+        """A sentence about how the process ended; None while it runs."""
 
     @property
     def pid(self) -> int:
+        """The process id."""
         return self._process.pid
 
     def fileno(self) -> int:
+        """Return the file descriptor of the pipe from the child, for selectors."""
         assert self._process.stdout
         return self._process.stdout.fileno()
 
     def send(self, event: str, **fields: Any) -> None:
-        """Send a message; a dead child's deafness shows when it is heard next."""
+        """Send a message. A child that has died raises nothing here; `take` reports its death."""
         assert self._process.stdin
         try:
             self._process.stdin.write(json.dumps({"event": event, **fields}).encode() + b"\n")
@@ -90,10 +94,10 @@ class Child:
             pass
 
     def take(self) -> list[Message]:
-        """The messages that have arrived. At the end of the pipe, one last message "died" with the reason."""
+        """Return the messages that have arrived. Once the process has ended, the last one is "died" with the reason."""
         if self.ended is not None:
             return []
-        at_end = self._gone()  # asked before reading, so that its last words are not missed
+        at_end = self._has_ended()  # before reading, so that the last messages are not missed
         chunks = []
         while True:
             try:
@@ -113,36 +117,41 @@ class Child:
         return messages
 
     def _death(self) -> Message:
-        """How it ended by itself. A kill for want of memory says nothing of the device."""
-        reason, starved = self.kill(), _starved() - self._starved_before
-        if self._process.returncode != -signal.SIGKILL or starved <= 0:
+        """Return the message "died" of a process that ended by itself.
+
+        If the kernel may have killed it because memory ran out, its kind is "need": the device is not to blame.
+        """
+        reason, killed = self.kill(), _out_of_memory_kills() - self._kills_before
+        if self._process.returncode != -signal.SIGKILL or killed <= 0:
             return {"event": "died", "reason": reason}
-        why = f"{reason}; the kernel killed {starved} processes for want of memory meanwhile"
+        processes = "1 process" if killed == 1 else f"{killed} processes"
+        why = f"{reason}; the kernel killed {processes} meanwhile because memory ran out"
         return {"event": "died", "kind": "need", "reason": why}
 
     def _message(self, line: bytes) -> Message | None:
-        """One line as a message. What is none (something printed before we took the pipe) goes to the log."""
+        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log."""
         try:
-            found = json.loads(line)
+            message = json.loads(line)
         except ValueError:
-            found = None
-        if isinstance(found, dict) and "event" in found:
-            return found
+            message = None
+        if isinstance(message, dict) and "event" in message:
+            return message
         with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
         return None
 
     def kill(self, why: str = "") -> str:
-        """End the process and all that it started, and say how it ended.
+        """End the process and all that it started, and return how it ended, or `why` if that is given.
 
-        One that cannot be killed is left behind, and named.
+        Without `why` the process gets a second to end by itself. A process that cannot be killed is left behind, and
+        the returned sentence says so.
         """
         if self.ended is None:
             until = time.monotonic() + (0.0 if why else 1.0)
-            while not self._gone() and time.monotonic() < until:
+            while not self._has_ended() and time.monotonic() < until:
                 time.sleep(0.01)
             with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+                os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so no other process can have its number
             try:
                 self.ended = _how_it_ended(self._process.wait(KILL_SECONDS))
             except subprocess.TimeoutExpired:
@@ -152,17 +161,18 @@ class Child:
 
     @property
     def left_behind(self) -> bool:
-        """True for a process that could not be killed."""
+        """True if the process could not be killed."""
         return "left behind" in (self.ended or "")
 
-    def _gone(self) -> bool:
-        """True once the process has ended, whoever else may hold its pipe. It is not reaped."""
+    def _has_ended(self) -> bool:
+        """Return True once the process has ended, even if another one still holds its pipe. It is not reaped."""
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
 
     def _close(self) -> None:
+        """Close the pipes."""
         for pipe in (self._process.stdin, self._process.stdout):
             try:
                 if pipe:
@@ -170,11 +180,11 @@ class Child:
             except OSError:
                 pass
         if self._process.returncode is None:
-            self._process.returncode = -signal.SIGKILL  # nobody waits for it again
+            self._process.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
 
 def _log(path: Path) -> IO[bytes]:
-    """The file to append to; where the disk is full, nothing is kept and nothing fails."""
+    """Open a log to append to; /dev/null if that fails, since a full disk must not stop the run."""
     try:
         return open(path, "ab", buffering=0)
     except OSError:
@@ -182,10 +192,10 @@ def _log(path: Path) -> IO[bytes]:
 
 
 def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
-    """The environment of a child: ours, able to import this package from wherever it was imported, and `extra`.
+    """Return the environment of a child: that of this process without DISTURBING, changed by `extra`.
 
-    What is None there is not inherited. The user's PYTHONPATH is, without its empty entries: they mean the current
-    folder.
+    A variable that is None in `extra` is not inherited. PYTHONPATH begins with the folder that holds this package if
+    that is not installed, and lacks empty entries, since they mean the current folder.
     """
     home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -195,16 +205,17 @@ def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
 
 
-def _starved() -> int:
-    """How many processes the kernel has killed for want of memory since it started; 0 where it does not count them."""
+def _out_of_memory_kills() -> int:
+    """Return how many processes the kernel has killed because memory ran out, 0 where it does not count them."""
     try:
-        found = re.search(r"^oom_kill (\d+)$", VMSTAT.read_text(), re.MULTILINE)
+        line = re.search(r"^oom_kill (\d+)$", VMSTAT.read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return int(found[1]) if found else 0
+        line = None
+    return int(line[1]) if line else 0
 
 
 def _how_it_ended(code: int) -> str:
+    """Return a return code of Popen as a sentence."""
     if code >= 0:
         return f"it ended with exit code {code}"
     try:
@@ -214,44 +225,51 @@ def _how_it_ended(code: int) -> str:
 
 
 def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, Message]]:
-    """Messages that arrive within `timeout` seconds; returns as soon as there was at least one."""
-    there = [child for child in children if child.ended is None]
-    if not there:
+    """Yield messages that arrive within `timeout` seconds, with their senders. It ends as soon as any have arrived."""
+    running = [child for child in children if child.ended is None]
+    if not running:
         return
     with selectors.DefaultSelector() as selector:
-        for child in there:
+        for child in running:
             selector.register(child, selectors.EVENT_READ)
         selector.select(max(0.0, timeout))
-    for child in there:
+    for child in running:
         for message in child.take():
             yield child, message
 
 
 @dataclass
 class WorkerCall:
-    """What one child made of a request: everything that it sent, and why it ended badly, if it did."""
+    """One request to one child, and everything that the child has sent in reply."""
 
     child: Child
     request: Message
     state: str = "running"
+    """Either "running", or "ready" or "settled" while the child waits for the others, or "over"."""
     blocks: list[Message] = field(default_factory=list)
+    """Durations of the blocks that it has measured."""
     findings: list[Message] = field(default_factory=list)
+    """Its results."""
     trouble: Message | None = None
+    """Why the request failed; None if it has not."""
     step: Message | None = None
-    """What the child announced that it tries next, and whom it concerns."""
+    """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
-    """When it was heard to be working, ready, or done with a block, and whether that was a warm one."""
+    """(time, event) of its progress; see `phases.around`."""
     heard: float = field(default_factory=time.monotonic)
+    """Time of its last message, in seconds of time.monotonic()."""
     asked: float | None = None
-    """When it was asked where it is, having been silent for too long."""
+    """Time at which it was asked for its stack, after a long silence; None if it was not."""
     frames: list[str] | None = None
-    """Its answer, innermost first."""
+    """Its answer: the frames of its stack, innermost first."""
 
     @property
     def over(self) -> bool:
+        """True once the request is done or has failed."""
         return self.state == "over"
 
     def hear(self, message: Message) -> None:
+        """Process one message of the child."""
         event = message["event"]
         if event == "at":
             self.frames = message["frames"]
@@ -275,22 +293,22 @@ class WorkerCall:
             self.state = "over"
 
     def silent(self, seconds: float) -> bool:
-        """True if it is this child's turn and nothing was heard from it for so long."""
+        """Return True if it is the child's turn and it has sent nothing for so many seconds."""
         return self.state == "running" and time.monotonic() - self.heard >= seconds
 
     def ask(self) -> None:
-        """Ask the process where it is."""
+        """Ask the child for its stack, unless it was asked already."""
         if self.asked is None:
             self.asked, self.frames = time.monotonic(), None
             self.child.send("where")
 
     @property
     def answered(self) -> bool:
-        """True if it said where it is, or had its time to."""
+        """True if the child has answered with its stack, or its time for that is over."""
         return self.asked is not None and (self.frames is not None or time.monotonic() - self.asked >= ANSWER_SECONDS)
 
     def end(self, why: str, **message: Any) -> None:
-        """Kill the process in the middle of the call."""
+        """Kill the child in the middle of the request; `message` completes the entry for `trouble`."""
         self.hear({"reason": self.child.kill(why), **message})
 
 
@@ -304,14 +322,16 @@ def conduct(
     all_or_none: bool = False,
     in_turn: bool = False,
 ) -> None:
-    """Send each child its request and see all of them through, in step.
+    """Send each child its request, and keep the children in step until all requests are over.
 
-    When every child that still works is ready, all get their "go"; when every one has seen enough, all are
-    released. `in_turn`, the first of them gets it, and the next one when that is done. A child that says nothing
-    for `patience` seconds while it is its turn is killed. With `all_or_none` (the ranks of a collective) the others
-    are killed as soon as one fails: they would wait for it for ever. `others` are heard meanwhile (the sensor);
-    `tick` is called a few times a second. Whatever is raised meanwhile ends the children that are not done, and the
-    calls hold what they had sent.
+    When every child that still works is "ready", all get "go"; when every one has "settled" (its estimate is precise
+    enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
+
+    A child that sends nothing for `patience` seconds while it is its turn is killed. With `all_or_none` (the ranks of a
+    collective) the others are killed as soon as one fails, since they would wait for it for ever.
+
+    `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
+    exception that is raised meanwhile ends the children that are not done; the calls keep what these have sent.
     """
     by_child = {id(call.child): call for call in calls}
     try:
@@ -334,7 +354,7 @@ def conduct(
     except BaseException as error:
         why = "the run was interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by: {error}"
         unfinished = [call for call in calls if not call.over]
-        for call in unfinished:  # said first: a second signal may come before all of them are gone
+        for call in unfinished:  # before any is killed, since a second signal may interrupt the killing
             call.hear({"event": "died", "kind": "need", "reason": why})
         for call in unfinished:
             call.child.kill(why)
@@ -342,6 +362,7 @@ def conduct(
 
 
 def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
+    """Send "go" and "release" to the children that wait for them, if it is time."""
     live = [call for call in calls if not call.over]
     ready = [call for call in live if call.state == "ready"]
     settled = [call for call in live if call.state == "settled"]
@@ -352,6 +373,7 @@ def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
 
 
 def _answer(calls: Sequence[WorkerCall], answer: str) -> None:
+    """Let these children go on."""
     for call in calls:
         call.heard = time.monotonic()
         call.state = "running"
@@ -359,6 +381,7 @@ def _answer(calls: Sequence[WorkerCall], answer: str) -> None:
 
 
 def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
+    """Kill each child that has been silent for `patience` seconds, after asking it where it is."""
     for call in calls:
         if call.silent(patience):
             call.ask()
@@ -367,12 +390,17 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
 
 
 def _silence(call: WorkerCall, patience: float) -> str:
-    where = f"it is in {call.frames[0]}" if call.frames else "it does not even say where it is"
-    return f"nothing was heard from its process for {patience:g} s; {where}"
+    """Return a sentence about a silent child, with the innermost frame of its stack if it has sent it."""
+    where = f"it is in {call.frames[0]}" if call.frames else "it does not answer where it is"
+    return f"its process sent nothing for {patience:g} s; {where}"
 
 
 def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> None:
-    """A rank that hangs silences all: the one to blame is not waiting for the others, or does not answer."""
+    """Kill the rank that hangs, after asking all ranks where they are.
+
+    A rank that hangs silences all others. It is the one that does not answer, or that is not waiting in
+    torch.distributed. If there is no such rank, all are killed.
+    """
     live = [call for call in calls if not call.over]
     if not any(call.silent(patience) for call in live):
         return
@@ -387,12 +415,12 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         reason = _silence(call, patience)
         if len(blamed) > 1:
             names = ", ".join(each.child.name for each in blamed)
-            reason += f"; it cannot be told which of {names} hung"
+            reason += f"; it is not known which of {names} hung"
         call.end(reason, event="hung", kind="device", shared=len(blamed) > 1)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:
-    """Stop the ranks that are left when one fails. Those that only noticed a death are not to blame for it."""
+    """Kill the remaining ranks when one has failed. A rank whose error only follows from that is not blamed."""
     troubled = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
     if not troubled:
         return
@@ -403,7 +431,7 @@ def _end_together(calls: Sequence[WorkerCall]) -> None:
     for call in calls:
         noticed = lost and call.trouble and call.trouble["event"] == "error"
         if not call.over:
-            call.end(f"stopped, because {first.child.name} failed", event="died", kind="stopped")
+            call.end(f"stopped because {first.child.name} failed", event="died", kind="stopped")
         elif noticed and call.trouble:
-            reason = f"stopped, because {first.child.name} failed: {call.trouble['reason']}"
+            reason = f"stopped because {first.child.name} failed: {call.trouble['reason']}"
             call.trouble = {**call.trouble, "kind": "stopped", "reason": reason}

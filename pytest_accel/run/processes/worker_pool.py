@@ -1,4 +1,4 @@
-"""The worker processes of a run: one per device, one more that sees all devices; and the sensor beside them."""
+"""The worker processes of a run: one for each device, and one more that sees all devices."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
 DEATHS_ALLOWED = 1
-"""A device may take its worker with it once. After the second time it is not measured again."""
+"""Number of workers that a device may lose. After one more, the device is not measured again."""
 
 LOADING_SECONDS = 300.0
-"""How long torch may take to be imported, at least: eight times at once from a cold disk is no fault of a device."""
+"""Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
 REST_SECONDS = 5.0
-"""How long the sensor may take to answer when the run is being interrupted."""
+"""Seconds that the sensor may take to answer when the run is being interrupted."""
 
 
 class WorkerPool:
-    """Starts workers when they are needed, has probes run by them while the sensor watches, and ends all processes in
-    `stop`."""
+    """The workers of a run, started when they are needed, and the sensor that watches the devices meanwhile.
+
+    `progress` is called with what is being done, the seconds spent and the seconds expected.
+    """
 
     def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
         self.sensor = sensor
@@ -40,26 +42,30 @@ class WorkerPool:
         self.processes = REAL
         self.logs: Path | None = None
         self.software: dict[str, Any] = {}
+        """Versions that the workers report."""
         self.device_seconds = 0.0
+        """Seconds in which the devices worked."""
         self._workers: dict[Group, Child] = {}
         self._children: list[Child] = []
         """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
+        """Groups that are not measured, and why."""
         self._died_in: dict[Group, list[str]] = {}
+        """The metrics that were measured when a group lost its worker."""
         self._meeting: Path | None = None
         self._meetings = 0
         self._ranks: list[Child] = []
-        """The workers that are in one process group."""
+        """The workers that are in one process group of torch.distributed."""
 
     def begin(self, processes: Processes, logs: Path | None) -> None:
-        """Say which programs are started and where they log, before the first of them."""
+        """Set the programs to start and the folder of their logs. Called before the first is started."""
         self.processes, self.logs = processes, logs
         self.sensor.begin(processes, self._log("sensor"))
 
     def measure(self, request: WorkerRequest, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
-        """Run a probe on `devices`, in the way it declares. Every outcome is kept as soon as it is known.
+        """Run a probe on `devices`, in the way that it declares, and pass each outcome to `keep` as it becomes known.
 
-        Raises KeyboardInterrupt after what had been measured by then was kept.
+        An interrupt (KeyboardInterrupt) is raised after the outcomes up to then were kept.
         """
         if not self.sensor.counters.readings:
             self._count("the start")
@@ -75,10 +81,14 @@ class WorkerPool:
         self._count(request.metric)
 
     def _count(self, during: str) -> None:
+        """Read the error counters; `during` names what ran since the last reading."""
         self.sensor.count(during, {child.pid for child in self._children})
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
-        """Who works at the same time. Peer copies leave lost devices out: they fail by themselves."""
+        """Return the groups of each round; those of one round work at the same time.
+
+        Peer copies run between the devices that are not lost. A lost device is a group of its own, which fails.
+        """
         singles: list[Group] = [(device,) for device in devices]
         if runs == "peers":
             lost = [group for group in singles if self._lost(group)]
@@ -87,7 +97,7 @@ class WorkerPool:
         return [singles]
 
     def _round(self, request: WorkerRequest, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
-        """One synchronous go at the probe."""
+        """Run the probe once in every group, all at the same time unless they take turns."""
         if request.runs == "ranks":
             self._separate(groups)
         self._start(groups)
@@ -121,13 +131,14 @@ class WorkerPool:
             self._keep(request, working, calls, keep)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
-        """See calls through, with the sensor heard beside them."""
+        """Conduct calls to workers, and process the sensor's messages meanwhile."""
         sensor = self.sensor
         conduct(calls, patience=patience or self.patience, others=sensor.alive, hear=sensor.hear, **more)
 
     def _keep(
         self, request: WorkerRequest, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
     ) -> None:
+        """Pass the outcome of each call to `keep`, and remember which groups lost their worker by their own fault."""
         self.device_seconds += _busy(calls)
         for group, call in zip(groups, calls, strict=True):
             trouble = call.trouble or {}
@@ -141,10 +152,10 @@ class WorkerPool:
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
 
     def _separate(self, groups: list[Group]) -> None:
-        """End the workers that are in another process group than that of these ranks, or in one that lost a rank.
+        """End the workers that are in a process group of other ranks than these, or in one that lost a rank.
 
-        Who leaves such a group may wait for the lost one for ever (NCCL user guide, ncclCommDestroy: all ranks of a
-        node have to call it).
+        A rank that leaves such a group may wait for the lost one for ever (NCCL user guide, ncclCommDestroy: all ranks
+        of a node have to call it).
         """
         same = self._ranks == [self._workers.get(group) for group in groups]
         if same and not any(child.ended for child in self._ranks):
@@ -157,30 +168,30 @@ class WorkerPool:
         self._ranks = []
 
     def _ended(self, group: Group, child: Child) -> None:
-        """Tell the reports when a worker ended: an Xid of its own process may follow."""
+        """Note for the error reports when a worker ended, since its end may cause an Xid."""
         self.sensor.reports.ended += [Ended(device.uuid, child.pid, clock.now()) for device in group]
 
     def _meet(self, ranks: list[Child]) -> str:
-        """The file where the ranks meet: the same one as long as they are the same."""
+        """Return the path of the rendezvous file, the same as long as the ranks are the same."""
         if not self._ranks:
             self._ranks, self._meetings = ranks, self._meetings + 1
         return str(self.meeting / f"rendezvous-{self._meetings}")
 
     @property
     def meeting(self) -> Path:
-        """A folder that all processes reach, in memory where there is one.
+        """A temporary folder that all processes of the run can reach, in memory if possible.
 
-        Not beside the record, which may lie on a network file system or a full disk.
+        It is not beside the record, which may be on a network file system or a full disk.
         """
         if self._meeting is None:
-            memory = Path("/dev/shm")  # noqa: S108  a folder of our own is made in it
+            memory = Path("/dev/shm")  # noqa: S108  only a private folder is made in it
             self._meeting = Path(
                 tempfile.mkdtemp(prefix="pytest-accel-", dir=memory if os.access(memory, os.W_OK) else None)
             )
         return self._meeting
 
     def _start(self, groups: list[Group]) -> None:
-        """Start a worker for every group that has none, all at once, and let it open its devices."""
+        """Start a worker for every group that needs one, all at once, and have it open its devices."""
         missing = [group for group in groups if self._needs_worker(group)]
         if not missing:
             return
@@ -189,6 +200,7 @@ class WorkerPool:
             self._start_missing(missing)
 
     def _start_missing(self, missing: list[Group]) -> None:
+        """Start these workers: each imports torch, then opens its devices. A worker that fails is killed."""
         loaded = [WorkerCall(self._spawn(group), {"event": "load"}) for group in missing]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
         opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(missing, loaded, strict=True)]
@@ -203,23 +215,26 @@ class WorkerPool:
                 self.software.update(call.findings[0]["software"])
 
     def _needs_worker(self, group: Group) -> bool:
-        """True if a worker has to be started; a lost device gets none, and its trouble says why."""
+        """Return True if a worker has to be started for the group. A lost group gets none."""
         child = self._workers.get(group)
         return not self._lost(group) and (child is None or child.ended is not None)
 
     def _lost(self, group: Group) -> bool:
-        """True if nothing more is asked of the group: it could not be opened, took its worker with it twice, or is a
-        device that the management library calls lost."""
+        """Return True if the group is not measured any more, and note why in `_unopened`.
+
+        It could not be opened, it lost too many workers, or the management library reports its device as lost.
+        """
         died_in = self._died_in.get(group, [])
         why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
             self._unopened[group] = Trouble("device", f"not measured: {why}")
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
-            reason = f"not measured: {_name(group)} lost its worker in {' and '.join(died_in)}"
+            reason = f"not measured: the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
             self._unopened[group] = Trouble("device", reason)
         return group in self._unopened
 
     def _spawn(self, group: Group) -> Child:
+        """Start the worker process of a group."""
         name = _name(group)
         child = self.processes.worker(name, group, self._log(name))
         self._workers[group] = child
@@ -227,19 +242,22 @@ class WorkerPool:
         return child
 
     def _log(self, name: str) -> Path:
+        """Return the log file of a process, /dev/null in a run that writes nothing."""
         return self.logs / f"{name}.log" if self.logs else Path(os.devnull)
 
     def _opening(self, group: Group) -> Message:
+        """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
         return {"event": "open", "devices": fields, "threads": self.processes.threads(group)}
 
     def spent(self) -> TimeSpent:
-        """Return where the time of the run went so far."""
-        found = {**self.timeline.seconds(), "device": self.device_seconds}
-        return {"seconds": _rounded(found), "probes": {name: _rounded(of) for name, of in self.timeline.probes.items()}}
+        """Return the seconds of the run by phase and of the devices at work, and the seconds by metric and phase."""
+        seconds = {**self.timeline.seconds(), "device": self.device_seconds}
+        probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
+        return {"seconds": _rounded(seconds), "probes": probes}
 
     def stop(self) -> None:
-        """End every process, the sensor's too. One that cannot be killed is named in the notes."""
+        """End every process, the sensor included. A process that cannot be killed is named in the notes."""
         self.sensor.stop()
         for child in self._children:
             child.kill("the run is over")
@@ -250,14 +268,16 @@ class WorkerPool:
 
 
 def _name(group: Group) -> str:
+    """Return the name of a worker: that of its device, or "peers" for the one that sees all."""
     return group[0].name if len(group) == 1 else "peers"
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(each, 2) for name, each in seconds.items()}
+    """Return the values rounded to hundredths of a second."""
+    return {name: round(value, 2) for name, value in seconds.items()}
 
 
 def _busy(calls: list[WorkerCall]) -> float:
-    """Seconds between the first and the last block of a round: the time that the devices worked."""
+    """Return the seconds between the first and the last block of a round, in which the devices worked."""
     at = [block["at"] for call in calls for block in call.blocks]
     return max(at) - min(at) if at else 0.0

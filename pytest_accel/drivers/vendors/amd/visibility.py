@@ -17,6 +17,7 @@ class RocmVisibility(Visibility):
     """Selection by ROCr, then by HIP among the remaining devices; indices are in HIP's order."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return the entries of the ROCr variable, then those of the HIP variable, as UUIDs where they are known."""
         left, said = sorted((_place(device) for device in found), key=int), {}
         for name in (ROCR, next((each for each in HIP if each in environment), HIP[0])):
             if name in environment:
@@ -26,6 +27,7 @@ class RocmVisibility(Visibility):
         return said
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which ROCr shows only these devices, and HIP all of them."""
         names = [str(device.facts.get("visible_as", device.index)) for device in group]
         return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
 

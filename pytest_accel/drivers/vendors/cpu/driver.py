@@ -24,6 +24,7 @@ class CpuDriver(Driver):
     """
 
     def discover(self) -> list[Device]:
+        """Return one device per NUMA node; on a machine with a single node, one per half of its cores."""
         model, host = _model(), pseudonym()
         memory = psutil.virtual_memory().total
         groups = _groups()
@@ -42,6 +43,7 @@ class CpuDriver(Driver):
         ]
 
     def read(self, device: Device) -> Reading:
+        """Return the busy and stolen seconds of its CPUs since boot, and the clock in MHz if the kernel states it."""
         times = psutil.cpu_times(percpu=True)
         mine = [times[cpu] for cpu in device.cpus if cpu < len(times)]
         reading = {
@@ -53,7 +55,7 @@ class CpuDriver(Driver):
 
 
 def _groups() -> list[tuple[int | None, list[int]]]:
-    """(NUMA node, logical CPUs) of each device, within what this process may use."""
+    """Return NUMA node and logical CPUs of each device; only CPUs that this process may use count."""
     allowed = os.sched_getaffinity(0)
     nodes = []
     for path in sorted(_NODES.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
@@ -71,7 +73,7 @@ def _groups() -> list[tuple[int | None, list[int]]]:
 
 
 def _cores(cpus: list[int]) -> list[list[int]]:
-    """The logical CPUs, grouped by the core that they share."""
+    """Return the logical CPUs, grouped by the core that they share."""
     groups: dict[str, list[int]] = {}
     for cpu in cpus:
         siblings = _CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list"
@@ -84,7 +86,7 @@ def _physical(cpus: list[int]) -> int:
 
 
 def _clock(device: Device) -> float | None:
-    """MHz now, where the kernel tells (most virtual machines do not)."""
+    """Return the current clock in MHz, None if the kernel does not state it, as on most virtual machines."""
     path = _CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq"
     try:
         return int(path.read_text()) / 1000

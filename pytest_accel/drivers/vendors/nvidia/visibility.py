@@ -19,9 +19,11 @@ class CudaVisibility(Visibility):
     """Selection by UUID; the environment may name devices by index or UUID."""
 
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
+        """Return the entries of CUDA_VISIBLE_DEVICES, if it is set."""
         return {CUDA: entries(environment[CUDA])} if CUDA in environment else {}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which CUDA shows only these devices, with enough queues to copy between them."""
         chosen = {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         return {**chosen, QUEUES: str(MOST_QUEUES) if len(group) > 1 else None}
 
