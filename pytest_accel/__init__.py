@@ -1,7 +1,7 @@
 """Acceptance tests for accelerator nodes: `pytest --accel-sku=h100-sxm`.
 
 Public names: the markers `accel_min_tflops`, `accel_min_gbps` and `accel_limit`; the package `probes`, whose functions
-measure a device; the module `shapes`, which searches the fastest matrix shapes of a user's own model; and `__version__`.
+measure a device; the module `shapes`, which searches the fastest matrix shapes of a user's own model; `__version__`.
 """
 
 from __future__ import annotations
