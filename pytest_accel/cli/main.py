@@ -136,7 +136,7 @@ def discover() -> int:
     print(f"SKU: {setup.sku.name if setup.sku else 'none'}, platform: {setup.platform.name}")
     print("\n".join(devices.lines(setup.devices)))
     print("\n".join(host_view.lines(host)))
-    problem = setup.found.unreachable(setup.sku.vendor if setup.sku else None)
+    problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     return 1 if problem else 0

@@ -20,7 +20,7 @@ class ProbeRequest:
     """
 
     function: Callable[..., Any]
-    spec: Declaration
+    declaration: Declaration
     conditions: dict[str, Any]
     metric: str
     suffix: str
@@ -54,10 +54,12 @@ def request_of(
     """
     if why := unusable(function):
         raise TypeError(why)
-    spec = spec_of(function)
-    packaged = dict(sku.probes.get(spec.name, {})) if sku and spec.packaged else {}
+    declaration = spec_of(function)
+    packaged = dict(sku.probes.get(declaration.name, {})) if sku and declaration.packaged else {}
     conditions, standard = conditions_of(function, packaged, given)
-    extra = [f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in spec.metric]
+    extra = [
+        f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in declaration.metric
+    ]
     suffix = "" if standard else "@" + ",".join(extra)
-    name = (metric or spec.metric.format(**conditions)) + suffix
-    return ProbeRequest(function, spec, conditions, name, suffix, packaged=spec.packaged and standard)
+    name = (metric or declaration.metric.format(**conditions)) + suffix
+    return ProbeRequest(function, declaration, conditions, name, suffix, packaged=declaration.packaged and standard)

@@ -178,7 +178,7 @@ class Session:
                 "thresholds": releases.version(),
                 "files": self.sku.files,
             }
-        self.record.devices = list(self.setup.found.devices)
+        self.record.devices = list(self.setup.discovery.devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,
             "kernel": platform.release(),
@@ -209,55 +209,55 @@ class Session:
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
         not have, and ProbeError for a bug in the probe.
         """
-        asked = request_of(function, given, metric, self.sku)
+        request = request_of(function, given, metric, self.sku)
         binding = requirements.required_at(self.options.level, self.setup.limits)
-        own = binding.get(asked.metric) if asked.packaged else None
-        limits = [replace(each, metric=asked.metric) for each in (own, *markers) if each]
-        fact = asked.spec.fact
-        why = why_not(asked.metric, subject, self.sku, self.platform, self.devices, fact=fact)
+        own = binding.get(request.metric) if request.packaged else None
+        limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
+        fact = request.declaration.fact
+        why = why_not(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
-            or self._no_time(asked, subject, binding=any(each.severity == "fail" for each in limits))
-            or self._stopped(asked, subject)
+            or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
+            or self._stopped(request, subject)
         )
         if why:
             return [self._keep(replace(why, limit=limits[0] if limits else None))]
-        result = self._result(asked)
+        result = self._result(request)
         software = self.record.software
-        every = [*limits, *self._of_siblings(result, asked, binding)]
+        every = [*limits, *self._of_siblings(result, request, binding)]
         if self._short(result, every):
-            self._repeat(result, asked, every)
+            self._repeat(result, request, every)
         with self.pool.timeline.on("checks"):
-            result.add_broken(asked.metric, subject)
-            found = [result.judged(asked.metric, subject, each, software) for each in (limits or (None,))]
-            verdicts = [self._keep(each) for each in found]
+            result.add_broken(request.metric, subject)
+            judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
+            verdicts = [self._keep(each) for each in judged]
             self._note(result, soon=True)
         return verdicts
 
-    def _barred(self, asked: ProbeRequest, subject: str) -> str | None:
+    def _barred(self, request: ProbeRequest, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
         wrong = wrong_product(subject, self.sku, self.devices)
-        return wrong or preconditions.stopped(asked.spec, subject, self.devices, self.platform)
+        return wrong or preconditions.stopped(request.declaration, subject, self.devices, self.platform)
 
-    def _stopped(self, asked: ProbeRequest, subject: str) -> Verdict | None:
+    def _stopped(self, request: ProbeRequest, subject: str) -> Verdict | None:
         """Return UNMEASURED for a device that is left out of the probe, else None."""
-        if asked.spec.fact or not (why := self._barred(asked, subject)):
+        if request.declaration.fact or not (why := self._barred(request, subject)):
             return None
-        return Verdict(asked.metric, subject, Status.UNMEASURED, why)
+        return Verdict(request.metric, subject, Status.UNMEASURED, why)
 
-    def _no_time(self, asked: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
+    def _no_time(self, request: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
         """Return a verdict if the level has no time for the probe: UNMEASURED if a limit is `binding`. Else None."""
-        if asked.spec.fact or self.budget(asked.spec, asked.metric):
+        if request.declaration.fact or self.budget(request.declaration, request.metric):
             return None
         status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-        return Verdict(asked.metric, subject, status, f"level {self.options.level} has no time budget for this probe")
+        return Verdict(request.metric, subject, status, f"level {self.options.level} has no time budget for this probe")
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
-        said = [each for each in self.verdicts if each.metric == "inventory.sku" and each.status is Status.FAIL]
-        if not self.devices or {each.subject for each in said} != {device.uuid for device in self.devices}:
+        failed = [each for each in self.verdicts if each.metric == "inventory.sku" and each.status is Status.FAIL]
+        if not self.devices or {each.subject for each in failed} != {device.uuid for device in self.devices}:
             return None
-        return f"none of the devices matches SKU {self.sku.name if self.sku else ''}: {said[0].sentence}"
+        return f"none of the devices matches SKU {self.sku.name if self.sku else ''}: {failed[0].sentence}"
 
     def _keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
@@ -276,29 +276,31 @@ class Session:
         """Return the newest measurement behind a verdict, None if there is none."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Attempts, asked: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
+    def _of_siblings(self, result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
         """Return the limits on the other metrics of the same probe call.
 
         A repetition measures all of these metrics again, so it has to come before the first of them is judged.
         """
-        found = {metric for metric, _ in result.attempts} - {asked.metric}
-        return [replace(binding[metric], metric=metric) for metric in sorted(found & set(binding)) if asked.packaged]
+        siblings = {metric for metric, _ in result.attempts} - {request.metric}
+        return [
+            replace(binding[metric], metric=metric) for metric in sorted(siblings & set(binding)) if request.packaged
+        ]
 
-    def _repeat(self, result: Attempts, asked: ProbeRequest, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Limit]) -> None:
         """Measure all devices again at once, still hot, then each one that falls short again on its own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause.
         """
-        if asked.spec.fact:
+        if request.declaration.fact:
             return
         floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
-        self._measure(result, asked, pairs=peer_matrix.accused(result.rows, max(floors, default=0.0)))
+        self._measure(result, request, pairs=peer_matrix.accused(result.rows, max(floors, default=0.0)))
         short = {each.subject for each in self._short(result, limits)}
         result.repeated = True
-        if asked.spec.runs == "together" and len(self.devices) > 1:
+        if request.declaration.runs == "together" and len(self.devices) > 1:
             for device in self.devices:
                 if device.uuid in short:
-                    self._measure(result, asked, alone=device)
+                    self._measure(result, request, alone=device)
 
     def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
         """Return the verdicts of all subjects that fall short of one of the limits so far."""
@@ -306,20 +308,20 @@ class Session:
 
     # -- measuring
 
-    def _result(self, asked: ProbeRequest) -> Attempts:
+    def _result(self, request: ProbeRequest) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
-        key = asked.key
-        if asked.spec.fact:
-            key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", asked.metric)
+        key = request.key
+        if request.declaration.fact:
+            key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
             result = Attempts(explain=explaining(self.devices))
-            if asked.spec.fact:
-                for each in self._facts(asked.metric):
+            if request.declaration.fact:
+                for each in self._facts(request.metric):
                     result.add(each)
                 self._note(result, soon=True)
             else:
                 self._enter()
-                self._measure(result, asked)
+                self._measure(result, request)
             self._results[key] = result
         return self._results[key]
 
@@ -332,7 +334,7 @@ class Session:
         name = metric.removeprefix("host.")
         if name != metric:
             return [host_fact(metric, self.host()[name], clock.now())]
-        return facts(metric, self.setup.found, self.sku, clock.now())
+        return facts(metric, self.setup.discovery, self.sku, clock.now())
 
     def _enter(self) -> None:
         """Pass the idle gate, once in a run: before the first worker opens a device."""
@@ -341,32 +343,32 @@ class Session:
             self.record.notes += self._idle_check.notes
 
     def _measure(
-        self, result: Attempts, asked: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
+        self, result: Attempts, request: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
     ) -> None:
         """Run the probe once and add its measurements to `result`.
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
-        seconds = self.budget(asked.spec, asked.metric)
-        request = WorkerRequest(
-            metric=asked.metric,
-            suffix=asked.suffix,
-            runs=asked.spec.runs,
-            probe=asked.probe,
-            conditions=asked.conditions,
+        seconds = self.budget(request.declaration, request.metric)
+        work = WorkerRequest(
+            metric=request.metric,
+            suffix=request.suffix,
+            runs=request.declaration.runs,
+            probe=request.probe,
+            conditions=request.conditions,
             seconds=peer_matrix.seconds_again(pairs, seconds) if pairs else seconds,
             precision=0.0 if pairs else self.sku.precision if self.sku else Sku.precision,
             pairs=pairs,
         )
         self._forget_counters()
-        right = [device for device in self.devices if not self._barred(asked, device.uuid)]
+        measured = [device for device in self.devices if not self._barred(request, device.uuid)]
         outcomes: list[Outcome] = []
         began = clock.now()
         try:
-            self.pool.measure(request, [alone] if alone else right, outcomes.append)
+            self.pool.measure(work, [alone] if alone else measured, outcomes.append)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
-            context = results.Context(request, self._peak, began, clock.now(), "alone" if alone else "together", lost)
+            context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
             with self.pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 
@@ -378,12 +380,12 @@ class Session:
                 del self._verdicts[key]
         kept = {key[:2] for key in self._verdicts}
         self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
-        gone = {key for key in self._newest if key[0].startswith(OF_COUNTERS) and key not in kept}
-        if gone:
+        voided = {key for key in self._newest if key[0].startswith(OF_COUNTERS) and key not in kept}
+        if voided:
             self.record.measurements = [
-                each for each in self.record.measurements if (each.metric, each.subject) not in gone
+                each for each in self.record.measurements if (each.metric, each.subject) not in voided
             ]
-            self._newest = {key: each for key, each in self._newest.items() if key not in gone}
+            self._newest = {key: each for key, each in self._newest.items() if key not in voided}
 
     def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
         """Make measurements of the workers' outcomes, and add them to the result and to the record."""
@@ -392,8 +394,9 @@ class Session:
             for each in results.per_node(outcomes, context):
                 result.add(results.foreseen(replace(each, disturbance=disturbed), self.sku))
         else:
-            found = results.compared([each for outcome in outcomes for each in results.per_device(outcome, context)])
-            self._add(result, self._fairly(result, withheld(found, self.devices), context.request))
+            measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
+            compared = withheld(results.compared(measurements), self.devices)
+            self._add(result, self._fairly(result, compared, context.request))
         self._note(result)
 
     def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
@@ -490,7 +493,7 @@ class Session:
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
-        uuids = [device.uuid for device in self.setup.found.devices]
+        uuids = [device.uuid for device in self.setup.discovery.devices]
         skipped = len(self.not_run)
         not_run = [f"{skipped} test{'s' * (skipped > 1)} skipped before measuring anything"] if skipped else []
         return replace(

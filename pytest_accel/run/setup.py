@@ -31,7 +31,7 @@ class Setup:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.found = Discovery()
+        self.discovery = Discovery()
         self.devices: list[Device] = []
         """The discovered devices that the user chose to measure."""
         self.sku: Sku | None = None
@@ -74,7 +74,7 @@ class Setup:
             reason = f"the management library failed: {answer['reason']}"
             problems = [{"driver": vendor or "unknown", "reason": reason}]
         devices = tuple(Device(**fields) for fields in answer.get("devices", []))
-        self.found = Discovery(devices, problems, answer.get("shown", []))
+        self.discovery = Discovery(devices, problems, answer.get("shown", []))
         self.devices = list(devices)
 
     def _recognise(self, output: Path | None) -> Sku | None:
@@ -82,12 +82,12 @@ class Setup:
 
         Accelerators that an earlier record holds and that are missing now are a problem: the CPU is not judged instead.
         """
-        if output and not self.node and not any(map(is_accelerator, self.found.devices)):
+        if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
             missing = record.last_accelerators(output, socket.gethostname())
             if missing:
-                self.found = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
+                self.discovery = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
                 self.devices = []
-        return selection.sku_of(self.found.devices)
+        return selection.sku_of(self.discovery.devices)
 
     def _settle_platform(self) -> None:
         """Choose the platform, and note what rules out acceptance. Raises Refused."""
@@ -98,7 +98,7 @@ class Setup:
             self.no_acceptance.append(f"SKU {self.sku.name} was recognised, not named")
         implied = self.node and not self.options.sku and self.options.platform == "auto"
         wanted = self.node.platform.name if self.node and implied else self.options.platform
-        self.platform, doubt = selection.platform_of(self.sku, wanted, self.found.devices)
+        self.platform, doubt = selection.platform_of(self.sku, wanted, self.discovery.devices)
         if doubt:
             self.no_acceptance.append(doubt)
         vendor = registry.vendor(self.sku.vendor)
@@ -107,23 +107,23 @@ class Setup:
 
     def _narrow(self) -> None:
         """Keep the devices that the user chose. The number of expected devices does not change."""
-        for by, entries in selection.choices(self.options.devices, self.found.devices).items():
-            kept = selection.chosen(self.found.devices, entries, by)
+        for by, entries in selection.choices(self.options.devices, self.discovery.devices).items():
+            kept = selection.chosen(self.discovery.devices, entries, by)
             self.devices = [device for device in self.devices if device in kept]
-            if len(kept) < len(self.found.devices):
-                self.filtered.append(f"{by} chose {len(kept)} of {len(self.found.devices)} devices")
+            if len(kept) < len(self.discovery.devices):
+                self.filtered.append(f"{by} chose {len(kept)} of {len(self.discovery.devices)} devices")
 
     # -- what is expected
 
     @property
     def expected_devices(self) -> int:
         """The number of devices that the platform should have."""
-        return requirements.device_count(self.platform, len(self.found.devices))
+        return requirements.device_count(self.platform, len(self.discovery.devices))
 
     @property
     def names(self) -> dict[str, str]:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return {NODE: NODE, **{device.uuid: device.name for device in self.found.devices}}
+        return {NODE: NODE, **{device.uuid: device.name for device in self.discovery.devices}}
 
     def limited_facts(self, probe: str) -> list[str]:
         """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios"."""

@@ -56,15 +56,15 @@ def _requests(item: Any, session: Session) -> list[ProbeRequest]:
 def _seconds(request: ProbeRequest, session: Session) -> float:
     """Return the seconds that a measurement may take; 0 for a fact, and for a metric that is not applicable."""
     sku = session.sku
-    if request.spec.fact or (sku and why_not_applicable(sku, request.metric, session.platform)):
+    if request.declaration.fact or (sku and why_not_applicable(sku, request.metric, session.platform)):
         return 0.0
-    turns = len(session.devices) if request.spec.runs == "in_turn" else 1
-    return session.budget(request.spec, request.metric) * turns
+    turns = len(session.devices) if request.declaration.runs == "in_turn" else 1
+    return session.budget(request.declaration, request.metric) * turns
 
 
 def _title(request: ProbeRequest) -> str:
     """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
-    named = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.spec.metric]
+    named = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.declaration.metric]
     return f"{request.function.__name__:16} {', '.join(named)}"
 
 
