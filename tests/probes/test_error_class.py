@@ -29,7 +29,7 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     (RuntimeError("HIP error: unspecified launch failure"), "device", True),
     (RuntimeError(LT.format("CUBLAS_STATUS_EXECUTION_FAILED")), "device", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 214 'uncorrectable ECC error'"), "device", True),
-    (WrongResult("stream.copy: the arrays do not hold the result"), "device", False),
+    (WrongResult("stream.copy: the arrays do not hold the expected result"), "device", False),
     # -- what does not fit, or is lacking
     (AcceleratorError("CUDA error: no kernel image is available for execution on the device"), "need", False),
     (RuntimeError("HIP error: invalid device function"), "need", False),
