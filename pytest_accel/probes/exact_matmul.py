@@ -221,7 +221,7 @@ class _Watch:
         one, place = self.seen[0], ""
         if "row" in one:
             values = f"{one['found']:g} instead of {one['expected']:g}"
-            place = f"; the first one at row {one['row']}, column {one['column']}: {values}"
+            place = f"; first at row {one['row']}, column {one['column']}: {values}"
         return f"{self.wrong} wrong elements in {self.products} matrix products ({one['what']}{place})"
 
 

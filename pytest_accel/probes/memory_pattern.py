@@ -205,7 +205,7 @@ class _Memory:
         if not self.wrong:
             return None
         one = self.seen[0]
-        where = f"the first one at byte {one['address']:#x} of {self.covered:#x}, bits {one['bits']}"
+        where = f"first at byte {one['address']:#x} of {self.covered:#x}, bits {one['bits']}"
         if one["bits"] is None:
             where = f"after byte {one['address']:#x} of {self.covered:#x}; a second read showed no mismatch"
         return f"{self.wrong} of {self.covered // 8} words did not keep what was written ({one['pattern']}; {where})"
