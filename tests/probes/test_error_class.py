@@ -49,7 +49,7 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     ),
     (DistBackendError(f"{NCCL}internal error - please report this issue to the NCCL developers"), "need", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 2 'out of memory'"), "need", True),
-    (Unmeasurable("it needs 12.9 GB of memory"), "need", False),
+    (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
     # -- what a library has no kernel for
     (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),
     # -- a probe's own

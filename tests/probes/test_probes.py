@@ -404,7 +404,7 @@ def test_software_that_does_not_fit_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cuda.setattr(torch.cuda, "init", fails_with("Unexpected error. Error 999: unknown error"))
     cuda.setattr("pytest_accel.probes.device.torch_device.UVM", str(tmp_path / "nvidia-uvm"))
-    with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: `modprobe nvidia-uvm`"):
+    with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: run `modprobe nvidia-uvm`"):
         Compute([gpu()], AtOnce())
     (tmp_path / "nvidia-uvm").touch()
     with pytest.raises(RuntimeError, match=r"CUDA error: .*unknown error"):
@@ -418,14 +418,14 @@ def test_modes_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
     Compute([alone], AtOnce())
     with pytest.raises(Unmeasurable, match="compute mode of gpu0 is exclusive process"):
         Compute([alone, alone], AtOnce())
-    with pytest.raises(Unmeasurable, match="CUDA sees 1 devices of 2"):
+    with pytest.raises(Unmeasurable, match="CUDA sees only 1 of 2 devices"):
         Compute([gpu(), gpu()], AtOnce())
 
 
 def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
     device = Compute([gpu()], AtOnce())
     device.world = 2
-    with pytest.raises(Unmeasurable, match=r"it needs 139\.6 GB of memory, and 80\.0 of 81\.0 are free"):
+    with pytest.raises(Unmeasurable, match=r"the probe needs 139\.6 GB of memory; 80\.0 of 81\.0 GB are free"):
         probes.all_reduce(device, size="128GiB")
 
 
