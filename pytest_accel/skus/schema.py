@@ -1,4 +1,4 @@
-"""The schema of a threshold file: every key, what its value may be, and what may not be left out."""
+"""The schema of a threshold file: every key, the values that it may have, and the keys that are required."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _source = yaml_lines.record_of(
 
 
 def _range(at: Located, key: str, findings: Findings) -> str | None:
+    """Return a range of versions such as ">=1.2"."""
     text = yaml_lines.text(at, key, findings)
     try:
         return text and versions.parse(text).text
@@ -34,6 +35,7 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
 
 
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
+    """Return a floor: a number, or "derived"."""
     return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
 
 
