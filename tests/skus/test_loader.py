@@ -195,7 +195,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
         ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
         ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
-        ("limits:", "budgets: {quick: {matmull: 1}}\nlimits:", 6, "quick.matmull: there is no such probe; did you mean"),
+        ("limits:", "budgets: {quick: {matmull: 1}}\nlimits:", 6, "quick.matmull: there is no such probe"),
         ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "matmull: there is no such probe; did you mean 'matmul'"),
         ("limits:", "probes: {matmul: {mm: 64}}\nlimits:", 6, "probes.matmul.mm: matmul has no such condition"),
         ("limits:", f"spread: {{matmull: {{between_runs: 1, runs: 9, source: {SOURCE}}}}}\nlimits:", 6,
