@@ -1,4 +1,4 @@
-"""The packaged acceptance suite: ordinary tests, written with the public names only."""
+"""The packaged acceptance suite: ordinary tests that use public names only."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ FIRST = (
     "test_all_reduce",
     "test_ddp_step",
 )
-"""Links precede collectives, so that the fault of a link explains theirs."""
+"""Modules that run first, in this order: links precede collectives, so that a faulty link explains a slow one."""
 
 LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_counters")
-"""The soak, products and memory while they are hot from it, and what was counted meanwhile."""
+"""Modules that run last: the soak, checks of products and memory while they are still hot, and the error counters."""
 
 _MODULES = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
 
 ORDER = (*FIRST, *sorted(_MODULES - {*FIRST, *LAST}), *LAST)
-"""Every module of the suite in the order of a run; one that neither list names comes before the soak."""
+"""All modules of the suite in the order of a run. A module that neither list names runs before the soak."""

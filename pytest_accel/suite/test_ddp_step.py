@@ -1,4 +1,4 @@
-"""A real training step on all devices."""
+"""A training step on all devices."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("metric", ["ddp.step_ms", "ddp.exposed"])
 def test_ddp_step(accel_check, accel_devices, metric):
-    """Gradients and parameters end up equal on all ranks, in time."""
+    """Gradients and parameters are equal on all ranks, and the step takes no longer than its limit."""
     accel_check(probes.ddp_step, metric=metric)

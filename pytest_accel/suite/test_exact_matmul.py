@@ -1,4 +1,4 @@
-"""Silent corruption of the matrix units, hot from the soak: results that are known to the last bit."""
+"""Silent corruption in the matrix units while they are hot from the soak: products whose exact result is known."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_exact_matmul(accel_check, dtype):
-    """Every element is right, on every device the same."""
+    """Every element of the products is exact, and the products are the same on every device."""
     accel_check(probes.exact_matmul, dtype=dtype)

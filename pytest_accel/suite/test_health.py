@@ -1,8 +1,8 @@
-"""Nothing broken, nothing pending, nothing held back: by what the devices say of themselves."""
+"""The health that the devices report: repairs, settings and slowdowns."""
 
 from pytest_accel import probes
 
 
 def test_health(accel_check, accel_health):
-    """Every fact of the health that the SKU limits holds."""
+    """A fact of the device's health is within its limit."""
     accel_check(probes.health, fact=accel_health)

@@ -1,4 +1,4 @@
-"""The host around the devices: settings and states that move their numbers."""
+"""Settings and states of the host that affect the devices."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("fact", probes.HOST_FACTS)
 def test_host(accel_check, accel_devices, fact):
-    """A limit of the SKU's vendor or platform holds; without one the fact is for the record."""
+    """A fact of the host is within its limit; without a limit it is recorded only."""
     accel_check(probes.host, fact=fact)

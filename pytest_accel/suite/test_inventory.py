@@ -1,4 +1,4 @@
-"""The right devices, all of them, reachable."""
+"""The expected devices are present and reachable."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from pytest_accel import probes
 
 @pytest.mark.parametrize("fact", ["driver", "count"])
 def test_inventory_node(accel_check, accel_devices, fact):
-    """Every accelerator that the machine shows is reachable, and the expected number is there."""
+    """Every accelerator in the machine is reachable, and their number is the expected one."""
     accel_check(probes.inventory, fact=fact)
 
 
@@ -17,5 +17,5 @@ def test_inventory_sku(accel_check):
 
 
 def test_inventory(accel_check, accel_inventory):
-    """Every fact of the inventory that the SKU limits holds."""
+    """A fact of the device's inventory is within its limit."""
     accel_check(probes.inventory, fact=accel_inventory)

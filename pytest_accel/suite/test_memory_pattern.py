@@ -1,8 +1,8 @@
-"""What is written to device memory is what is read back."""
+"""Device memory keeps what is written to it."""
 
 from pytest_accel import probes
 
 
 def test_memory_pattern(accel_check):
-    """Hash of the address, its complement, moving inversions: over nearly all of the memory."""
+    """Nearly all of the memory keeps a hash of its address and the complement; one window passes moving inversions."""
     accel_check(probes.memory_pattern)

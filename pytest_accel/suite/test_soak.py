@@ -1,4 +1,4 @@
-"""Heat and power, last: everything before it ran cooler."""
+"""Heat and power under sustained load. It runs late, because the tests before it do not heat the node up as much."""
 
 import pytest
 
@@ -16,5 +16,5 @@ METRICS = [
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_soak(accel_check, metric):
-    """The rate is kept while the node is hot, without thermal or hardware slowdown."""
+    """The rate holds while the node is hot, without thermal or hardware slowdown."""
     accel_check(probes.soak, metric=metric)
