@@ -139,16 +139,16 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
 def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> ProbeResult:
     """Measure one pair and compare what arrived with what was sent."""
     torch = device.torch
-    here, there = device.torch_devices[sender], device.torch_devices[receiver]
+    sending, receiving = device.torch_devices[sender], device.torch_devices[receiver]
     ways = [(sender, receiver), (receiver, sender)][: 2 if direction == "both" else 1]
     n = mib * 2**20 // 4
     pairs = []
     for source, target in ways:
         arrived = torch.zeros(n, dtype=torch.int32, device=device.torch_devices[target])
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
-    direct = True if device.is_cpu else device.backend.peer_access(here, there)
+    direct = True if device.is_cpu else device.backend.peer_access(sending, receiving)
     if not device.is_cpu:
-        device.backend.set_device(here)  # events are recorded on the current device
+        device.backend.set_device(sending)  # events are recorded on the current device
     copies, streams = _exchange(device, pairs)
     result = device.sample(
         copies,

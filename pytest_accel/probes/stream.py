@@ -30,7 +30,7 @@ _FILLED = float(_NUMBERS)
 WINDOWS_SHARE = 0.9
 """Share of the free memory that the windows cover."""
 WINDOW_ROUNDS = 5
-"""How often each window is read."""
+"""Number of times that each window is read."""
 MOST_WINDOWS = 256
 """Number of windows at most."""
 

@@ -216,7 +216,7 @@ def rates(node: Node) -> dict[str, Rate]:
         base = parse(metric).base
         found[base] = max(found.get(base, found[metric]), found[metric], key=lambda rate: rate.value)
     costs = {metric: (declared, cost) for declared in declarations() for metric, cost in _costs(declared)}
-    for follows in (False, True):  # first what follows from a peak, then what follows from that
+    for follows in (False, True):  # first what follows from a peak, then what follows from another metric
         for metric, (declared, cost) in costs.items():
             if metric not in found and follows is (cost.of not in ("peak", "link")):
                 rate = _assumed(node, metric, declared, cost, found)

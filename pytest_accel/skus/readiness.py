@@ -1,4 +1,4 @@
-"""How well founded a threshold file is: as well as the weakest of the limits that an acceptance needs. Pure."""
+"""The standing of a threshold file: that of the weakest limit that an acceptance needs. Pure."""
 
 from __future__ import annotations
 

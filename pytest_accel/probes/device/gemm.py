@@ -61,10 +61,8 @@ class Operands:
         elements = largest + int(4 * device.cache_bytes / OPERAND_BYTES[dtype]) + _ALIGNED
         self._elements = elements
         if dtype in block_formats.DTYPES:
-            piece = (
-                OPERAND_BYTES[dtype] + 1 / 16
-            ) * elements  # with scales; the second piece is concatenated from parts
-            device.require_memory(int(3 * piece) + 24 * block_formats.CHUNK)
+            piece = (OPERAND_BYTES[dtype] + 1 / 16) * elements  # with scales
+            device.require_memory(int(3 * piece) + 24 * block_formats.CHUNK)  # a piece is concatenated from its parts
             self.blocks = block_formats.Blocks(device, dtype, elements)
             return
         device.require_memory(int(2 * elements * (OPERAND_BYTES[dtype] + 4)))

@@ -60,8 +60,7 @@ class ProbeResult:
     details: dict[str, Any] = field(default_factory=dict)
     subject: str | None = None
     wrong: str | None = None
-    """What the device computed or stored wrongly. It fails the device, and no repeat clears it; the value stays as
-    evidence."""
+    """Sentence about wrong data from the device. It fails the device, and no repeat clears it."""
 
 
 class DeviceClock:
