@@ -14,7 +14,7 @@ from pytest_accel.simulate.faults import HW_THERMAL, SYNC_BOOST, Symptoms, fault
 
 OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     # -- another product, other firmware, other settings than the neighbours have
-    ("wrong-pci-id", "inventory.sku", "Show the PCI id of another product.", {"part_id": "2331"}),
+    ("wrong-pci-id", "inventory.sku", "Show the PCI id of another product under the right name.", {"part_id": "2331"}),
     ("fewer-units", "inventory.sku", "Show fewer compute units than the product has.", {"units_share": 0.95}),
     ("memory-missing", "inventory.sku", "Show less memory than the product has.", {"memory_share": 0.8}),
     ("memory-differs", "inventory.memory", "Show less memory than the other devices.", {"memory_share": 0.98}),
@@ -78,7 +78,7 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("other-hive", "inventory.xgmi_hive", "Show a different XGMI hive than the other devices.",
      {"hive": 0x5A3C00002222}),
     ("deferred-errors", "health.ecc_deferred_volatile (advisory); later counters.ecc_deferred",
-     "Count memory errors that were found but not corrected, in data that was not read yet.", {"ecc_deferred": 2}),
+     "Count deferred memory errors: data that is known to be wrong and was not read yet.", {"ecc_deferred": 2}),
     ("bad-pages", "health.bad_pages_of_threshold; later counters.bad_pages",
      "Count more bad pages than the vendor accepts.", {"bad_pages": 300}),
     # -- what cannot be read
@@ -108,7 +108,7 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
      {"proc/sys/kernel/numa_balancing": "1\n"}),
     ("acs-on", "host.acs (advisory)", "Let a bridge send traffic between devices up to the root.",
      {**GPU, f"{ROOT}/config": ACS_ON}),
-    ("narrow-riser", "host.pcie_width (advisory)", "Train a PCIe link with half of its lanes.",
+    ("narrow-riser", "host.pcie_width (advisory)", "Let the kernel report a PCIe link with half of its lanes.",
      {**GPU, f"{SLOT}/current_link_width": "8", f"{SLOT}/max_link_width": "16"}),
     ("iommu-translates", "host.iommu (advisory)", "Let the IOMMU translate the memory accesses of the devices.",
      {**GPU, f"{SLOT}/iommu_group": "-> sys/kernel/iommu_groups/17", "sys/kernel/iommu_groups/17/type": "DMA-FQ"}),

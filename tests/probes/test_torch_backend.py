@@ -219,7 +219,7 @@ def test_an_address_that_torch_tells_is_compared(monkeypatch: pytest.MonkeyPatch
         told = SimpleNamespace(device_id=0x0BD5, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
         return Torch(module(get_device_properties=lambda place: told))
 
-    assert on(monkeypatch, at(0)).said["identity"] == "torch opened the device at this PCI address"
+    assert on(monkeypatch, at(0)).said["identity"] == "verified by the PCI address of the device that torch opened"
     with pytest.raises(Unmeasurable, match="torch opened the device 0000:07:00, not PCI-0"):
         on(monkeypatch, at(7))
 

@@ -161,7 +161,7 @@ class Compute:
             )
         mode = device.facts.get("compute_mode")
         if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
-            raise Unmeasurable(f"the compute mode of {device.name} is {mode}, which this run's processes cannot share")
+            raise Unmeasurable(f"the compute mode of {device.name} is {mode}: this run needs the default mode")
 
     def _start_cuda(self, device: Device) -> None:
         """Start CUDA or HIP.
@@ -378,5 +378,5 @@ class Compute:
 def _identity(properties: Any, device: Device, backend: str) -> str:
     """Return how the device that torch opened was identified, for the conditions."""
     if verified(properties, device):
-        return "torch opened the device at this PCI address"
+        return "verified by the PCI address of the device that torch opened"
     return f"not verified: {backend} does not report the PCI address of the device that it opened"
