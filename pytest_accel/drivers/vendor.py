@@ -11,8 +11,8 @@ from pytest_accel.drivers.visibility import Visibility
 VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x1200"
 """PCI classes of accelerators (PCI Code and ID Assignment Specification): class and subclass."""
 
-NO_XLA = "torch_xla has no streams and events that could be timed; pytest_accel does not drive it"
-"""The reason why devices that torch drives through torch_xla alone are not measured."""
+NO_XLA = "torch_xla has no streams and events that can be timed, so pytest_accel cannot measure this device"
+"""The reason why devices that torch drives only through torch_xla (TPUs, AWS Neuron) are not measured."""
 
 HOST_KIND = "cpu"
 """The type of a `torch.device` whose work the processor does."""
@@ -20,10 +20,10 @@ HOST_KIND = "cpu"
 
 @dataclass(frozen=True)
 class TorchKind:
-    """The part of torch that drives the devices of a vendor.
+    """Torch's names for a vendor's devices and for its library of collectives.
 
     `name` is the type of a `torch.device` ("cuda", "xpu", "cpu"), `collectives` the backend of `torch.distributed`.
-    The packages are imported before torch is asked for either.
+    `package` and `collectives_package` are the packages that have to be imported before either is used.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TorchKind:
     hip: bool = False
     """True if torch drives the devices as `torch.cuda` in its build for ROCm."""
     device_errors: tuple[str, ...] = ()
-    """Words of an error that lay it to the device, beside those of CUDA, HIP and their collectives."""
+    """Texts in an error that attribute it to the device, in addition to those of CUDA, HIP and their collectives."""
 
     @property
     def on_host(self) -> bool:

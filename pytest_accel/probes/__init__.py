@@ -1,4 +1,4 @@
-"""The probes: what is measured. Each is a plain function `probe(device, **conditions)` with a declaration.
+"""Probes, which measure or read metrics: plain functions `probe(device, **conditions)` with a declaration.
 
 Every probe that a module of this folder declares is a public name of this package: `probes.matmul` is the function in
 `matmul.py`. Importing the package imports no torch, since probes run in the worker processes.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_accel.probes import declare
 from pytest_accel.probes.facts import HOST_COUNTERS, HOST_FACTS
 
-if TYPE_CHECKING:  # what the loop below finds, for type checkers and editors
+if TYPE_CHECKING:  # the names that the loop below adds, for type checkers and editors
     from pytest_accel.probes.all_reduce import all_reduce as all_reduce
     from pytest_accel.probes.ddp_step import ddp_step as ddp_step
     from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul

@@ -1,4 +1,4 @@
-"""All-reduce over all devices: the workers are the ranks (nccl on GPUs, gloo on CPUs)."""
+"""All-reduce over all devices; each worker process is a rank (nccl on GPUs, gloo on CPUs)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 _CHUNK = 2**26
-"""Elements that are made and compared at a time, so that the check needs little memory beside the payload."""
+"""Elements that are made and compared at a time, so that the check needs little memory besides the payload."""
 
 
 @probe(
@@ -27,22 +27,26 @@ _CHUNK = 2**26
     small={"size": "64KiB"},
 )
 def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
-    """Bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
+    """Measure the bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
 
-    The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is the slowest rank's. The payload
-    is fp32, as there: NVSwitches add four floats at once, integers one by one (NCCL, src/device/reduce_kernel.h).
-    It holds integers whose sum is exact in any order, compared bit for bit on every rank before and after. While it
-    is timed it holds zeros, since anything else grows without end.
+    The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is that of the slowest rank. The payload
+    is fp32, as in nccl-tests: NVSwitches add four floats at once, but integers one by one (NCCL,
+    src/device/reduce_kernel.h).
+
+    Before and after the timing the payload holds integers whose sum is exact in any order, and every rank compares the
+    result bit by bit. During the timing it holds zeros, because other numbers would grow with every sum.
+
+    Raises NotApplicable for a single device, WrongResult for a wrong sum.
     """
     import torch.distributed as dist
 
     n = _bytes(size) // 4
     if device.world < 2:
-        raise NotApplicable("one device has nobody to reduce with")
+        raise NotApplicable("all-reduce needs at least two devices")
     device.require_memory(4 * n + 4 * 8 * _CHUNK)
     payload = device.torch.empty(n, dtype=device.torch.float32, device=device.torch_device)
     _check(device, payload, dist)
-    finding = device.sample(
+    result = device.sample(
         lambda: dist.all_reduce(payload),
         amount=n * 4 / 1e9 * 2 * (device.world - 1) / device.world,
         unit="GB/s",
@@ -51,18 +55,19 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
         conditions={"size": size, "ranks": device.world, "dtype": "fp32", "data": "zeros", **device.collectives},
     )
     _check(device, payload, dist)
-    return finding
+    return result
 
 
 def _bytes(size: str) -> int:
-    found = sizes.in_bytes(size)
-    if found is None:
-        raise NotApplicable(f"size {size!r} is not a number with KiB, MiB or GiB, such as 8GiB")
-    return found
+    """Return a size such as 8GiB in bytes. Raises NotApplicable for anything else."""
+    count = sizes.in_bytes(size)
+    if count is None:
+        raise NotApplicable(f"size {size!r} is not a whole number followed by KiB, MiB or GiB, such as 8GiB")
+    return count
 
 
 def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:
-    """What `rank` sends: integers below 65521 that depend on rank and place, so that a shift or a swap shows.
+    """Return the payload of `rank`: integers below 65521 that depend on rank and index, so that a shift or swap shows.
 
     Sums of up to 256 ranks stay below 2^24, up to which fp32 is exact.
     """
@@ -71,7 +76,7 @@ def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:
 
 
 def _check(device: Compute, payload: Any, dist: Any) -> None:
-    """All-reduce the pattern, and take every rank's part off again: nothing but zeros may be left."""
+    """All-reduce the pattern, subtract the part of every rank, and count what is not zero. Raises WrongResult."""
     n, wrong = payload.numel(), 0
     chunks = [(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
     for start, end in chunks:

@@ -1,4 +1,4 @@
-"""A training step of torch's DistributedDataParallel: its time, and the communication that it does not hide."""
+"""A training step of torch's DistributedDataParallel: its duration, and the share of communication not hidden."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 def operations(*, layers: int, width: int, batch: int) -> float:
-    """Return the floating-point operations of one step: those of the forward pass, and twice as many backward."""
+    """Return the floating-point operations of one step: the forward pass, and twice as many for the backward pass."""
     return 6.0 * layers * width**2 * batch
 
 
@@ -26,19 +26,21 @@ def operations(*, layers: int, width: int, batch: int) -> float:
     small={"layers": 2, "width": 64, "batch": 16},
 )
 def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[ProbeResult]:
-    """Milliseconds of one step (forward, backward, SGD) of `layers` linear layers of `width` x `width`, fp32.
+    """Measure the milliseconds of one step (forward, backward, SGD) of `layers` fp32 layers of `width` x `width`.
 
-    Also `ddp.exposed` = (step - step without synchronisation) / bare all-reduce of the same gradients: 0 when
-    communication is hidden behind the backward pass, 1 when none of it is (on a CPU both share the cores, so it
-    says little). Afterwards gradients and parameters must be equal, bit for bit, on all ranks.
+    Also measures `ddp.exposed` = (step - step without synchronisation) / all-reduce of the same gradients: 0 if the
+    backward pass hides all communication, 1 if it hides none. On a CPU both share the cores, so the figure says little
+    there. Afterwards the gradients and parameters of all ranks have to be equal to the last bit.
+
+    Raises NotApplicable for a single device, WrongResult if the ranks differ.
     """
     import torch.distributed as dist
 
     torch, budget = device.torch, device.seconds / 3
     if device.world < 2:
-        raise NotApplicable("one device has nobody to train with")
+        raise NotApplicable("data-parallel training needs at least two devices")
     device.require_memory(6 * 4 * layers * width**2 + 4 * 4 * layers * batch * width)
-    torch.set_float32_matmul_precision("highest")  # whatever the probe before it left
+    torch.set_float32_matmul_precision("highest")  # an earlier probe may have set another precision
     torch.manual_seed(0)
     stack = [torch.nn.Linear(width, width, bias=False, device=device.torch_device) for _ in range(layers)]
     model = torch.nn.Sequential(*stack)
@@ -79,12 +81,13 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
     return [synchronised, share]
 
 
-def _mean(finding: ProbeResult) -> float:
-    return sum(finding.samples) / len(finding.samples)
+def _mean(result: ProbeResult) -> float:
+    """Return the mean of the samples of a result."""
+    return sum(result.samples) / len(result.samples)
 
 
 def _check_equal(device: Compute, ddp: Any, dist: Any) -> None:
-    """Every rank compares its gradients and parameters with those of rank 0, as integers."""
+    """Compare gradients and parameters of this rank with those of rank 0, bit by bit. Raises WrongResult."""
     torch = device.torch
     for what in ("gradient", "parameter"):
         for place, parameter in enumerate(ddp.parameters()):
@@ -92,4 +95,4 @@ def _check_equal(device: Compute, ddp: Any, dist: Any) -> None:
             first = own.clone()
             dist.broadcast(first, 0)
             if not torch.equal(own.view(torch.int32), first.view(torch.int32)):
-                raise WrongResult(f"ddp: {what} {place} of rank {device.rank} differs from that of rank 0")
+                raise WrongResult(f"ddp_step: {what} {place} of rank {device.rank} differs from that of rank 0")

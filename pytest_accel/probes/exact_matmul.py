@@ -1,4 +1,4 @@
-"""Silent data corruption of the matrix units: products whose right result is known to the last bit."""
+"""Silent data corruption in the matrix units: matrix products whose exact result is known."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INTEGER_UP_TO = {"bf16": 2**8, "fp16": 2**11, "fp32": 2**11}
-"""The largest integer up to which a dtype holds every one (fp32: kept where fp32 and tf32 inputs are both exact)."""
+"""Largest n for which the dtype represents every integer from 0 to n.
+
+For fp32 it is limited to the range in which fp32 and tf32 inputs are both exact.
+"""
 ACCUMULATOR_BITS = 24
-"""Integers that an fp32 accumulator adds without rounding."""
+"""An fp32 accumulator adds integers of up to this many bits without rounding."""
 HIGHEST_FP16, DEVIATIONS = 65504.0, 7.0
+"""Largest fp16 number, and the standard deviations of a sum that have to stay below it; see `largest`."""
 DATA_SETS = 3
 APART = 2**16 + 2**8
-"""Elements from where one set of operands begins to where the next does: no multiple of a row, and aligned."""
+"""Elements between the starts of two sets of operands: aligned, and not a multiple of a row."""
 HOST_ROWS = 64
+"""Approximate number of rows of a product that are compared with the host's result."""
 SHOWN = 4
+"""Mismatches of one product that are listed with row and column."""
 ROWS_AT_ONCE = 512
+"""Rows that `checksum` reads at a time."""
 REPEATS = 4
+"""Products of the same operands that show whether the library is deterministic."""
 ROUNDED = 1e-3
-"""Of the elements: a sum in another order rounds so many otherwise at least, a fault strikes few."""
+"""Share of the elements that differ, at least, when two products add in different orders. A fault affects fewer."""
 
 
 @probe(
@@ -45,17 +53,21 @@ ROUNDED = 1e-3
     small={"m": 32, "n": 32, "k": 32},
 )
 def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
-    """Number of elements of matrix products that are not what they have to be, to the last bit.
+    """Count the elements of matrix products that differ from the exact result in any bit.
 
-    The operands are integers so small (at most sqrt(2^24 / k)) that every partial sum is exact in fp32, in any order
-    and by any kernel. Rows of the first product are compared with the host's, all of it with the other devices' by a
-    checksum, and every further product with the first. Between them, products of normal data draw full power; they
-    are compared with the first of their own, on the same device by the same kernel; not where the library adds in
-    another order every time, which `normal_data` then says. One mismatch fails, none is measured again. The details
-    say how much was compared, and which rate of faults that excludes (3 / products, at 95 %).
+    The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order and
+    with any kernel. Some rows of the first product are compared with a product that the host computes, the whole
+    product with those of the other devices by a checksum, and every further product with the first one.
+
+    Products of normally distributed data run in between, so that the device draws full power. Each is compared with the
+    first of its kind on the same device. They are not compared if the library adds in another order every time; the
+    detail `normal_data` says so. A single mismatch is a failure and is not measured again. The details hold how much
+    was compared and the rate of faults that this excludes (3 / products, at 95 % confidence).
+
+    Raises NotApplicable for a dtype without exact products, or one that the CPU has no fast path for.
     """
     if dtype not in INTEGER_UP_TO:
-        raise NotApplicable(f"no exact product is known for {dtype} (there are {', '.join(INTEGER_UP_TO)})")
+        raise NotApplicable(f"exact_matmul does not support {dtype} (supported: {', '.join(INTEGER_UP_TO)})")
     if device.measures_peak:
         refuse_slow_path(device, dtype)
     with blas.repeatable(device.torch):
@@ -82,7 +94,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
 
 
 class _Watch:
-    """Multiplies, compares, and remembers what differed."""
+    """Multiplies on one device, compares the products, and records the mismatches."""
 
     def __init__(self, device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
         m, n, k = self.shape = shape
@@ -100,10 +112,10 @@ class _Watch:
         self._pools = [made.to(device.torch_device).to(kind) for made in self._made]
         self.normal_data = "compared with itself"
         if not self._repeats(self._random.fixed()):
-            self.normal_data = "not compared: the library adds in another order every time"
+            self.normal_data = "not compared: the library adds in a different order each time"
 
     def examine(self, place: int, seconds: float) -> None:
-        """Multiply set number `place` of the operands for so many seconds."""
+        """Multiply operand set `place` for `seconds` and compare every product."""
         torch = self.device.torch
         a, b = self._cut(self._pools, place)
         first = torch.mm(a, b)
@@ -124,10 +136,11 @@ class _Watch:
                 return
 
     def _repeats(self, call: Callable[[], Tensor]) -> bool:
-        """False where no two of a few products of the same operands are alike, and all differ as rounding makes them:
-        in many elements, and by little.
+        """Return whether the library gives the same product for the same operands.
 
-        cuBLAS (its documentation, 2.1.4) and a CPU's library repeat themselves to the bit: what differs is a fault.
+        False only if no two of a few products are equal and all of them differ as rounding makes them differ: in many
+        elements, and by little. cuBLAS (its documentation, 2.1.4) and a CPU's library are deterministic, so there any
+        difference is a fault.
         """
         torch = self.device.torch
         if not (torch.version.hip or self.device.other):
@@ -136,54 +149,62 @@ class _Watch:
         return any(self._same(*pair) or not self._rounded(*pair) for pair in combinations(some, 2))
 
     def _rounded(self, one: Tensor, other: Tensor) -> bool:
+        """Return whether two products differ in many elements and by no more than rounding explains."""
         apart = (one.float() - other.float()).abs()
         many = float((apart > 0).float().mean()) > ROUNDED
         return many and float(apart.max()) <= TOLERANCE[self.dtype] * self.shape[2] ** 0.5
 
     def _cut(self, pieces: list[Tensor], place: int) -> tuple[Tensor, Tensor]:
-        """A (m x k) and B (k x n) number `place`: other elements meet in each."""
+        """Return A (m x k) and B (k x n) of set number `place`. Different elements are multiplied in each set."""
         (m, n, k), begin = self.shape, place * APART
         a, b = pieces
         return a[begin : begin + m * k].view(m, k), b[begin : begin + k * n].view(k, n)
 
     def _integers(self, size: int, seed: int) -> Tensor:
-        """The same integers in every process: made on the host, whose generator does not depend on the device.
+        """Return the integers of one operand of all sets, the same in every process.
 
-        Once for all sets: a generator takes longer than a GPU takes for many products.
+        They are generated on the host, whose generator does not depend on the device, and once for all sets, because
+        generating them takes longer than many products on a GPU.
         """
         torch = self.device.torch
         generator, length = torch.Generator().manual_seed(seed), size + (DATA_SETS - 1) * APART
-        made: Tensor = torch.randint(-self.largest, self.largest + 1, (length,), dtype=torch.int16, generator=generator)
-        return made
+        integers: Tensor = torch.randint(
+            -self.largest, self.largest + 1, (length,), dtype=torch.int16, generator=generator
+        )
+        return integers
 
     def _compare_host(self, result: Tensor, a: Tensor, b: Tensor) -> None:
-        """Some rows, spread over all of it, against the host's product of its own operands in fp64, rounded once."""
+        """Compare some rows, spread over the whole product, with the host's product in fp64, rounded once."""
         step = max(1, self.shape[0] // HOST_ROWS) | 1
         exact = a[::step].double() @ b.double()
         expected = exact.float().to(result.dtype)
-        found = result[::step].cpu()
-        self.on_host += found.numel()
-        self._note(found, expected, "integers, against the host")
+        rows = result[::step].cpu()
+        self.on_host += rows.numel()
+        self._note(rows, expected, "integers, against the host")
 
     def _compare_normal(self, result: Tensor, expected: Tensor) -> None:
         if not self.normal_data.startswith("not compared"):
             self._compare(result, expected, "normal data, against itself")
 
     def _compare(self, result: Tensor, expected: Tensor, what: str) -> None:
-        """A difference that the device sees and the host does not was read or compared wrongly once: it counts."""
+        """Count the elements that differ.
+
+        A difference that the device sees and the host does not was read or compared wrongly once, and counts as one
+        element.
+        """
         self.products += 1
         if self._same(result, expected):
             return
         self.differing += 1
-        if not self._note(result.cpu(), expected.cpu(), what):  # the host reads both once more
+        if not self._note(result.cpu(), expected.cpu(), what):  # the host reads both again
             self.wrong += 1
-            self.seen.append({"what": f"{what}, by the device's own comparison alone", "product": self.products})
+            self.seen.append({"what": f"{what}, seen by the device's comparison only", "product": self.products})
 
     def _same(self, one: Tensor, other: Tensor) -> bool:
         return bool(self.device.torch.equal(one.view(self._bits), other.view(self._bits)))
 
     def _note(self, result: Tensor, expected: Tensor, what: str) -> int:
-        """Count and list the elements that differ; returns how many."""
+        """Count the elements that differ, list the first ones, and return the count."""
         differs = result.view(self._bits) != expected.view(self._bits)
         count = int(differs.sum())
         self.wrong += count
@@ -195,26 +216,31 @@ class _Watch:
         return count
 
     def sentence(self) -> str | None:
+        """Return the message about the mismatches, or None if there are none."""
         if not self.wrong:
             return None
         one, place = self.seen[0], ""
         if "row" in one:
             values = f"{one['found']:g} instead of {one['expected']:g}"
             place = f"; first at row {one['row']}, column {one['column']}: {values}"
-        return f"{self.wrong} wrong elements in {self.products} products ({one['what']}{place})"
+        return f"{self.wrong} wrong elements in {self.products} matrix products ({one['what']}{place})"
 
 
 def largest(dtype: str, k: int) -> int:
-    """The largest integer of operands whose sums of k products are exact in fp32, and in fp16 hardly ever infinite.
+    """Return the largest integer for operands whose sums of k products are exact in fp32 and finite in fp16.
 
-    Those of integers spread evenly up to L deviate by sqrt(k) L^2 / 3; of an infinite one every wrong bit is hidden.
+    Sums of products of integers spread evenly from -L to L have a standard deviation of sqrt(k) L^2 / 3. For fp16,
+    seven of these have to stay below the largest number, because an infinite sum hides every wrong bit.
     """
     exact = min(INTEGER_UP_TO[dtype], math.isqrt(2**ACCUMULATOR_BITS // k))
     return min(exact, math.isqrt(int(3 * HIGHEST_FP16 / (DEVIATIONS * math.sqrt(k))))) if dtype == "fp16" else exact
 
 
 def checksum(torch: Any, bits: Tensor) -> int:
-    """Sum of all elements as integers, each times a number of its own: exact, and no two may change places unseen."""
+    """Return the sum of all elements as integers, each multiplied by a factor of its own, modulo 2^63.
+
+    The sum is exact, and swapping two elements changes it.
+    """
     total = 0
     columns = torch.arange(bits.shape[1], device=bits.device, dtype=torch.int64) * 2654435761 + 1
     for place, part in enumerate(torch.split(bits, ROWS_AT_ONCE)):

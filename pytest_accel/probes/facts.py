@@ -1,5 +1,8 @@
-"""What is read rather than measured, and judged in the same way: of the devices (`inventory`, `health`, `counters`) and
-of the host (`host`, `host_counters`)."""
+"""Facts, which are read rather than measured and judged in the same way.
+
+`inventory`, `health` and `counters` are facts of the devices, `host` and `host_counters` facts of the host. The sensor
+process reads them, so the functions here only declare them and raise NotImplementedError when they are called.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,37 @@ from pytest_accel.probes.declare import ANY, probe
 
 @probe("inventory.{fact}", runs="facts", variants={"fact": ANY}, required=True)
 def inventory(device: Any, *, fact: str = "driver") -> None:
-    """One fact of the inventory: driver, count, sku, vbios ... Answered by the run itself, not by a worker."""
-    raise NotImplementedError("facts are answered by the run")
+    """Declare the facts of the inventory: driver, count, sku, vbios ..."""
+    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 @probe("health.{fact}", runs="facts", variants={"fact": ANY}, required=True)
 def health(device: Any, *, fact: str) -> None:
-    """One fact of the health, such as remap_pending. Answered by the run itself, not by a worker."""
-    raise NotImplementedError("facts are answered by the run")
+    """Declare the facts of a device's health, such as remap_pending."""
+    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 HOST_FACTS = tuple(host_facts.HOST_FACTS)
-"""Every fact of the host: numa_balancing, iommu, nic_state ..."""
+"""Facts of the host: numa_balancing, iommu, nic_state ..."""
 
 
 @probe("host.{fact}", runs="facts", variants={"fact": ANY}, node=True)
 def host(device: Any, *, fact: str = "machine") -> None:
-    """One fact of the host, of HOST_FACTS. Read once by the sensor process, not by a worker."""
-    raise NotImplementedError("facts are answered by the run")
+    """Declare the facts of the host (`HOST_FACTS`), which are read once a run."""
+    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 HOST_COUNTERS = (*host_facts.COUNTED_HOST_FACTS, *LOGGED)
-"""Every counter of the host: ecc_corrected, nic_link_downed ...; and what the kernel log says of it."""
+"""Counters of the host: ecc_corrected, nic_link_downed ..., and the messages that are counted in the kernel log."""
 
 
 @probe("counters.{fact}", runs="facts", variants={"fact": ANY})
 def counters(device: Any, *, fact: str) -> None:
-    """How far one counter of errors, such as nvlink_crc, moved since the first probe. Answered by the run itself."""
-    raise NotImplementedError("facts are answered by the run")
+    """Declare the error counters of a device, such as nvlink_crc: how far they moved since the first probe."""
+    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 @probe("host_counters.{fact}", runs="facts", variants={"fact": ANY}, node=True)
 def host_counters(device: Any, *, fact: str) -> None:
-    """How far one counter of the host, of HOST_COUNTERS, moved from the first probe to the last. Answered by the run
-    itself."""
-    raise NotImplementedError("facts are answered by the run")
+    """Declare the counters of the host (`HOST_COUNTERS`): how far they moved from the first probe to the last."""
+    raise NotImplementedError("the sensor process reads facts; no worker runs this function")

@@ -37,7 +37,10 @@ DIRECTIONS = ("h2d", "d2h", "both")
     small={"mib": 1},
 )
 def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
-    """Host link in GB/s, this device alone: H2D, D2H, or the sum of both at once. `mib` MiB a transfer."""
+    """Measure the bandwidth of the host link in GB/s with one device copying at a time.
+
+    `direction` is "h2d", "d2h" or "both" (both directions at once, their sum); `mib` is the size of a transfer in MiB.
+    """
     return _host_copy(device, f"host_copy.{direction}", direction, mib)
 
 
@@ -54,13 +57,17 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Pro
     small={"mib": 1},
 )
 def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
-    """The same with every device at once: what switches, host memory and the processor leave of it."""
+    """Measure the bandwidth of the host link in GB/s per device with all devices copying at once.
+
+    The result shows what switches, host memory and the processor can sustain. Conditions as for `host_copy`.
+    """
     return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
 
 
 def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeResult:
+    """Time the copies, then compare what arrived with what was sent."""
     if direction not in DIRECTIONS:
-        raise NotApplicable(f"no direction {direction!r} (known: {', '.join(DIRECTIONS)})")
+        raise NotApplicable(f"direction {direction!r} is not known (known: {', '.join(DIRECTIONS)})")
     torch, pinned = device.torch, not device.is_cpu
     n = mib * 2**20 // 4
     device.require_memory(4 * n * 2)
@@ -77,7 +84,7 @@ def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeR
         copies.append(_copy(source, target))
         ends.append((way, target))
     device.synchronize()
-    finding = device.sample(
+    result = device.sample(
         copies[0] if len(copies) == 1 else _both(device, copies),
         amount=len(copies) * n * 4 / 1e9,
         unit="GB/s",
@@ -87,14 +94,16 @@ def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeR
     device.synchronize()
     for way, target in ends:
         if not torch.equal(target.cpu(), pattern):
-            raise WrongResult(f"{metric}: what arrived ({way}) is not what was sent")
-    return finding
+            raise WrongResult(f"{metric}: the data that arrived ({way}) differ from the data that were sent")
+    return result
 
 
 def place(device: Compute) -> dict[str, Any]:
-    """Where the host's end lies, for the conditions: `numa` is near, far (a cpuset keeps us from there) or unknown.
+    """Return the conditions that say where the host memory of a copy lies.
 
-    The worker is bound to CPUs near the device where it may use any, before it allocates: its memory lies there too.
+    `numa` is "near" if the worker runs on CPUs of the device's NUMA node, "far" if the cpuset excludes those, or
+    "unknown"; `numa_node` is the number of the node. The worker is bound to CPUs near the device before it allocates,
+    so its memory lies there too. Empty for a CPU.
     """
     if device.is_cpu:
         return {}
@@ -107,11 +116,12 @@ def place(device: Compute) -> dict[str, Any]:
 
 
 def _copy(source: Any, target: Any) -> Callable[[], Any]:
+    """Return a call that copies `source` to `target` without waiting."""
     return lambda: target.copy_(source, non_blocking=True)
 
 
 def _both(device: Compute, copies: list[Callable[[], Any]]) -> Callable[[], Any]:
-    """Both directions at once, on two streams that begin and end with the current one."""
+    """Return a call that makes both copies at once, on two streams that start and end with the current one."""
     if device.is_cpu:
         return lambda: [copy() for copy in copies]
     backend = device.backend
@@ -131,6 +141,7 @@ def _both(device: Compute, copies: list[Callable[[], Any]]) -> Callable[[], Any]
 
 LATENCY_COPIES = 1000
 LATENCY_WARM_UP = 100
+"""Copies that are timed, and copies before them that are not."""
 
 
 @probe(
@@ -143,11 +154,11 @@ LATENCY_WARM_UP = 100
     derived_floor=0.95,
 )
 def host_latency(device: Compute) -> Iterator[ProbeResult]:
-    """Microseconds of a copy of 4 bytes from pinned memory and the wait for it: median and 99th percentile of 1000.
+    """Measure the latency of a 4-byte copy from pinned memory in us: median and 99th percentile of 1000 copies.
 
-    The host's clock is read before the copy is queued and after the device has synchronised, so launch and wake-up
-    count. 5 to 15 us are usual for a GPU behind PCIe; a high `latency_p99` says power states of the link or the
-    IOMMU. Each copy takes another element, and all of them are compared afterwards.
+    The host's clock is read before the copy is queued and after the device has synchronised, so launch and wake-up are
+    included. 5 to 15 us are usual for a GPU behind PCIe; a high `latency_p99` points to power states of the link or to
+    the IOMMU. Each copy moves another element, and all of them are compared afterwards.
     """
     torch, clock = device.torch, device.clock
     host = device.host_memory(LATENCY_COPIES, torch.int32).copy_(torch.arange(1, LATENCY_COPIES + 1, dtype=torch.int32))
@@ -160,8 +171,8 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
     seconds = [_once(device, clock, host, far, at) for at in range(LATENCY_COPIES)]
     device.gate.block(sum(seconds), False)
     if not torch.equal(far.cpu(), host):
-        raise WrongResult("host_copy.latency: what arrived is not what was sent")
-    found = ProbeResult(
+        raise WrongResult("host_copy.latency: the data that arrived differ from the data that were sent")
+    typical = ProbeResult(
         "host_copy.latency",
         "us",
         value=1e6 * median(seconds),
@@ -174,11 +185,12 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
         },
         details={"p50_us": 1e6 * median(seconds), "p99_us": 1e6 * p99(seconds), "most_us": 1e6 * max(seconds)},
     )
-    yield found
-    yield replace(found, metric="host_copy.latency_p99", value=1e6 * p99(seconds))
+    yield typical
+    yield replace(typical, metric="host_copy.latency_p99", value=1e6 * p99(seconds))
 
 
 def _once(device: Compute, clock: Clock, host: Tensor, far: Tensor, at: int) -> float:
+    """Return the seconds of one copy of element `at`, including the wait for it."""
     source, target = host[at : at + 1], far[at : at + 1]
     began = clock.now()
     target.copy_(source, non_blocking=True)
@@ -187,5 +199,5 @@ def _once(device: Compute, clock: Clock, host: Tensor, far: Tensor, at: int) -> 
 
 
 def p99(values: list[float]) -> float:
-    """The value that 99 of 100 do not exceed (nearest rank)."""
+    """Return the 99th percentile by the nearest-rank method: the value that 99 of 100 do not exceed."""
     return sorted(values)[-(-99 * len(values) // 100) - 1]

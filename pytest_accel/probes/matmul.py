@@ -1,4 +1,4 @@
-"""Dense matrix multiplication: 2 m n k operations a call, operands rotated beyond the last-level cache."""
+"""Dense matrix multiplication: 2 m n k operations a call, with operands that together exceed the last-level cache."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
+"""Sides of the cache-resident products, the fastest of which is the peak of a CPU."""
 PILOTS = ((64, 0.05), (256, 1.2))
-"""Side and least speed against fp32 of the products that show a fast path: a tiny one first, since an emulated
-dtype may be thousands of times slower than fp32."""
+"""Side of the products that are tried, and the least speed compared with fp32 that counts as a fast path. The small one
+is first, because an emulated dtype may be thousands of times slower than fp32."""
 
 
 @probe(
@@ -36,24 +37,30 @@ dtype may be thousands of times slower than fp32."""
     small={"m": 32, "n": 32, "k": 32},
 )
 def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
-    """Sustained dense matrix multiplication in TFLOPS (fp8 and int8 too: operations are counted alike).
+    """Measure sustained dense matrix multiplication in TFLOPS (for int8 in TOPS, counted alike).
 
-    C (m x n) = A (m x k) B (k x n) with normal data, mean 0, deviation 1 (int8: uniform -128 ... 127). A sample of
-    the result, spread over all of it, is compared with the product in fp64. On a CPU the peak is a cache-resident
-    product of the same dtype, measured in blocks that alternate with the samples.
+    C (m x n) = A (m x k) B (k x n) with normally distributed data, mean 0, deviation 1 (int8: uniform -128 ... 127). A
+    sample of the result, spread over the whole matrix, is compared with the product in fp64. On a CPU the peak is a
+    cache-resident product of the same dtype, measured in blocks that alternate with the samples.
 
-    The conditions hold what moves the rate: `dtype`, `m`, `n`, `k`, `data`, `operand_sets` (used in turn, together
-    larger than the last-level cache), `layout` (row-major: A and B row by row; TN: B column by column), `scaling` of
-    fp8 (tensor: one scale for each operand) and of formats with blocks (1x32 e8m0, 1x16 e4m3; fp4 says its `format`,
-    nvfp4 on CUDA, mxfp4 with ROCm), and on a GPU `blas` (torch's preferred library), `environment`
-    (what it tells that library), `accumulation` (fp8 is summed in fp32, without the fast accumulation of Hopper),
-    `tunable_op` (torch chooses kernels by trying them) and `allow` (the reduced precisions that torch was allowed:
-    none but tf32 for tf32).
+    The conditions hold what affects the rate:
+
+    - `dtype`, `m`, `n`, `k`, `data`
+    - `operand_sets`: used in turn, together larger than the last-level cache
+    - `layout`: row-major (A and B row by row) or TN (B column by column)
+    - `scaling`: for fp8 tensor (one scale for each operand), for block formats 1x32 e8m0 or 1x16 e4m3
+    - `format` of fp4: nvfp4 on CUDA, mxfp4 with ROCm
+    - on a GPU `blas`: torch's preferred library, and `environment`: the variables that configure it
+    - `accumulation`: fp8 is summed in fp32, without the fast accumulation of Hopper
+    - `tunable_op`: whether torch chooses kernels by trying them
+    - `allow`: the reduced precisions that torch may use; only tf32, and only for tf32
+
+    Raises NotApplicable for a dtype that torch or the device has no fast path for, WrongResult for a wrong product.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
     product = Product(device, dtype, m, n, k)
-    finding = device.sample(
+    result = device.sample(
         product,
         amount=product.operations / 1e12,
         unit="TFLOPS",
@@ -61,9 +68,9 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
         beside=_micro_peak(device, dtype) if device.measures_peak else None,
         conditions=product.conditions,
     )
-    finding.details.update(device.counted_clock())
+    result.details.update(device.counted_clock())
     product.check()
-    return finding
+    return result
 
 
 @probe(
@@ -79,9 +86,9 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     small={"m": 32, "n": 32, "k": 32},
 )
 def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
-    """The first 20 ms of a matrix product after a second of rest, in TFLOPS: faster than what is sustained.
+    """Measure the first 20 ms of a matrix product after a second of rest, in TFLOPS: faster than the sustained rate.
 
-    Published tables of best shapes and means of ten runs are bursts: to be compared with this, never with `matmul`.
+    Published tables of best shapes and means of ten runs are bursts. Compare them with this metric, not with `matmul`.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
@@ -98,31 +105,37 @@ def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
 
 
 def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], float, str]:
-    """The fastest of a few cache-resident products: the peak of a CPU, which has no datasheet here."""
+    """Return the fastest of a few cache-resident products as (call, TFLOP per call, source of the figure).
+
+    It is the peak of a CPU, which has no datasheet here.
+    """
     products = [Product(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
     best = max(products, key=_rate)
     side = best.shape[0]
-    return best, best.operations / 1e12, f"{dtype} peak measured beside ({side}x{side}x{side}), provisional"
+    return best, best.operations / 1e12, f"{dtype} peak measured in alternation ({side}x{side}x{side}), provisional"
 
 
 def _rate(product: Product) -> float:
-    """Operations per second, the best of three times 4 ms: on a busy processor one is often interrupted.
+    """Return operations per second, the best of three blocks of 4 ms, since a busy processor often interrupts one.
 
-    A pilot, never a result.
+    The figure only chooses between paths and is never reported as a result.
     """
     return product.operations / min(time_once(product, product.device.clock, 0.004) for _ in range(3))
 
 
 def refuse_slow_path(device: Compute, dtype: str) -> None:
-    """Refuse a dtype that the CPU only emulates, found on a small product before a large one takes minutes."""
+    """Raise NotApplicable for a dtype that the CPU only emulates.
+
+    A small product shows it before a large one takes minutes.
+    """
     if dtype in ("fp64", "fp32"):
         return
     for side, least in PILOTS:
         try:
             rate = _rate(Product(device, dtype, side, side, side))
         except (RuntimeError, NotImplementedError) as error:
-            raise NotApplicable(f"torch has no {dtype} matmul on this CPU: {str(error).splitlines()[0]}") from None
+            raise NotApplicable(f"torch cannot multiply {dtype} on this CPU: {str(error).splitlines()[0]}") from None
         fp32 = _rate(Product(device, "fp32", side, side, side))
         if rate < least * fp32:
-            text = f"{dtype} has no fast path on this CPU: {rate / fp32:.2g} of the speed of fp32 at {side}^3"
+            text = f"this CPU has no fast path for {dtype}: {rate / fp32:.2g} times the speed of fp32 at {side}^3"
             raise NotApplicable(text)

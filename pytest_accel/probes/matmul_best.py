@@ -1,4 +1,4 @@
-"""The fastest shape of a matrix product, found by a search and measured anew."""
+"""The fastest shape of a matrix product, found by a search and then measured on fresh samples."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ TILES = {
     "cuda10": ((256, 256), (256, 128)),
     "hip": ((256, 256), (256, 224), (256, 192), (128, 128)),
 }
-"""Tiles of the fast kernels (m x n), by compute capability; those of ROCm's hipBLASLt for any CDNA."""
+"""Tile sizes (m x n) of the fast kernels by CUDA compute capability; "hip": those of hipBLASLt for any CDNA GPU."""
 PAIRED = "cuda10"
-"""Its kernels run on pairs of SMs, so that half as many tiles run at once."""
+"""Architecture whose kernels run on pairs of SMs, so that half as many tiles run at once."""
 OPERATION_SECONDS = (0.15e-3, 10e-3)
-"""A shape is worth trying if one product takes this long: shorter is launch cost, longer is no better."""
+"""Shortest and longest product worth trying, in seconds: below, launch cost dominates; above, the rate does not
+improve."""
 CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
+"""Shapes that are searched on a CPU."""
 
 
 @probe(
@@ -56,36 +58,37 @@ def matmul_best(
     shapes: Sequence[Sequence[int]] | None = None,
     published: Mapping[str, Sequence[Sequence[int]]] | None = None,
 ) -> ProbeResult:
-    """The fastest m x n x k in TFLOPS, on samples that were not used to choose it.
+    """Measure the fastest m x n x k in TFLOPS, on samples that were not used to choose it.
 
-    `shapes` are the ones to begin with, instead of those that fill whole waves of the device's units; `published`, by
-    dtype, those that were found best elsewhere, which are tried beside them. The details hold the finalists, how many
-    shapes lie within 2 % of the best, and the anchors as the search saw them: comparable across products and years, and
-    figures of a moment.
+    `shapes` are the shapes to start with, instead of those that fill whole waves of the device's units; `published`
+    are, by dtype, the best shapes of other sources, which are tried too. The details hold the finalists, how many
+    shapes lie within 2 % of the best, and the rates of the anchor shapes during the search, which are single short
+    measurements.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
     known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
     first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
-    found = _search(device, dtype, first)
-    m, n, k = found.winner
+    best = _search(device, dtype, first)
+    m, n, k = best.winner
     product = Product(device, dtype, m, n, k)
     product.check()
     return ProbeResult(
         f"matmul_best.{dtype}",
         "TFLOPS",
-        samples=[rate / 1e12 for rate in found.samples],
-        seconds=[product.operations / rate for rate in found.samples],
-        conditions={**product.conditions, "searched": len(found.tried)},
+        samples=[rate / 1e12 for rate in best.samples],
+        seconds=[product.operations / rate for rate in best.samples],
+        conditions={**product.conditions, "searched": len(best.tried)},
         details={
-            "finalists": {_name(shape): rate / 1e12 for shape, rate in found.finalists.items()},
-            "within_2_percent": found.plateau,
-            "anchors": {_name(shape): found.tried[shape] / 1e12 for shape in ANCHORS if shape in found.tried},
+            "finalists": {_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
+            "within_2_percent": best.plateau,
+            "anchors": {_name(shape): best.tried[shape] / 1e12 for shape in ANCHORS if shape in best.tried},
         },
     )
 
 
 def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
+    """Search from the shapes `first`, with operands that are large enough for each of them and its neighbours."""
     near = {shape: _near(device, shape) for shape in first}
     every = [*first, *(each for some in near.values() for each in some)]
     operands = Operands(device, dtype, max(max(m, n) * k for m, n, k in every))
@@ -101,23 +104,23 @@ def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
         return product(shape).operations / once
 
     report = partial(rate, time_once)
-    choose = partial(rate, time_fastest) if device.is_cpu else report  # nobody takes a GPU away for a while
+    choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
     return search(first, choose, device.seconds, now=device.clock.now, report=report, near=near.__getitem__)
 
 
 def _near(device: Compute, shape: Shape) -> list[Shape]:
-    """A step from a shape in every direction; on a CPU within the space that is searched."""
+    """Return the neighbours of a shape, one step in every direction; on a CPU those within the searched space."""
     if not device.is_cpu:
         return neighbours(shape, (128, 128) if device.other else TILES[_architecture(device)][0])
     return [each for each in neighbours(shape, (128, 128)) if each in CPU_SPACE]
 
 
 def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
-    """The shapes to begin with: anchors, those that are known, and whole waves of the units that the device reports."""
+    """Return the shapes to start with: anchors, known shapes, and shapes that fill whole waves of the device."""
     if device.is_cpu:
         return spread(CPU_SPACE, FIRST)
     if device.other:
-        return _fitting(device, dtype, [*ANCHORS, *known])  # nothing is known of the tiles of its kernels
+        return _fitting(device, dtype, [*ANCHORS, *known])  # the tile sizes of its kernels are not known
     units = device.backend.get_device_properties(device.torch_device).multi_processor_count
     architecture = _architecture(device)
     rate = _pilot(device, dtype)
@@ -131,16 +134,18 @@ def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
 
 
 def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes whose operands and result take less than an eighth of the device's memory."""
     return [shape for shape in shapes if _bytes(shape, dtype) < _memory(device) / 8]
 
 
 def _pilot(device: Compute, dtype: str) -> float:
-    """Operations per second of the smallest anchor."""
+    """Return the operations per second of the smallest anchor shape."""
     product = Product(device, dtype, *ANCHORS[0])
     return product.operations / time_once(product, device.clock, 0.05)
 
 
 def _architecture(device: Compute) -> str:
+    """Return the key of the device's architecture in `TILES`."""
     torch = device.torch
     if torch.version.hip:
         return "hip"
@@ -149,13 +154,16 @@ def _architecture(device: Compute) -> str:
 
 
 def _bytes(shape: Shape, dtype: str) -> int:
+    """Return the bytes of the operands and of two results."""
     m, n, k = shape
     return int((m * k + k * n + 2 * m * n) * OPERAND_BYTES[dtype])
 
 
 def _memory(device: Compute) -> int:
+    """Return the total memory of the device in bytes."""
     return int(device.backend.mem_get_info(device.torch_device)[1])
 
 
 def _name(shape: Shape) -> str:
+    """Return a shape as "8192x8192x8192"."""
     return "x".join(map(str, shape))

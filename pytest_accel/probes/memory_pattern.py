@@ -1,4 +1,4 @@
-"""Device memory written with patterns and read back: stuck and coupled bits, and addresses that alias."""
+"""Device memory written with patterns and read back: stuck bits, coupled bits, and addresses that alias."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW_BYTES = 2**30
+"""Size of one allocation of the covered memory."""
 SHARE = 0.95
-"""Of the device's total memory, less what is in use already."""
+"""Share of the device's total memory to cover, less what is in use already."""
 LEAST_COVERED = 0.75
-"""Of the total, on a small device: what window and reserve leave. Less says too little of the memory."""
+"""Least share of the total memory to cover; on a small device window and reserve leave no more."""
 OURS_BYTES = 5 * 2**30
-"""What SHARE of a large device may lack: window and reserve, and what this run holds beside them (contexts of two
-processes, buffers of the collectives). Memory that more is missing of is somebody else's."""
+"""Bytes that the coverage of a large device may lack: window, reserve, and what this run holds besides (contexts of two
+processes, buffers of the collectives). If more is missing, other processes hold it."""
 RESERVE_BYTES = 2**30
-"""For the window that holds the expected words, and for the libraries."""
+"""Bytes left free for the libraries, and for the window that holds the expected words."""
 MULTIPLIER = 0x9E3779B97F4A7C15 - 2**64
-"""2^64 divided by the golden ratio, as a signed number: odd, so that no two addresses have the same word."""
+"""2^64 divided by the golden ratio, as a signed number. It is odd, so no two addresses have the same word."""
 FIXED = (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0)
+"""Patterns of the moving inversions."""
 CHUNK = 2**24
-"""Words that are looked through at a time where a window differs."""
+"""Words that are searched for mismatches at a time."""
 LISTED, LISTED_AT_ONCE = 1000, 100
-"""Mismatches whose address and bits are told, in all and of one comparison; all of them are counted."""
+"""Mismatches that are listed with address and bits, in total and for one comparison. All of them are counted."""
 
 
 @probe(
@@ -44,12 +46,17 @@ LISTED, LISTED_AT_ONCE = 1000, 100
     small={"mib": 1},
 )
 def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = None) -> ProbeResult:
-    """Number of 64-bit words of device memory that did not keep what was written.
+    """Count the 64-bit words of device memory that did not keep what was written.
 
-    Every word is written with a hash of its address (an alias then shows as wrong words, which a constant pattern
-    cannot see), read back, and the same with the complement, so that each bit holds 0 and 1; one window goes through
-    moving inversions. Over 95 % of the memory less a gibibyte and what others hold, or `mib` MiB. `state` only names
-    when: "hot" is the same after the soak. The details hold address and bits of the mismatches, and the coverage.
+    Every word is written with a hash of its address and read back, then the same with the complement, so that each bit
+    holds 0 and 1. An address that aliases another shows as wrong words, which a constant pattern could not show. One
+    window is also tested with moving inversions.
+
+    The test covers 95 % of the memory, less a gibibyte and what other processes hold, or `mib` MiB. `state` only says
+    when it runs: "hot" is the same test after the soak. The details hold address and bits of the mismatches, and the
+    coverage.
+
+    Raises Unmeasurable if too little memory is free.
     """
     memory = _Memory(device, mib)
     device.gate.ready()
@@ -72,7 +79,7 @@ def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = No
 
 @dataclass
 class _Memory:
-    """All windows of a device. An address is the byte from the start of what was covered."""
+    """The windows of a device. An address is the offset in bytes from the start of the covered memory."""
 
     device: Compute
     mib: int | None
@@ -89,28 +96,31 @@ class _Memory:
         while wanted >= window > 0:
             try:
                 self._windows.append(torch.empty(window // 8, dtype=torch.int64, device=self.device.torch_device))
-            except RuntimeError as error:  # fragmented: what was had is what is covered
+            except RuntimeError as error:  # memory is fragmented: cover what was allocated so far
                 if not self._windows:
-                    raise Unmeasurable(f"no window of {window / 1e9:.1f} GB could be had: {error}") from None
+                    raise Unmeasurable(f"{window / 1e9:.1f} GB of memory could not be allocated: {error}") from None
                 break
             wanted -= window
         if self.covered < max(LEAST_COVERED * self.total, SHARE * self.total - OURS_BYTES):
-            text = f"only {self.covered / 1e9:.1f} of {self.total / 1e9:.1f} GB could be had: the rest is in use"
+            text = f"only {self.covered / 1e9:.1f} of {self.total / 1e9:.1f} GB could be allocated: the rest is in use"
             raise Unmeasurable(text)
         self._expected = torch.empty_like(self._windows[0])
         self._at = time.perf_counter()
 
     def _refuse_short_integers(self) -> None:
-        """Some libraries keep 32 bits of an integer of 64: that would look like memory that forgets."""
+        """Raise Unmeasurable if the library keeps only 32 bits of a 64-bit integer.
+
+        Such a library would make healthy memory look faulty.
+        """
         device = self.device
         if not device.other:
             return
         host = device.torch.tensor([2**40 + 1, MULTIPLIER])
         if not device.torch.equal(host.to(device.torch_device).bitwise_not().cpu(), ~host):
-            raise Unmeasurable(f"{device.backend.name} does not keep 64-bit integers, which the patterns are made of")
+            raise Unmeasurable(f"{device.backend.name} does not keep 64-bit integers, which the patterns consist of")
 
     def _wanted(self) -> tuple[int, int]:
-        """Total memory, and how much of it to cover."""
+        """Return the total memory and the memory to cover, in bytes."""
         if self.device.is_cpu or self.mib:
             size = (self.mib or 256) * 2**20
             return size, size
@@ -120,10 +130,14 @@ class _Memory:
 
     @property
     def covered(self) -> int:
+        """Bytes of all windows."""
         return sum(each.numel() * 8 for each in self._windows)
 
     def hash_and_complement(self, seed: int) -> None:
-        """All windows are written before the first is read: an alias has the time to overwrite."""
+        """Test all windows with the hash of the address and its complement.
+
+        All windows are written before the first one is read, so that an aliased address is overwritten by then.
+        """
         for place, window in enumerate(self._windows):
             self._hash(window, place, seed)
         for place, window in enumerate(self._windows):
@@ -133,10 +147,10 @@ class _Memory:
         for place, window in enumerate(self._windows):
             self._hash(self._expected, place, seed)
             self._expected.bitwise_not_()
-            self._compare(window, place, "its complement")
+            self._compare(window, place, "complement of the hash")
 
     def moving_inversions(self) -> None:
-        """Fixed patterns in one window, each block read and inverted in turn, up and then down."""
+        """Test the last window with fixed patterns: read and invert each block in turn, upwards and then downwards."""
         window, place = self._windows[-1], len(self._windows) - 1
         for pattern in FIXED:
             window.fill_(pattern)
@@ -147,17 +161,19 @@ class _Memory:
                     block.bitwise_not_()
 
     def _blocks(self, window: Tensor, order: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the blocks of a window with the number of their first word; `order` is 1 or -1."""
         size = -(-window.numel() // 16)
         for begin in range(0, window.numel(), size)[::order]:
             yield begin, window[begin : begin + size]
 
     def _hash(self, window: Tensor, place: int, seed: int) -> None:
-        """Word i holds (i + seed) times an odd number, modulo 2^64: made in place, without a second window."""
+        """Write (i + seed) times an odd number, modulo 2^64, into word i, in place."""
         first = place * self._windows[0].numel() + seed * 2**40
         self.device.torch.arange(first, first + window.numel(), out=window)
         window.mul_(MULTIPLIER)
 
     def _compare(self, window: Tensor, place: int, what: str, begin: int = 0) -> None:
+        """Compare words with the expected ones and record the mismatches."""
         expected = self._expected[begin : begin + window.numel()]
         now = time.perf_counter()
         self.device.gate.block(now - self._at, False)
@@ -166,18 +182,18 @@ class _Memory:
             self._note(window, expected, what, 8 * (place * self._windows[0].numel() + begin))
 
     def _note(self, window: Tensor, expected: Tensor, what: str, at: int) -> None:
-        """Count and list the words that differ; `at` is the address of the first one.
+        """Count and list the words that differ; `at` is the address of the first word.
 
-        A difference that is gone when it is looked for was read or compared wrongly once, and it counts: nothing is
-        tried again until it is right. By chunks, since hardly any memory is left.
+        A difference that is gone when it is looked for was read or compared wrongly once, and it counts. The words are
+        searched in chunks, because hardly any memory is left.
         """
         before, room = self.wrong, LISTED_AT_ONCE
         for begin in range(0, window.numel(), CHUNK):
-            found, right = (each[begin : begin + CHUNK] for each in (window, expected))
-            differs = (found != right).nonzero().flatten()
+            actual, right = (each[begin : begin + CHUNK] for each in (window, expected))
+            differs = (actual != right).nonzero().flatten()
             self.wrong += differs.numel()
             for word in differs[:room].tolist():
-                bits = (int(found[word]) ^ int(right[word])) & (2**64 - 1)
+                bits = (int(actual[word]) ^ int(right[word])) & (2**64 - 1)
                 self.seen.append({"address": at + 8 * (begin + word), "pattern": what, "bits": f"{bits:#018x}"})
             room = max(0, room - differs.numel())
         if self.wrong == before:
@@ -186,10 +202,11 @@ class _Memory:
         del self.seen[LISTED:]
 
     def sentence(self) -> str | None:
+        """Return the message about the mismatches, or None if there are none."""
         if not self.wrong:
             return None
         one = self.seen[0]
         where = f"first at byte {one['address']:#x} of {self.covered:#x}, bits {one['bits']}"
         if one["bits"] is None:
-            where = f"behind byte {one['address']:#x} of {self.covered:#x}, and gone when it was read again"
+            where = f"after byte {one['address']:#x} of {self.covered:#x}; a second read showed no mismatch"
         return f"{self.wrong} of {self.covered // 8} words did not keep what was written ({one['pattern']}; {where})"

@@ -1,4 +1,4 @@
-"""Copies between devices: every directed pair, in one process that sees them all."""
+"""Copies between devices: every directed pair, in one process that sees all devices."""
 
 from __future__ import annotations
 
@@ -31,18 +31,22 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     small={"mib": 1},
 )
 def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[ProbeResult]:
-    """Peer link in GB/s for every directed pair, `mib` MiB a transfer, payload compared.
+    """Measure the bandwidth of the peer link in GB/s for every directed pair, and compare the payload.
 
-    A finding a sender, with all cells of its row in the details: who is to blame for a short one is read off the
-    whole matrix. "both" counts the bytes of both directions at once. Without peer access torch stages through the
-    host: that is said, not hidden. Each row is sent as soon as it is known, and each pair announced before it is
-    tried: what breaks in it is its own. Of the pairs that are to be measured again, only those are, each for longer.
+    Yields one result for each sender, whose details hold the rates of all its pairs (`cells`), because only the whole
+    matrix shows which end of a slow pair is at fault. `direction` "both" counts the bytes of both directions at once;
+    `mib` is the size of a transfer in MiB. Without peer access torch stages the copy through host memory; the condition
+    `peer_access` then is False.
+
+    A result is yielded as soon as the sender's pairs are measured, and each pair is announced before it is tried, so
+    that an error is attributed to that pair only. If some pairs are to be measured again, only those are, each for
+    longer.
     """
     if direction not in ("one_way", "both"):
-        raise NotApplicable(f"no direction {direction!r} (known: one_way, both)")
+        raise NotApplicable(f"direction {direction!r} is not known (known: one_way, both)")
     place = {each.uuid: here for here, each in enumerate(device.devices)}
     if len(place) < 2:
-        raise NotApplicable("one device has no peer")
+        raise NotApplicable("copies between devices need at least two devices")
     wanted = [(place[a], place[b]) for a, b in device.pairs or permutations(place, 2) if a in place and b in place]
     for _, row in groupby(sorted(wanted), key=itemgetter(0)):
         yield _row(device, list(row), direction=direction, mib=mib, budget=device.seconds / len(wanted))
@@ -60,23 +64,24 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) ->
     small={"mib": 1},
 )
 def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> Iterator[ProbeResult]:
-    """Peer links under load from all devices, in GB/s; a switch or its manager that is short shows here alone.
+    """Measure the bandwidth of the peer links in GB/s with all devices copying at once.
 
-    "rounds": disjoint pairs at once, both ways, round by round until everybody met everybody: the rate of one pair,
-    by the slowest round that a device took part in. "all": everybody to everybody at once: what each device sends.
+    A switch or fabric manager without enough bandwidth shows only here. "rounds" copies between disjoint pairs, in both
+    directions, round by round until every device was paired with every other one: the rate of one pair in the slowest
+    round that a device took part in. "all" copies from every device to every other one at once: what each device sends.
     """
     places = range(len(device.devices))
     if how not in ("rounds", "all"):
-        raise NotApplicable(f"no way {how!r} (known: rounds, all)")
+        raise NotApplicable(f"how {how!r} is not known (known: rounds, all)")
     if len(places) < 2:
-        raise NotApplicable("one device has no peer")
+        raise NotApplicable("copies between devices need at least two devices")
     every = [(a, b) for a in places for b in places if a != b]
     groups = [[*some, *((b, a) for a, b in some)] for some in rounds(len(places))] if how == "rounds" else [every]
     wrong: dict[int, str] = {}
     budget = device.seconds / len(groups)
-    found = [_at_once(device, group, wrong, how=how, mib=mib, budget=budget) for group in groups]
+    results = [_at_once(device, group, wrong, how=how, mib=mib, budget=budget) for group in groups]
     for place in places:
-        took_part = [one for one, group in zip(found, groups, strict=True) if any(place in pair for pair in group)]
+        took_part = [one for one, group in zip(results, groups, strict=True) if any(place in pair for pair in group)]
         slowest = min(took_part, key=lambda one: estimate_rate(one.samples).mean)
         yield replace(slowest, subject=device.devices[place].uuid, wrong=wrong.get(place))
 
@@ -84,9 +89,9 @@ def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> It
 def _at_once(
     device: Compute, ways: list[tuple[int, int]], wrong: dict[int, str], *, how: str, mib: int, budget: float
 ) -> ProbeResult:
-    """All the copies of one round, begun together and timed until the last is done.
+    """Time all copies of one round, started together, until the last one has finished.
 
-    What arrived wrong is added to `wrong`, under both ends: whichever of them it was.
+    A copy that arrived wrong is added to `wrong` for both of its ends, since either may be at fault.
     """
     names = [device.devices[place] for place in sorted({place for way in ways for place in way})]
     device.gate.step(f"copies between {', '.join(each.name for each in names)}", tuple(each.uuid for each in names))
@@ -97,7 +102,7 @@ def _at_once(
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
     sent = 2 if how == "rounds" else len(device.devices) - 1
     copies, streams = _exchange(device, pairs)
-    finding = device.sample(
+    result = device.sample(
         copies,
         amount=sent * n * 4 / 1e9,
         unit="GB/s",
@@ -109,42 +114,44 @@ def _at_once(
     device.synchronize()
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
         if not device.torch.equal(arrived, _pattern(device, target, n, (source, target))):
-            text = f"{device.devices[source].name} to {device.devices[target].name}: arrived wrong"
+            ends = device.devices[source].name, device.devices[target].name
+            text = f"{ends[0]} to {ends[1]}: the data that arrived differ from the data that were sent"
             wrong.update(dict.fromkeys((source, target), text))
-    return finding
+    return result
 
 
 def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
-    """Some or all of what one device sends."""
+    """Measure the pairs of one sender and return the result of its slowest pair."""
     cells: dict[str, Cell] = {}
-    found = []
+    results = []
     for sender, receiver in pairs:
         me, other = device.devices[sender], device.devices[receiver]
         device.gate.step(f"{me.name} to {other.name}", (me.uuid, other.uuid))
         one = _cell(device, sender, receiver, direction=direction, mib=mib, budget=budget)
         direct = one.conditions["peer_access"]
         cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong, "direct": direct}
-        found.append(one)
-    worst = min(found, key=lambda one: estimate_rate(one.samples).mean)
+        results.append(one)
+    worst = min(results, key=lambda one: estimate_rate(one.samples).mean)
     return replace(
         worst, subject=device.devices[pairs[0][0]].uuid, details={**worst.details, "cells": cells}, wrong=None
     )
 
 
 def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> ProbeResult:
+    """Measure one pair and compare what arrived with what was sent."""
     torch = device.torch
-    here, there = device.torch_devices[sender], device.torch_devices[receiver]
+    sending, receiving = device.torch_devices[sender], device.torch_devices[receiver]
     ways = [(sender, receiver), (receiver, sender)][: 2 if direction == "both" else 1]
     n = mib * 2**20 // 4
     pairs = []
     for source, target in ways:
         arrived = torch.zeros(n, dtype=torch.int32, device=device.torch_devices[target])
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
-    direct = True if device.is_cpu else device.backend.peer_access(here, there)
+    direct = True if device.is_cpu else device.backend.peer_access(sending, receiving)
     if not device.is_cpu:
-        device.backend.set_device(here)  # where the marks go
+        device.backend.set_device(sending)  # events are recorded on the current device
     copies, streams = _exchange(device, pairs)
-    finding = device.sample(
+    result = device.sample(
         copies,
         amount=len(pairs) * n * 4 / 1e9,
         unit="GB/s",
@@ -157,25 +164,28 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
         if not torch.equal(arrived, _pattern(device, target, n, (source, target))):
             names = device.devices[source].name, device.devices[target].name
-            finding.wrong = f"{names[0]} to {names[1]}: what arrived is not what was sent"
-    return finding
+            result.wrong = f"{names[0]} to {names[1]}: the data that arrived differ from the data that were sent"
+    return result
 
 
 def _pattern(device: Compute, place: int, n: int, way: tuple[int, int]) -> Any:
-    """What is sent from way[0] to way[1], made on the device at `place`: the receiver needs no link to compare."""
+    """Return the data that are sent from way[0] to way[1], made on the device at `place`.
+
+    Making them on the receiver too means that the comparison needs no link.
+    """
     torch = device.torch
     pattern = torch.arange(n, dtype=torch.int32, device=device.torch_devices[place])
     return pattern.remainder_(65521).mul_(way[0] + 1).add_(way[1])
 
 
 def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
-    """The copies, all at once, and the streams that they run on.
+    """Return a call that starts all copies at once, and the streams that they run on.
 
-    torch copies on the sender's current stream, which waits for the receiver's current one, as that waits for the copy
-    (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default streams, copies to
-    the same device would come one after the other, and whatever waits for such a stream would wait for them too. So
-    each copy has streams of its own at both ends; at the receiver's two in turn, so that it follows the copy before it
-    at once and not when the news of that has been to the other device and back.
+    torch copies on the sender's current stream, which waits for the receiver's current stream, which in turn waits for
+    the copy (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default streams,
+    copies to the same device would run one after the other, and everything that waits for such a stream would wait for
+    them too. So each copy has streams of its own at both ends. The receiver alternates between two, so that a copy
+    follows the previous one at once instead of waiting until its end has been signalled to the other device and back.
     """
     if device.is_cpu:
         return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs], []
@@ -193,19 +203,19 @@ def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[
 
 
 def _stream(backend: Backend, made: Any) -> Any:
-    """A stream of the tensor's device, which begins when the tensor has been made."""
+    """Return a new stream on the tensor's device, which starts when the tensor has been made."""
     stream = backend.Stream(device=made.device)
     stream.wait_stream(backend.current_stream(made.device))
     return stream
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Rounds of disjoint pairs in which everybody meets everybody once (circle method); an odd one sits out."""
+    """Return rounds of disjoint pairs in which every two meet once (circle method); an odd one out pauses."""
     places: list[int | None] = [*range(count), *([None] if count % 2 else [])]
-    found = []
+    schedule = []
     for _ in range(len(places) - 1):
         half = len(places) // 2
         pairs = zip(places[:half], reversed(places[half:]), strict=True)
-        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
+        schedule.append([(a, b) for a, b in pairs if a is not None and b is not None])
         places = [places[0], places[-1], *places[1:-1]]
-    return found
+    return schedule

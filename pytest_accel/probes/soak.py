@@ -1,4 +1,4 @@
-"""The sustained matmul for as long as the level allows: drift, power, throttling."""
+"""Sustained matrix multiplication for as long as the level allows: drift, power, throttling."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     small={"m": 32, "n": 32, "k": 32},
 )
 def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[ProbeResult]:
-    """`soak.rate`, TFLOPS over the whole time, and `soak.droop_slow`: the share that is lost once it is warm.
+    """Measure `soak.rate`, the TFLOPS over the whole time, and `soak.droop_slow`, the share of it that is lost to heat.
 
-    droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter
-    soak). Power, temperature and throttle counters are read beside it by the sensor.
+    droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter soak). The
+    sensor process reads power, temperature and throttle counters meanwhile.
     """
     product = Product(device, dtype, m, n, k)
-    finding = device.sample(
+    result = device.sample(
         product,
         amount=product.operations / 1e12,
         unit="TFLOPS",
@@ -42,19 +42,19 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
         precision=0.0,
         conditions={**product.conditions, "seconds": device.seconds},
     )
-    finding.details.update(device.counted_clock())
+    result.details.update(device.counted_clock())
     product.check()
-    return [finding, droop(finding)]
+    return [result, droop(result)]
 
 
-def droop(finding: ProbeResult) -> ProbeResult:
-    """`soak.droop_slow` of a soak."""
-    timed = list(zip(finding.details["ends"], finding.samples, strict=True))
+def droop(rate: ProbeResult) -> ProbeResult:
+    """Return `soak.droop_slow` of a `soak.rate`."""
+    timed = list(zip(rate.details["ends"], rate.samples, strict=True))
     begin, end = timed[0][0], timed[-1][0]
     third = (end - begin) / 3
     window = (5.0, 15.0) if end > 45 else (begin, begin + third)
     early = [each for at, each in timed if window[0] <= at <= window[1]]
     late = [each for at, each in timed if at >= end - third]
     value = 1 - estimate_rate(late).mean / estimate_rate(early).mean
-    conditions = dict(finding.conditions, early_seconds=list(window))
+    conditions = dict(rate.conditions, early_seconds=list(window))
     return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions)

@@ -1,6 +1,6 @@
-"""Device memory bandwidth, bytes counted as read plus written: of the whole memory, and window by window.
+"""Device memory bandwidth, with bytes counted as read plus written: of the whole memory, and window by window.
 
-A weak channel or a remapped bank is slow in its place and is lost in a mean.
+A weak channel or a remapped bank is slow in one place only, which a mean over the whole memory hides.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRAFFIC = {"copy": 2, "copy_kernel": 2, "triad": 3, "read": 1, "write": 1}
-"""Arrays read plus arrays written by one call (J. McCalpin's STREAM counting)."""
+"""Arrays read plus arrays written by one call (as J. McCalpin's STREAM counts)."""
 OPERATIONS = tuple(TRAFFIC)
 _CHUNK = 2**22
-"""Elements that are compared at a time, so that the check needs little memory beside the arrays."""
+"""Elements that are compared at a time, so that the check needs little memory besides the arrays."""
 _NUMBERS = 1021
-"""The pattern counts up to a prime and begins again, so that no power of two moves it onto itself."""
+"""Length of the repeated pattern: a prime, so that no shift by a power of two maps the pattern onto itself."""
 _FILLED = float(_NUMBERS)
-"""What write fills with: none of the numbers of the pattern."""
+"""The number that `write` fills with; it does not occur in the pattern."""
 WINDOWS_SHARE = 0.9
-"""Of the free memory."""
+"""Share of the free memory that the windows cover."""
 WINDOW_ROUNDS = 5
+"""Number of times that each window is read."""
 MOST_WINDOWS = 256
+"""Number of windows at most."""
 
 
 @probe(
@@ -51,16 +53,22 @@ MOST_WINDOWS = 256
     small={"mib": 1},
 )
 def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult:
-    """Bandwidth in GB/s (10^9) over arrays of `mib` MiB, bytes counted as read plus written.
+    """Measure the memory bandwidth in GB/s (10^9) over arrays of `mib` MiB, with bytes counted as read plus written.
 
-    copy (b = a) is the driver's on a GPU (cudaMemcpyAsync), which may use another path than a kernel; copy_kernel
-    (b = a + 0) is the same work by torch's elementwise kernel, as are triad (a = b + 3 c), read (sum of a) and write
-    (a = 1021, N bytes). Limits are on copy, triad and read; the other two inform. fp32 arrays of whole numbers,
-    allocated and touched before; the result is checked afterwards. On a CPU the peak is the C library's copy of the
-    same arrays, measured in alternation.
+    `op` is one of
+
+    - copy (b = a): the driver's copy on a GPU (cudaMemcpyAsync), which may use another path than a kernel
+    - copy_kernel (b = a + 0): the same work in torch's elementwise kernel, as are the next three
+    - triad (a = b + 3 c)
+    - read (sum of a)
+    - write (a = 1021, N bytes)
+
+    Limits are on copy, triad and read; the other two are information. The arrays are fp32 and hold whole numbers. They
+    are allocated and touched before, and the result is checked afterwards. On a CPU the peak is the C library's copy of
+    the same arrays, measured in alternation.
     """
     if op not in OPERATIONS:
-        raise NotApplicable(f"stream has no operation {op!r} (it has: {', '.join(OPERATIONS)})")
+        raise NotApplicable(f"op {op!r} is not known (known: {', '.join(OPERATIONS)})")
     torch = device.torch
     n = mib * 2**20 // 4
     device.require_memory(4 * n * TRAFFIC[op] + 4 * 4 * _CHUNK)
@@ -72,7 +80,7 @@ def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult
     if device.measures_peak:
         other = arrays[-1] if len(arrays) > 1 else torch.zeros_like(pattern)
         beside = _memcpy(pattern, other, n * 4)
-    finding = device.sample(
+    result = device.sample(
         work,
         amount=TRAFFIC[op] * n * 4 / 1e9,
         unit="GB/s",
@@ -82,11 +90,12 @@ def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult
     )
     work()
     if not check():
-        raise WrongResult(f"stream.{op}: the arrays do not hold the result")
-    return finding
+        raise WrongResult(f"stream.{op}: the arrays do not hold the expected result")
+    return result
 
 
 def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], Any], Callable[[], bool]]:
+    """Return the operation, and a check that the arrays hold its result."""
     torch = device.torch
     parts = [torch.split(each, _CHUNK) for each in arrays]
     if op in ("copy", "copy_kernel"):
@@ -100,7 +109,7 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
         return (lambda: a.fill_(_FILLED)), lambda: all(bool((part == _FILLED).all()) for part in parts[0])
     if op == "triad":
         b, c, a = arrays
-        c.sub_(b)  # else it would be the same number everywhere
+        c.sub_(b)  # otherwise c would hold the same number everywhere
         return (
             (lambda: torch.add(b, c, alpha=3.0, out=a)),
             (lambda: all(torch.equal(a, b + 3.0 * c) for b, c, a in zip(*parts, strict=True))),
@@ -112,13 +121,13 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
 
 
 def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], object], float, str]:
-    """The C library's copy, which may bypass the cache: what this core can move."""
+    """Return the C library's copy as (call, GB per call, source of the figure). It may bypass the cache."""
     call = ctypes.CDLL(None).memmove
     call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     return (
         (lambda: call(target.data_ptr(), source.data_ptr(), size)),
         2 * size / 1e9,
-        "memcpy rate measured beside, provisional",
+        "memcpy rate measured in alternation, provisional",
     )
 
 
@@ -132,10 +141,11 @@ def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], obj
     small={"mib": 1},
 )
 def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> ProbeResult:
-    """Read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB; by default windows over 90 % of free memory.
+    """Measure the read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB.
 
-    Every window is read by turns, several times; its figure is the median. The details hold that of each, by place.
-    What is reported of the slowest are fresh samples: those that it was found by were low by chance too.
+    By default the windows cover 90 % of the free memory. They are read in turn, several times, and the figure of a
+    window is its median; the details hold all of them in order. The reported samples of the slowest window are fresh,
+    because those that it was chosen by were partly low by chance.
     """
     torch = device.torch
     size = mib * 2**20
@@ -149,9 +159,9 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
     device.gate.ready()
     rates: list[list[float]] = [[] for _ in arrays]
     for _ in range(WINDOW_ROUNDS):
-        for array, found in zip(arrays, rates, strict=True):
-            found.append(read(array))
-    places = [median(found) for found in rates]
+        for array, of_window in zip(arrays, rates, strict=True):
+            of_window.append(read(array))
+    places = [median(of_window) for of_window in rates]
     slowest = min(range(len(places)), key=places.__getitem__)
     again = [read(arrays[slowest]) for _ in range(WINDOW_ROUNDS)]
     return ProbeResult(
@@ -165,6 +175,7 @@ def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = No
 
 
 def _window_count(device: Compute, size: int) -> int:
+    """Return how many windows of `size` bytes cover the free memory."""
     if device.is_cpu:
         return 8
     device.require_memory(size)

@@ -1,3 +1,3 @@
-"""Simulated hardware: what the drivers and the workers talk to when there is none."""
+"""Simulated hardware: what the drivers and the workers access on a simulated node."""
 
-from pytest_accel.simulate import stated as stated  # its faults enter the table of faults when they are defined
+from pytest_accel.simulate import stated as stated  # importing it registers its faults

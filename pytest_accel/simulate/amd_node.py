@@ -1,4 +1,4 @@
-"""The libamd_smi.so of a simulated AMD node, showing what the workers do to the devices."""
+"""The libamd_smi.so of a simulated AMD node, which reports what the workers do to the devices."""
 
 from __future__ import annotations
 
@@ -17,102 +17,113 @@ from pytest_accel.simulate.libraries import amdsmi as smi
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
-"""How long an answer may be old: one reading of a device takes several calls."""
+"""Age up to which an answer is used again, in seconds. One reading of a device takes several calls."""
 
 NOT_LOADED, NO_PERMISSION = 34, 10
-"""AMDSMI_STATUS_DRIVER_NOT_LOADED and AMDSMI_STATUS_NO_PERM"""
+"""AMDSMI_STATUS_DRIVER_NOT_LOADED and AMDSMI_STATUS_NO_PERM (amdsmi.h)."""
 NEW = ("amdsmi_get_violation_status",)
-"""What the libamd_smi.so of an older ROCm has not."""
+"""Functions that the libamd_smi.so of an older ROCm lacks."""
 DENIED = ("amdsmi_get_gpu_total_ecc_count", "amdsmi_get_gpu_bad_page_info")
-"""What a user without rights may not read."""
+"""Functions that a user without permission may not call."""
 NOT_OF_A_FUNCTION = ("amdsmi_get_gpu_xgmi_link_status", "amdsmi_get_xgmi_info", "amdsmi_get_power_cap_info")
-"""What a virtual function does not answer."""
+"""Functions that do not answer for a virtual function."""
 DRIVER, HIVE = "6.12.12", 0x5A3C00001111
 
 PCI_DOMAIN, FIRST_BUS = 0x51AB, 0x1A
-"""A PCI domain that no machine has, so that nothing of the real /sys is taken for it."""
+"""A PCI domain that no machine has, so that no device in the real /sys is mistaken for it, and its first bus."""
 
 RESERVED_BYTES = 300 << 20
-"""Assumed: what the driver keeps for itself."""
+"""Assumed: bytes that the driver keeps for itself."""
 
 LOOKS_PER_SECOND = 1000
-"""Assumed: how often the firmware counts what holds the clock; only shares are made of it."""
+"""Assumed: how often per second the firmware counts what limits the clock. Only shares are computed from it."""
 
 MTS = {1: 2_500, 2: 5_000, 3: 8_000, 4: 16_000, 5: 32_000, 6: 64_000}
+"""Transfer rate in MT/s by PCIe generation."""
 
 
 class NodeLibrary(smi.Library):
-    """Brought up to date before it answers."""
+    """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, init: int = smi.SUCCESS) -> None:
         self._model, self._board = model, Board(Path(model.board), model.devices)
         self._places = [place for place in range(model.devices) if self._symptoms(place).event != "missing"]
-        self._asked = [0.0] * len(self._places)
+        self._renewed_at = [0.0] * len(self._places)
         super().__init__([smi.mi300x(place) for place in self._places], init)
 
     def _symptoms(self, place: int) -> Symptoms:
+        """Return the symptoms of a device now."""
         return self._model.symptoms(place, self._board.row(place))
 
     def gpu(self, index: int) -> smi.Gpu:
-        if time.monotonic() - self._asked[index] > FRESH_SECONDS:
+        """Return a GPU whose answers are at most `FRESH_SECONDS` old."""
+        if time.monotonic() - self._renewed_at[index] > FRESH_SECONDS:
             self._renew(index)
         return super().gpu(index)
 
     def refresh(self) -> None:
-        """Take over what the devices are like now."""
+        """Update the answers of all GPUs from the board."""
         for index in range(len(self.gpus)):
             self._renew(index)
 
     def _renew(self, index: int) -> None:
+        """Update the answers of one GPU from the board."""
         place, gpu = self._places[index], self.gpus[index]
-        sick = self._symptoms(place)
-        gpu.lost = sick.event == "lost"
-        gpu.answers.update(answers(self._model, place, self._board.row(place), sick))
-        self._asked[index] = time.monotonic()
+        symptoms = self._symptoms(place)
+        gpu.lost = symptoms.event == "lost"
+        gpu.answers.update(answers(self._model, place, self._board.row(place), symptoms))
+        self._renewed_at[index] = time.monotonic()
 
 
 class Blocked(smi.Library):
     """A library that never answers."""
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> int:  # noqa: ARG002  the signature of a library
+        """Block for ever."""
         return smi.never()
 
 
 def install(model: Model) -> None:
-    """Put the node's library below amdsmi."""
-    said = model.of_node().library
-    if said == "missing":
+    """Install the node's library below amdsmi."""
+    state = model.of_node().library
+    if state == "missing":
         smi.install(None)
-    elif said == "blocked":
+    elif state == "blocked":
         smi.install(Blocked([]))
     else:
-        library = NodeLibrary(model, NOT_LOADED if said == "not loaded" else smi.SUCCESS)
-        smi.install(library, lacks=NEW if said == "mismatched" else ())
+        library = NodeLibrary(model, NOT_LOADED if state == "not loaded" else smi.SUCCESS)
+        smi.install(library, lacks=NEW if state == "mismatched" else ())
 
 
 def address(place: int) -> int:
-    """Domain, bus, device and function in one number."""
+    """Return domain, bus, device and function of a device in one number."""
     return PCI_DOMAIN << 16 | (FIRST_BUS + place) << 8
 
 
-def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> dict[str, Any]:
-    """What the functions of libamd_smi answer for one device now."""
-    found = {**_identity(model, place, sick), **_errors(sick), **_links(model, sick), **_power(model, row, sick)}
-    if sick.shows.get("virtual"):
-        found.update(dict.fromkeys(NOT_OF_A_FUNCTION))
-    if sick.shows.get("denied"):
-        found.update(dict.fromkeys(DENIED, smi.status(NO_PERMISSION)))
-    return found
+def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+    """Return the answers of the functions of libamd_smi for one device now."""
+    combined = {
+        **_identity(model, place, symptoms),
+        **_errors(symptoms),
+        **_links(model, symptoms),
+        **_power(model, row, symptoms),
+    }
+    if symptoms.shows.get("virtual"):
+        combined.update(dict.fromkeys(NOT_OF_A_FUNCTION))
+    if symptoms.shows.get("denied"):
+        combined.update(dict.fromkeys(DENIED, smi.status(NO_PERMISSION)))
+    return combined
 
 
 @cache
 def _healthy(name: str) -> Any:
-    """What an MI300X answers; what differs from device to device has to be put in its place."""
+    """Return an answer of an MI300X. What differs between devices has to be replaced in it."""
     return smi.mi300x().answers[name]
 
 
-def _identity(model: Model, place: int, sick: Symptoms) -> dict[str, Any]:
-    shows, serial = sick.shows, f"51{model.seed & 0xFFFFFF:06x}{place:08x}"
+def _identity(model: Model, place: int, symptoms: Symptoms) -> dict[str, Any]:
+    """Return the answers about product, serial number, versions and partitions."""
+    shows, serial = symptoms.shows, f"51{model.seed & 0xFFFFFF:06x}{place:08x}"
     part, subpart = (int(ids.partition(":")[2], 16) for ids in (model.part(shows), model.pci_subsystem))
     asic, board = _healthy("amdsmi_get_gpu_asic_info"), _healthy("amdsmi_get_gpu_board_info")
     return {
@@ -139,9 +150,9 @@ def _identity(model: Model, place: int, sick: Symptoms) -> dict[str, Any]:
     }
 
 
-def _errors(sick: Symptoms) -> dict[str, Any]:
-    """What the blocks counted, the pages that were taken out of use, and who is in the memory."""
-    shows = sick.shows
+def _errors(symptoms: Symptoms) -> dict[str, Any]:
+    """Return the answers about counted errors, bad pages, and processes that use the memory."""
+    shows = symptoms.shows
     memory = {
         "correctable": int(shows.get("ecc_corrected", 0)),
         "uncorrectable": int(shows.get("ecc_uncorrectable", 0)),
@@ -159,8 +170,9 @@ def _errors(sick: Symptoms) -> dict[str, Any]:
     }
 
 
-def _links(model: Model, sick: Symptoms) -> dict[str, Any]:
-    shows = sick.shows
+def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
+    """Return the answers about the PCIe link and the XGMI links."""
+    shows = symptoms.shows
     down = int(shows.get("links_down", 0))
     states = [smi.UP] * (model.links - down) + [0] * down + [smi.DISABLED]
     link = smi.pcie(
@@ -179,20 +191,21 @@ def _links(model: Model, sick: Symptoms) -> dict[str, Any]:
     }
 
 
-def _power(model: Model, row: dict[str, float], sick: Symptoms) -> dict[str, Any]:
+def _power(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+    """Return the answers about power, clocks, temperatures and throttling."""
     watts, cap = row["power_w"] or model.watts * LOAD[""], round(model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
     heat = round(row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""])
     return {
         "amdsmi_get_power_cap_info": {
-            "power_cap": round(cap * sick.power),
+            "power_cap": round(cap * symptoms.power),
             "default_power_cap": cap,
             "max_power_cap": cap,
         },
-        "amdsmi_get_gpu_perf_level": smi.DETERMINISM if sick.reasons & ClockEvent.APPLICATION_CLOCKS else smi.AUTO,
+        "amdsmi_get_gpu_perf_level": smi.DETERMINISM if symptoms.reasons & ClockEvent.APPLICATION_CLOCKS else smi.AUTO,
         "amdsmi_get_clock_info": smi.By(
             {
-                smi.GFX: {"max_clk": int(model.clock_mhz * sick.shows.get("clock_share", 1.0))},
+                smi.GFX: {"max_clk": int(model.clock_mhz * symptoms.shows.get("clock_share", 1.0))},
                 smi.MEM: {"max_clk": memory_clock},
             }
         ),
@@ -206,12 +219,12 @@ def _power(model: Model, row: dict[str, float], sick: Symptoms) -> dict[str, Any
             system_clock_counter=int(row["now"] * 1e9),
             **_accumulated(row),
         ),
-        "amdsmi_get_violation_status": _held(int(row["reasons"]) | int(sick.shows.get("reasons", 0))),
+        "amdsmi_get_violation_status": _held(int(row["reasons"]) | int(symptoms.shows.get("reasons", 0))),
     }
 
 
 def _held(reasons: int) -> Any:
-    """What holds the clock now."""
+    """Return the violation status for clock event reasons."""
     return smi.violations(
         prochot_thrm=int(bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE))),
         socket_thrm=int(bool(reasons & ClockEvent.SW_THERMAL)),
@@ -219,7 +232,7 @@ def _held(reasons: int) -> Any:
 
 
 def _accumulated(row: dict[str, float]) -> dict[str, int]:
-    """The throttle counters; a brake from outside the chip reaches an AMD part as PROCHOT."""
+    """Return the throttle counters. A power brake from outside the chip reaches an AMD GPU as PROCHOT."""
     seconds = {
         "accumulation_counter": row["now"],
         "ppt_residency_acc": row["sw_power_cap_s"],

@@ -1,7 +1,7 @@
-"""What the processes of a simulated node share: one row of numbers per device, in a file that all of them map.
+"""The state that the processes of a simulated node share: one row of numbers per device, in a memory-mapped file.
 
-The worker that loads a device writes its row, the sensor's management library shows it. A number is one aligned store,
-so nobody reads half of one.
+The worker that loads a device writes its row; the sensor's management library reads it. A number is written by one
+aligned store, so a reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BOARD_COUNTERS = (
     "regulators_thermal_s",
 )
 COLUMNS = (*GAUGES, *BOARD_COUNTERS, *(f"began {probe}" for probe in PROBES))
-"""`now` is in simulated seconds; `began PROBE` is when the device was first loaded by it, -1 before."""
+"""Columns of a row. `now` is in simulated seconds; `began PROBE` is when the probe first loaded it, -1 before."""
 
 
 class Board:
-    """Rows by the place of a device in the node, columns by name."""
+    """Rows by the index of a device in the node, columns by name."""
 
     def __init__(self, path: Path, devices: int) -> None:
-        """Map the file; the first who comes makes it."""
+        """Map the file, and create it if it does not exist."""
         size = devices * len(COLUMNS) * 8
         fresh = not path.exists()
         with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
@@ -42,12 +42,15 @@ class Board:
                     self.write(place, **{f"began {probe}": -1.0})
 
     def read(self, place: int, column: str) -> float:
+        """Return one number of a device's row."""
         return self._numbers[place * len(COLUMNS) + COLUMNS.index(column)]
 
     def row(self, place: int) -> dict[str, float]:
+        """Return the row of a device by column."""
         start = place * len(COLUMNS)
         return dict(zip(COLUMNS, self._numbers[start : start + len(COLUMNS)], strict=True))
 
     def write(self, place: int, **values: float) -> None:
+        """Write numbers into a device's row by column."""
         for column, value in values.items():
             self._numbers[place * len(COLUMNS) + COLUMNS.index(column)] = value

@@ -1,4 +1,4 @@
-"""A simulated device in a worker process: the work is done for real on the CPU and small, its time is the model's."""
+"""A simulated device in a worker process: the CPU does the work at small sizes, and a model gives its duration."""
 
 from __future__ import annotations
 
@@ -23,36 +23,39 @@ from pytest_accel.simulate.model import Model, applied, family
 from pytest_accel.simulate.node import PROBES
 
 PACE = 10.0
-"""Simulated seconds that pass in a real one at most: the sensor has to see what happens."""
+"""Simulated seconds that pass in a real second, at most, so that the sensor has time to read what happens."""
 
 CALLS_PER_BLOCK = 8
-"""Real calls of the work in a block at most; each then stands for several."""
+"""Real calls of the work in a block, at most. Each one stands for several simulated calls."""
 
 REAL_SECONDS = 0.001
-"""Real time that the work of a block takes at most, beyond its first call; for the rest of it only time passes. Not in
-collectives, where every rank has to do the same."""
+"""Real time that the work of a block takes, at most, beyond its first call; then only simulated time passes. It does
+not apply to collectives, in which every rank has to do the same work."""
 
 
 UNNAMED_SHARE = 0.9
-"""Assumed: what a probe times beside its metric (a step without its communication) takes this much of it."""
+"""Assumed: duration of other work that a probe times (a step without communication), as a share of its metric."""
 
 LOST = "CUDA error: unknown error (the simulated device is lost)"
 ECC = "CUDA error: uncorrectable ECC error encountered (simulated)"
 
 
 class SimulatedClock:
-    """Time that passes as work is done. A block takes what the model says of the devices at that moment."""
+    """A clock that advances as work is done. The model gives the duration of a block from the devices' state then."""
 
     depth = 0
 
     def __init__(self, device: SimulatedDevice, block: Callable[[], float], batch: int) -> None:
-        """`block` begins a block and returns the seconds of one operation; a call of the work does `batch` of them."""
+        """Take `block`, which begins a block and returns seconds per operation, and the operations per call."""
         self._device, self._block, self._batch = device, block, batch
         self._once = block()
         self._worked = self._spent = 0.0
 
     def counted(self, work: Callable[[], object], always: bool) -> Callable[[], None]:
-        """`work`, each call of which takes its simulated time; not `always` done where it takes too much real time."""
+        """Return `work` as a call that advances the simulated time.
+
+        Unless `always` is True, the work is skipped once the block has taken too much real time.
+        """
 
         def call() -> None:
             if always or self._worked < REAL_SECONDS:
@@ -65,22 +68,22 @@ class SimulatedClock:
         return call
 
     def mark(self) -> float:
+        """Return the simulated seconds of work so far."""
         return self._spent
 
     def now(self) -> float:
+        """Return the simulated time in seconds."""
         return self._device.time
 
     def seconds(self, start: float, end: float) -> float:
+        """Return the seconds between two marks, and begin the next block."""
         self._device.pass_time()
         self._once, self._worked = self._block(), 0.0
         return end - start
 
 
 class Announced:
-    """The gate, and whom the step that was announced last concerns: the devices of one copy between peers.
-
-    What it does not say itself, the gate does.
-    """
+    """A gate that keeps the devices of the last announced step, such as those of one copy between peers."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -90,12 +93,13 @@ class Announced:
         return getattr(self._gate, name)
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
+        """Announce the next step, and keep the UUIDs of its devices."""
         self.subjects = subjects
         self._gate.step(what, subjects)
 
 
 class SimulatedDevice(Compute):
-    """What a probe is handed on a simulated node. Several devices for peer copies, as in a Compute."""
+    """One simulated device (or all of them, for copies between peers) as a probe sees it."""
 
     def __init__(self, devices: list[Device], gate: Gate, model: Model) -> None:
         self.model = model
@@ -121,14 +125,17 @@ class SimulatedDevice(Compute):
 
     @property
     def clock(self) -> SimulatedClock:
+        """Clock of the work within `sample`. Raises NotApplicable outside of it."""
         if self._clock is None:
-            raise NotApplicable("a simulated device knows the time of what device.sample() does, and of nothing else")
+            raise NotApplicable("a simulated device can only time work that is passed to device.sample()")
         return self._clock
 
     def wall(self) -> float:
+        """Return the simulated time in seconds since the epoch."""
         return self.model.epoch + self.time
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
+        """Become a rank of the process group, unless a fault keeps this one out."""
         self._begin("all_reduce")
         if self._symptoms(self.places[0]).event == "late":
             _never_ends()
@@ -137,42 +144,42 @@ class SimulatedDevice(Compute):
     # -- one probe
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Iterator[Any]:
-        """Run a probe at a small size. What it finds is called after the size that was asked for."""
+        """Run a probe at a small size and yield its results under the metric of the requested size."""
         declared = spec_of(probe)
         small = {key: _smaller(value, declared.small.get(key, value)) for key, value in conditions.items()}
         reduced = {key: value for key, value in small.items() if value != conditions[key]}
-        budget, self.seconds = self.seconds, self.seconds / PACE  # what it may really take
+        budget, self.seconds = self.seconds, self.seconds / PACE  # real seconds
         self._scale = math.prod(_amount(conditions[key]) / _amount(value) for key, value in reduced.items())
         self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
         try:
             with flipping(self.torch, declared.verifies, self._ever_flips(), self._flips):
-                found = probe(self, **small)
-                for each in found if isinstance(found, (list, tuple, Iterator)) else [found]:
+                returned = probe(self, **small)
+                for each in returned if isinstance(returned, (list, tuple, Iterator)) else [returned]:
                     if isinstance(each, ProbeResult):
-                        each.metric = self._asked(each.metric)
+                        each.metric = self._requested(each.metric)
                         whole = {**{key: conditions[key] for key in reduced}, "seconds": budget}
-                        asked = {key: value for key, value in whole.items() if key in each.conditions}
-                        each.conditions = {**each.conditions, **asked, "simulated": reduced}
+                        requested = {key: value for key, value in whole.items() if key in each.conditions}
+                        each.conditions = {**each.conditions, **requested, "simulated": reduced}
                     yield each
         finally:
             self.seconds = budget
             self._end()
 
-    def _asked(self, metric: str) -> str:
-        """The metric as it was asked for, not of the small size that is really worked on."""
+    def _requested(self, metric: str) -> str:
+        """Return the metric of the requested size for that of the small size that is really used."""
         return self._metric if metric == self._small else metric
 
     def _ever_flips(self) -> set[str]:
-        """Where these devices may ever flip bits."""
+        """Return the kinds of data in which these devices may ever flip bits."""
         return {applied(fault).flips for fault in self.model.faults if set(fault.devices) & set(self.places)} - {""}
 
     def _flips(self) -> str:
-        """Where the devices that work now flip bits."""
-        return next((said for place in self._working() if (said := self._symptoms(place).flips)), "")
+        """Return the kind of data in which the devices of this step flip bits now, or an empty string."""
+        return next((flips for place in self._working() if (flips := self._symptoms(place).flips)), "")
 
     def _begin(self, probe: str) -> None:
-        """Everybody begins when the last one ended."""
+        """Set the simulated time to that of the device that finished last, and note when the probe began."""
         self._announced.subjects = ()
         self.time = max(self.board.read(place, "now") for place in range(self.model.devices))
         self._pace = (time.monotonic(), self.time)
@@ -182,30 +189,33 @@ class SimulatedDevice(Compute):
                 self.board.write(place, **{f"began {probe}": self.time})
 
     def _end(self) -> None:
+        """Let the devices rest until the next full second."""
         self.time = math.floor(self.time) + 1.0
         self._idle()
 
     def _idle(self) -> None:
+        """Bring the devices to the present, and let them idle from now on."""
         self._kind = ""
         self.pass_time()
 
     def pass_time(self) -> None:
-        """Bring the devices to the present: warmth, energy, counters. No faster than PACE."""
+        """Update temperature, energy and counters of the devices to the present, and wait to keep to `PACE`."""
         for place in self.places:
             row = self.board.row(place)
             if self.time >= row["now"]:
-                sick = self._symptoms(place)
-                self.board.write(place, **self.model.step(row, self.time - row["now"], self._kind, sick))
-        began, from_ = self._pace
-        early = (self.time - from_) / PACE - (time.monotonic() - began)
+                symptoms = self._symptoms(place)
+                self.board.write(place, **self.model.step(row, self.time - row["now"], self._kind, symptoms))
+        began, simulated_then = self._pace
+        early = (self.time - simulated_then) / PACE - (time.monotonic() - began)
         if early > 0:
             time.sleep(early)
 
     def _symptoms(self, place: int) -> Symptoms:
+        """Return the symptoms of a device now."""
         return self.model.symptoms(place, self.board.row(place))
 
     def _working(self) -> list[int]:
-        """The devices that work now: all, or those that were announced."""
+        """Return the indices of the devices that work now: those of the announced step, else all."""
         return [self._place[uuid] for uuid in self._announced.subjects] or self.places
 
     # -- timing
@@ -222,12 +232,13 @@ class SimulatedDevice(Compute):
         seconds: float | None = None,
         **more: Any,
     ) -> ProbeResult:
+        """Time `work` by the model and return a result as `Compute.sample` does."""
         amount *= self._scale
         simulated = PACE * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
         batch = 1 if as_duration else max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
         self._clock = SimulatedClock(self, block, batch)
-        found = super().sample(
+        result = super().sample(
             self._clock.counted(work, always=bool(more.get("collective"))),
             amount=amount * batch,
             unit=unit,
@@ -237,13 +248,13 @@ class SimulatedDevice(Compute):
             **more,
         )
         self._clock = None
-        found.seconds = [each / batch for each in found.seconds]
-        found.conditions["operations_per_block"] *= batch
-        return found
+        result.seconds = [each / batch for each in result.seconds]
+        result.conditions["operations_per_block"] *= batch
+        return result
 
     def _blocks(self, metric: str, amount: float, unit: str, as_duration: bool) -> Callable[[], float]:
-        """What begins a block: faults strike, then it is known how long one operation takes."""
-        name = self._asked(metric) or self._metric
+        """Return a call that begins a block: it applies the faults and returns the seconds of one operation."""
+        name = self._requested(metric) or self._metric
         share = UNNAMED_SHARE if as_duration and not metric else 1.0
         places = self._working()
         time = self._times[name] = self._times.get(name, 0) + 1
@@ -251,30 +262,30 @@ class SimulatedDevice(Compute):
         self._kind = family(name, unit)
 
         def block() -> float:
-            sick = [self._symptoms(place) for place in places]
-            for each in sick:
+            symptoms = [self._symptoms(place) for place in places]
+            for each in symptoms:
                 _strike(each.event)
-            pace = [self.model.value(name, unit, place, each) for place, each in zip(places, sick, strict=True)]
-            off = next(noises[0])
-            return share * max(pace) / 1000 / off if as_duration else amount / (min(pace) * off)
+            values = [self.model.value(name, unit, place, each) for place, each in zip(places, symptoms, strict=True)]
+            noise = next(noises[0])
+            return share * max(values) / 1000 / noise if as_duration else amount / (min(values) * noise)
 
         return block
 
 
 def _smaller(value: Any, small: Any) -> Any:
-    """Return the smaller of a condition and what its probe declares as small; None is all there is."""
+    """Return the smaller of a condition and the value that its probe declares as small. None means no bound."""
     return small if value is None or _amount(small) < _amount(value) else value
 
 
 def _amount(value: Any) -> float:
-    """A number, or a size such as 8GiB in bytes."""
+    """Return a number as it is, a size such as 8GiB in bytes, and 1 for anything else."""
     if isinstance(value, str):
         return float(sizes.in_bytes(value) or 1)
     return float(value) if isinstance(value, int | float) else 1.0
 
 
 def _strike(event: str) -> None:
-    """What a fault makes of the process that works on the device."""
+    """Apply the event of a fault to this process: raise an error, kill it, or let it hang."""
     if event == "lost":
         raise RuntimeError(LOST)
     if event == "ecc":
@@ -286,5 +297,6 @@ def _strike(event: str) -> None:
 
 
 def _never_ends() -> None:
+    """Sleep for ever."""
     while True:
         time.sleep(3600)

@@ -1,7 +1,7 @@
-"""The faults that a simulated node may have: one function each, which says what a sick device shows.
+"""The faults that a simulated node may have: each is a function that sets the symptoms of a device.
 
-A fault changes `Symptoms`, nothing else. What they do to rates, clocks and readings is the model's (model.py), to the
-answers of the management library management.py's, to the worker process device.py's.
+A fault changes `Symptoms` and nothing else. `model.py` applies them to rates, clocks and readings, `management.py` to
+the answers of the management library, and `device.py` to the worker process.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ from pytest_accel.core.yaml_lines import Check, Findings, Located
 
 @dataclass
 class Symptoms:
-    """What one device (or, for the faults of a node, its management library) shows. Healthy as made."""
+    """The symptoms of one device or, for faults of the node, of its management library and host. Healthy by default."""
 
     speed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("compute", "memory", "host", "link"), 1.0))
-    """Share of the healthy rate, by what does the work."""
+    """Share of the healthy rate, by the part of the device that does the work."""
     slow: dict[str, float] = field(default_factory=dict)
-    """The same for single metrics, by how their names begin: "matmul.fp8"."""
+    """Share of the healthy rate for single metrics, by the beginning of their names: "matmul.fp8"."""
     clock: float = 1.0
-    """Share of the healthy clock; compute follows it."""
+    """Share of the healthy clock, which also scales the compute rate."""
     fades: float = 0.0
-    """Share of the clock that is lost when the device is as warm as the power limit makes it."""
+    """Share of the clock that is lost at the temperature that the device reaches at its power limit."""
     throttled: dict[str, float] = field(default_factory=dict)
-    """Counter of board.COUNTERS to the share of the time under load that it counts."""
+    """Share of the time under load that a counter of board.BOARD_COUNTERS counts, by counter."""
     reasons: int = 0
+    """Bits of the clock event reasons under load."""
     degrees: float = 0.0
     """Kelvin above the healthy temperature under load."""
     power: float = 1.0
-    """Share of the power that the SKU allows."""
+    """Share of the SKU's power limit that is set."""
     draw: float = 1.0
-    """Share of the power that a healthy device draws of what it is allowed."""
+    """Share of a healthy device's power draw at the same power limit."""
     shows: dict[str, Any] = field(default_factory=dict)
-    """What the management library says otherwise: names of management.py."""
+    """Values that the management library reports instead of the healthy ones, by the names that management.py uses."""
     event: str = ""
-    """What becomes of the worker process: "lost", "hang", "crash", "late", "ecc"."""
+    """Event on the device: "lost", "hang", "crash", "late", "ecc"; "missing" if the library does not list it."""
     flips: str = ""
-    """Where bits are flipped: "matmul", "always" (the same ones of every product), "copy", "memory", "collective"."""
+    """Data with flipped bits: "matmul", "always" (the same bits of every product), "copy", "memory", "collective"."""
     library: str = ""
-    """What becomes of the management library: "missing", "not loaded", "mismatched", "blocked"."""
+    """State of the management library: "missing", "not loaded", "mismatched", "blocked"."""
     host: dict[str, str | bytes | tuple[str, str]] = field(default_factory=dict)
-    """Files of the host below its root, "-> PATH" for a link, of two texts the second once a device has worked; the
-    rest of it is not simulated."""
+    """Files of the host by path below its root. A text "-> PATH" is a link; of two texts the second appears once a
+    device has worked. Everything else of the host is not simulated."""
 
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A row of the table: what a fault does, what should catch it, its parameters with their defaults."""
+    """One fault: what it does, the checks that should catch it, and its parameters with their defaults."""
 
     name: str
     does: str
@@ -60,12 +61,13 @@ class FaultKind:
     apply: Callable[..., None]
     parameters: Mapping[str, Any]
     of_node: bool = False
-    """True if it concerns the node, so that no device is named."""
+    """True if the fault concerns the node and not a device."""
     begins: bool = True
-    """False if it cannot begin later (`at`)."""
+    """False if the fault is always there from the start (no `at`)."""
 
 
 def _share(at: Located, key: str, findings: Findings) -> float | None:
+    """Return a share between 0 and 1."""
     value = yaml_lines.positive(at, key, findings)
     if value is not None and value >= 1:
         findings.add(at, f"{key}: expected a share between 0 and 1, found {value:g}")
@@ -74,27 +76,27 @@ def _share(at: Located, key: str, findings: Findings) -> float | None:
 
 
 LINK_ERRORS = ("replay", "recovery", "crc", "effective")
-"""What NVLinks count, the last from NVLink 5 on; of xGMI the library tells that there were errors, not which."""
+"""Error counters of NVLinks, the last one from NVLink 5 on. For xGMI the library only reports that errors occurred."""
 HOT = {
     "hw": ("hw_thermal_s", ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL),
     "sw": ("sw_thermal_s", ClockEvent.SW_THERMAL),
     "memory": ("memory_thermal_s", ClockEvent.SW_THERMAL),
     "regulators": ("regulators_thermal_s", ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL),
 }
-"""What is too hot, or who says so, to its counter and its clock event reasons."""
+"""Counter and clock event reasons, by the part that is too hot or the mechanism that reports it."""
 RAS_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "xgmi_wafl")
-"""Blocks of an AMD part that count errors (amdsmi.h, AMDSMI_GPU_BLOCK_*)."""
+"""Blocks of an AMD GPU that count errors (amdsmi.h, AMDSMI_GPU_BLOCK_*)."""
 FLIPPED = ("matmul", "always", "copy", "memory", "collective")
 FAULT_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 
 PARAMETERS: dict[str, tuple[Check, str]] = {
-    "by": (_share, "share that is lost, between 0 and 1"),
+    "by": (_share, "share of the healthy value that is lost, between 0 and 1"),
     "share": (_share, "share of the time under load, between 0 and 1"),
     "kind": (yaml_lines.one_of(*HOT), f"one of {', '.join(HOT)}"),
     "block": (yaml_lines.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
     "what": (yaml_lines.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
     "dtype": (yaml_lines.one_of(*FAULT_DTYPES), f"one of {', '.join(FAULT_DTYPES)}"),
-    "degrees": (yaml_lines.positive, "kelvin"),
+    "degrees": (yaml_lines.positive, "difference in kelvin"),
     "gigabytes": (yaml_lines.positive, "GB in use"),
     "percent": (yaml_lines.positive, "utilisation in percent"),
     "gen": (yaml_lines.count, "PCIe generation"),
@@ -102,18 +104,18 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
     "version": (yaml_lines.text, "version"),
     "number": (yaml_lines.count, "number of the Xid"),
     "links": (yaml_lines.count, "number of links"),
-    "model": (yaml_lines.text, "whole name of a product"),
+    "model": (yaml_lines.text, "full name of a product"),
     "of": (yaml_lines.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
     "count": (yaml_lines.count, "number of errors"),
 }
-"""What a parameter means is the same for every fault that has it."""
+"""Check and description of every parameter. A parameter has the same meaning in every fault that has it."""
 
 FAULTS: dict[str, FaultKind] = {}
 Apply = TypeVar("Apply", bound=Callable[..., None])
 
 
 def fault(name: str, caught_by: str, *, of_node: bool = False, begins: bool = True) -> Callable[[Apply], Apply]:
-    """Enter a function into the table; its docstring says what the fault does, its keywords are the parameters."""
+    """Register a function as a fault: its docstring is the description, its keywords are the parameters."""
 
     def enter(function: Apply) -> Apply:
         keywords = list(inspect.signature(function).parameters.values())[1:]
@@ -129,275 +131,275 @@ def fault(name: str, caught_by: str, *, of_node: bool = False, begins: bool = Tr
 
 
 @fault("slow-compute", "matmul.*, soak.rate")
-def _(sick: Symptoms, by: float = 0.12) -> None:
-    """Matrix products are slower at full clock, without a reason."""
-    sick.speed["compute"] *= 1 - by
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Slow down matrix products at full clock, without a reported reason."""
+    symptoms.speed["compute"] *= 1 - by
 
 
 @fault("slow-memory", "stream.*")
-def _(sick: Symptoms, by: float = 0.12) -> None:
-    """Device memory moves less."""
-    sick.speed["memory"] *= 1 - by
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Reduce the bandwidth of device memory."""
+    symptoms.speed["memory"] *= 1 - by
 
 
 @fault("slow-dtype", "matmul.* of that dtype")
-def _(sick: Symptoms, dtype: str = "fp8", by: float = 0.12) -> None:
-    """Matrix products of one dtype are slower: a kernel or a path that this device does not take."""
-    sick.slow[f"matmul.{dtype}"] = 1 - by
+def _(symptoms: Symptoms, dtype: str = "fp8", by: float = 0.12) -> None:
+    """Slow down matrix products of one dtype, as if the device did not use its fast kernel."""
+    symptoms.slow[f"matmul.{dtype}"] = 1 - by
 
 
 @fault("slow-writes", "stream.copy, stream.triad")
-def _(sick: Symptoms, by: float = 0.12) -> None:
-    """Device memory is read as fast as ever and written slower."""
-    sick.slow["stream.copy"] = sick.slow["stream.triad"] = 1 - by
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Slow down writes to device memory, but not reads."""
+    symptoms.slow["stream.copy"] = symptoms.slow["stream.triad"] = 1 - by
 
 
 @fault("slow-uploads", "host_copy.d2h")
-def _(sick: Symptoms, by: float = 0.12) -> None:
-    """Copies from the device to the host are slower, those to the device are not."""
-    sick.slow["host_copy.d2h"] = 1 - by
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Slow down copies from the device to the host, but not those to the device."""
+    symptoms.slow["host_copy.d2h"] = 1 - by
 
 
 @fault("slow-collective", "all_reduce.*")
-def _(sick: Symptoms, by: float = 0.23) -> None:
-    """Sums over all devices are slow where copies between two are not: no reduction in the network."""
-    sick.slow["all_reduce"] = 1 - by
+def _(symptoms: Symptoms, by: float = 0.23) -> None:
+    """Slow down collectives but not copies between two devices, as without reduction in the network."""
+    symptoms.slow["all_reduce"] = 1 - by
 
 
 @fault("peers-staged", "peer_copy.*")
-def _(sick: Symptoms, by: float = 0.9) -> None:
-    """What goes to and from the peers of this device is staged through the host."""
-    sick.slow["peer_copy"] = 1 - by
+def _(symptoms: Symptoms, by: float = 0.9) -> None:
+    """Stage copies from and to the peers of this device through the host."""
+    symptoms.slow["peer_copy"] = 1 - by
 
 
 @fault("narrow-pcie", "host_copy.*, host_copy_all.*")
-def _(sick: Symptoms, width: int = 8) -> None:
-    """The host link came up with fewer lanes than the slot has."""
-    sick.shows["pcie_width"] = width
+def _(symptoms: Symptoms, width: int = 8) -> None:
+    """Train the host link with fewer lanes than the slot has."""
+    symptoms.shows["pcie_width"] = width
 
 
 @fault("pcie-gen", "host_copy.*, host_copy_all.*")
-def _(sick: Symptoms, gen: int = 4) -> None:
-    """The host link stays at an older generation, each of which is half as fast as the next."""
-    sick.shows["pcie_gen"] = gen
+def _(symptoms: Symptoms, gen: int = 4) -> None:
+    """Train the host link at an older PCIe generation. Each generation is half as fast as the next."""
+    symptoms.shows["pcie_gen"] = gen
 
 
 @fault("slow-link", "peer_copy.*, all_reduce.*")
-def _(sick: Symptoms, by: float = 0.12) -> None:
-    """Peer links move less; whoever reduces together is as slow as the slowest."""
-    sick.speed["link"] *= 1 - by
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Reduce the bandwidth of the peer links. Collectives are as slow as their slowest device."""
+    symptoms.speed["link"] *= 1 - by
 
 
 # -- heat and power
 
 
 @fault("thermal-slowdown", "soak.throttle.hw_thermal or .sw_thermal, matmul.*, soak.rate")
-def _(sick: Symptoms, by: float = 0.15, kind: str = "hw", share: float = 0.4) -> None:
-    """The device is too hot and slows its clock."""
-    sick.clock *= 1 - by
-    sick.degrees += 22
+def _(symptoms: Symptoms, by: float = 0.15, kind: str = "hw", share: float = 0.4) -> None:
+    """Overheat the device, so that it lowers its clock."""
+    symptoms.clock *= 1 - by
+    symptoms.degrees += 22
     counter, reasons = HOT[kind]
-    sick.throttled[counter] = share
-    sick.reasons |= reasons
+    symptoms.throttled[counter] = share
+    symptoms.reasons |= reasons
 
 
 @fault("cooling-fades", "soak.droop_slow, matmul.*")
-def _(sick: Symptoms, by: float = 0.4) -> None:
-    """The warmer the device, the lower its clock, and no counter says why: bad contact of the cooler."""
-    sick.fades = by
+def _(symptoms: Symptoms, by: float = 0.4) -> None:
+    """Lower the clock with rising temperature without counting it, as with bad contact of the cooler."""
+    symptoms.fades = by
 
 
 @fault("power-brake", "soak.throttle.power_brake, matmul.*, soak.rate")
-def _(sick: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
-    """The chassis or its power supply pulls the brake."""
-    sick.clock *= 1 - by
-    sick.power *= 1 - by
-    sick.throttled["hw_power_brake_s"] = share
-    sick.reasons |= ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
+def _(symptoms: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
+    """Let the chassis or its power supply trigger the power brake."""
+    symptoms.clock *= 1 - by
+    symptoms.power *= 1 - by
+    symptoms.throttled["hw_power_brake_s"] = share
+    symptoms.reasons |= ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
 
 
 @fault("power-cap-lowered", "health.power_limit_lowered from the start; matmul.*, soak.rate")
-def _(sick: Symptoms, by: float = 0.3) -> None:
-    """Somebody lowered the power limit; the clock is assumed to lose half of that share."""
-    sick.power *= 1 - by
-    sick.clock *= 1 - by / 2
+def _(symptoms: Symptoms, by: float = 0.3) -> None:
+    """Lower the power limit. The clock is assumed to lose half of that share."""
+    symptoms.power *= 1 - by
+    symptoms.clock *= 1 - by / 2
 
 
 @fault("clock-locked", "health.clock_lock from the start; matmul.*, soak.rate")
-def _(sick: Symptoms, by: float = 0.25) -> None:
-    """Somebody locked the clock below what the device would choose."""
-    sick.clock *= 1 - by
-    sick.reasons |= ClockEvent.APPLICATION_CLOCKS
+def _(symptoms: Symptoms, by: float = 0.25) -> None:
+    """Lock the clock below the one that the device would choose."""
+    symptoms.clock *= 1 - by
+    symptoms.reasons |= ClockEvent.APPLICATION_CLOCKS
 
 
-@fault("capped", "nothing: power capping is normal")
-def _(sick: Symptoms) -> None:
-    """The power limit holds its clock back all the time that it works, which costs it nothing that others get."""
-    sick.throttled["sw_power_cap_s"] = 1.0
+@fault("capped", "no check: power capping is normal")
+def _(symptoms: Symptoms) -> None:
+    """Let the power limit hold the clock back all the time under load, without a loss of speed."""
+    symptoms.throttled["sw_power_cap_s"] = 1.0
 
 
 @fault("low-power", "soak.power where the SKU's file limits it")
-def _(sick: Symptoms, by: float = 0.4) -> None:
-    """Under load the device draws less than it is allowed, and nothing says why."""
-    sick.draw *= 1 - by
+def _(symptoms: Symptoms, by: float = 0.4) -> None:
+    """Reduce the power draw under load below the limit, without a reported reason."""
+    symptoms.draw *= 1 - by
 
 
-@fault("hot", "nothing yet: temperature and margin are in the telemetry")
-def _(sick: Symptoms, degrees: float = 15.0) -> None:
-    """The device runs hotter than its neighbours and does not slow down yet."""
-    sick.degrees += degrees
+@fault("hot", "no check yet: temperature and margin are in the telemetry")
+def _(symptoms: Symptoms, degrees: float = 15.0) -> None:
+    """Raise the temperature above that of the other devices, without a slowdown."""
+    symptoms.degrees += degrees
 
 
 # -- lost, hung, dead
 
 
 @fault("device-missing", "inventory.driver, inventory.count", begins=False)
-def _(sick: Symptoms) -> None:
-    """The PCI bus shows the device, the management library does not know it."""
-    sick.event = "missing"
+def _(symptoms: Symptoms) -> None:
+    """Hide the device from the management library, but not from the PCI bus."""
+    symptoms.event = "missing"
 
 
-@fault("device-lost", "inventory.count from the start; later whatever is being measured")
-def _(sick: Symptoms) -> None:
-    """The device falls off the bus: the library calls it lost, every kernel fails."""
-    sick.event = "lost"
+@fault("device-lost", "inventory.count from the start; later the metric that is being measured")
+def _(symptoms: Symptoms) -> None:
+    """Drop the device off the bus: the management library reports it as lost, and every kernel fails."""
+    symptoms.event = "lost"
 
 
-@fault("hang", "whatever is being measured, after --accel-patience seconds")
-def _(sick: Symptoms) -> None:
-    """A kernel never ends, while the management library goes on answering."""
-    sick.event = "hang"
+@fault("hang", "the metric that is being measured, after --accel-patience seconds")
+def _(symptoms: Symptoms) -> None:
+    """Let a kernel run for ever, while the management library still answers."""
+    symptoms.event = "hang"
 
 
-@fault("crash", "whatever is being measured")
-def _(sick: Symptoms) -> None:
-    """The worker process is killed in the middle of its work."""
-    sick.event = "crash"
+@fault("crash", "the metric that is being measured")
+def _(symptoms: Symptoms) -> None:
+    """Kill the worker process during its work."""
+    symptoms.event = "crash"
 
 
-@fault("ecc-uncorrectable", "whatever is being measured")
-def _(sick: Symptoms) -> None:
-    """The memory returns what cannot be corrected, and the context is lost with it."""
-    sick.event = "ecc"
+@fault("ecc-uncorrectable", "the metric that is being measured")
+def _(symptoms: Symptoms) -> None:
+    """Raise an uncorrectable memory error, after which the context is lost."""
+    symptoms.event = "ecc"
 
 
 @fault("rank-never-arrives", "all_reduce.*, ddp.*, after --accel-patience seconds")
-def _(sick: Symptoms) -> None:
-    """The device's rank never joins the others."""
-    sick.event = "late"
+def _(symptoms: Symptoms) -> None:
+    """Keep the rank of the device from joining the process group."""
+    symptoms.event = "late"
 
 
 # -- counted, and nothing else
 
 
-@fault("ecc-corrected", "counters.ecc_corrected, as advice")
-def _(sick: Symptoms, count: int = 12) -> None:
-    """The memory counts errors that it corrected."""
-    sick.shows["ecc_corrected"] = count
+@fault("ecc-corrected", "counters.ecc_corrected (advisory)")
+def _(symptoms: Symptoms, count: int = 12) -> None:
+    """Count corrected memory errors."""
+    symptoms.shows["ecc_corrected"] = count
 
 
 @fault("link-errors", "counters.nvlink_* or .xgmi_errors, once it begins during the run")
-def _(sick: Symptoms, of: str = "recovery", count: int = 1) -> None:
-    """One link to a peer counts errors; nothing else shows."""
-    sick.shows[f"nvlink_{of}"] = count
+def _(symptoms: Symptoms, of: str = "recovery", count: int = 1) -> None:
+    """Count errors on one link to a peer, without other symptoms."""
+    symptoms.shows[f"nvlink_{of}"] = count
 
 
 @fault("pcie-replays", "counters.pcie_replays, once it begins during the run")
-def _(sick: Symptoms, count: int = 30) -> None:
-    """Packets are sent again over PCI Express."""
-    sick.shows["pcie_replays"] = count
+def _(symptoms: Symptoms, count: int = 30) -> None:
+    """Count replayed packets on the PCIe link."""
+    symptoms.shows["pcie_replays"] = count
 
 
-@fault("xid", "counters.xid_hardware, or counters.xid_application as advice; once it begins during the run")
-def _(sick: Symptoms, number: int = 79) -> None:
-    """The driver reports an Xid; nothing else shows."""
-    sick.shows["xid"] = number
+@fault("xid", "counters.xid_hardware, or counters.xid_application (advisory), once it begins during the run")
+def _(symptoms: Symptoms, number: int = 79) -> None:
+    """Report an Xid, without other symptoms."""
+    symptoms.shows["xid"] = number
 
 
 # -- wrong
 
 
 @fault("wrong-result", "matmul.*, exact_matmul.*, soak.rate; stream.*, host_copy.*; memory_pattern.*; all_reduce.*")
-def _(sick: Symptoms, what: str = "matmul") -> None:
-    """One bit of every product, copy, stored pattern or all-reduce payload is flipped; the checks see it for real."""
-    sick.flips = what
+def _(symptoms: Symptoms, what: str = "matmul") -> None:
+    """Flip one bit of every product, copy, stored pattern or all-reduce payload, in the real data."""
+    symptoms.flips = what
 
 
 # -- configuration and software
 
 
-@fault("mig-on", "inventory.mig, everything that runs on the device", begins=False)
-def _(sick: Symptoms) -> None:
-    """MIG mode is on."""
-    sick.shows["mig"] = True
+@fault("mig-on", "inventory.mig; every metric that is measured on the device", begins=False)
+def _(symptoms: Symptoms) -> None:
+    """Turn MIG mode on."""
+    symptoms.shows["mig"] = True
 
 
-@fault("foreign-process", "health.foreign_processes is INCONCLUSIVE; whatever else falls short, too", begins=False)
-def _(sick: Symptoms, gigabytes: float = 20.0, percent: float = 90.0) -> None:
-    """Somebody else holds memory of the device and computes on it."""
-    sick.shows["used_gb"], sick.shows["busy"] = gigabytes, percent
-    sick.shows["pids"] = (4242,)
+@fault("foreign-process", "health.foreign_processes is INCONCLUSIVE, like every other shortfall", begins=False)
+def _(symptoms: Symptoms, gigabytes: float = 20.0, percent: float = 90.0) -> None:
+    """Let another process hold memory of the device and compute on it."""
+    symptoms.shows["used_gb"], symptoms.shows["busy"] = gigabytes, percent
+    symptoms.shows["pids"] = (4242,)
 
 
 @fault("ecc-off", "inventory.ecc", begins=False)
-def _(sick: Symptoms) -> None:
-    """Somebody switched the memory's error correction off."""
-    sick.shows["ecc"] = False
+def _(symptoms: Symptoms) -> None:
+    """Turn the memory's error correction off."""
+    symptoms.shows["ecc"] = False
 
 
 @fault("wrong-vbios", "inventory.vbios", begins=False)
-def _(sick: Symptoms, version: str = "96.00.61.00.01") -> None:
-    """The device has another VBIOS than its neighbours."""
-    sick.shows["vbios"] = version
+def _(symptoms: Symptoms, version: str = "96.00.61.00.01") -> None:
+    """Show a different VBIOS than the other devices."""
+    symptoms.shows["vbios"] = version
 
 
 @fault("wrong-product", "inventory.sku", begins=False)
-def _(sick: Symptoms, model: str = "NVIDIA H800") -> None:
-    """Another product sits in the slot."""
-    sick.shows["model"] = model
+def _(symptoms: Symptoms, model: str = "NVIDIA H800") -> None:
+    """Put another product into the slot."""
+    symptoms.shows["model"] = model
 
 
 # -- errors and repairs that the device remembers
 
 
 @fault("ecc-counted", "health.ecc_uncorrectable_volatile; later counters.ecc_uncorrectable")
-def _(sick: Symptoms, count: int = 1) -> None:
-    """The memory counts errors that it could not correct; nothing else shows."""
-    sick.shows["ecc_uncorrectable"] = count
+def _(symptoms: Symptoms, count: int = 1) -> None:
+    """Count uncorrectable memory errors, without other symptoms."""
+    symptoms.shows["ecc_uncorrectable"] = count
 
 
 @fault("ras-errors", "health.ecc_uncorrectable_volatile; later counters.ecc_uncorrectable")
-def _(sick: Symptoms, block: str = "gfx", count: int = 1) -> None:
-    """A block of an AMD part counts errors that it could not correct."""
-    sick.shows["ras"] = {block.upper(): count}
+def _(symptoms: Symptoms, block: str = "gfx", count: int = 1) -> None:
+    """Count uncorrectable errors in one block of an AMD GPU."""
+    symptoms.shows["ras"] = {block.upper(): count}
 
 
 @fault("remap-pending", "health.remap_pending or .bad_pages_pending; later counters.remap_pending or .bad_pages")
-def _(sick: Symptoms) -> None:
-    """A row or page of the memory will be replaced at the next reset."""
-    sick.shows["remap_pending"] = 1
+def _(symptoms: Symptoms) -> None:
+    """Mark a row or page of the memory to be replaced at the next reset."""
+    symptoms.shows["remap_pending"] = 1
 
 
 @fault("remap-failure", "health.remap_failure or .bad_pages_unreservable; later counters.remap_failure or .bad_pages")
-def _(sick: Symptoms) -> None:
-    """A row or page of the memory could not be replaced."""
-    sick.shows["remap_failure"] = 1
+def _(symptoms: Symptoms) -> None:
+    """Report a row or page of the memory that could not be replaced."""
+    symptoms.shows["remap_failure"] = 1
 
 
 @fault("nvlink-down", "health.nvlink_up or .xgmi_up, later counters.nvlink_down or .xgmi_down; peer_copy.*")
-def _(sick: Symptoms, links: int = 1) -> None:
-    """Some links to the peers are down; the peers get what the others can move."""
-    sick.shows["links_down"] = links
+def _(symptoms: Symptoms, links: int = 1) -> None:
+    """Take some links to the peers down; the peers get the bandwidth of the remaining links."""
+    symptoms.shows["links_down"] = links
 
 
 @fault("fabric-not-ready", "health.fabric", begins=False)
-def _(sick: Symptoms) -> None:
-    """The fabric manager has not finished: in reality CUDA does not start either, which is not simulated."""
-    sick.shows["fabric_state"] = 2
+def _(symptoms: Symptoms) -> None:
+    """Report that the fabric manager has not finished. CUDA would not start either, which is not simulated."""
+    symptoms.shows["fabric_state"] = 2
 
 
 def listing() -> list[str]:
-    """The table for people, a few lines a fault."""
+    """Return the lines of `pytest-accel simulate --list`: a few for each fault."""
     lines = []
     for kind in FAULTS.values():
         lines.append(kind.name)

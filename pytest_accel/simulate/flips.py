@@ -1,4 +1,4 @@
-"""Bits flipped below a probe, in what torch really computed or copied: the probe's own check has to see it."""
+"""Bits flipped in what torch computed or copied below a probe, which the probe's own check has to detect."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 
 PRODUCTS = ("mm", "_int_mm", "_scaled_mm", "addmm")
 STORES = ("fill_", "mul_")
-"""What writes the patterns of the memory test."""
+"""Operations that write the patterns of the memory test."""
 SMALLEST = 32
-"""Elements of a payload at least; what is smaller steers the measurement (how long a block took)."""
+"""Least number of elements of a payload. Smaller tensors control the measurement, such as the duration of a block."""
 STRIDE = 7919
-"""Elements between one flip and the next: never the same twice in a row, or the second would undo the first."""
+"""Elements between one flip and the next, so that a flip never undoes the previous one."""
 
 
 @contextlib.contextmanager
 def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[], str]) -> Iterator[None]:
-    """Flip bits below a probe that compares what it `verifies` with known values.
+    """Flip bits below a probe that compares data of the kind `verifies` with known values.
 
-    `where` says in what at that moment (Symptoms.flips); `ever` is all that it may say.
+    `where` returns the kind of data to flip bits in at that moment (`Symptoms.flips`), and `ever` holds all kinds that
+    it may return.
     """
     if not ever:
         yield
@@ -37,16 +38,16 @@ def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[
 
     class Flips(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = function(*args, **(kwargs or {}))
-            name, said = function.__name__.partition(".")[0], where()
-            if said == "always" and name in PRODUCTS:
-                flip(found, 1)
-            matmul = said == "matmul" and name in PRODUCTS
-            copy = said == "copy" and name == "copy_" and verifies == "copies"
-            memory = said == "memory" and name in STORES and verifies == "stores"
+            result = function(*args, **(kwargs or {}))
+            name, target = function.__name__.partition(".")[0], where()
+            if target == "always" and name in PRODUCTS:
+                flip(result, 1)
+            matmul = target == "matmul" and name in PRODUCTS
+            copy = target == "copy" and name == "copy_" and verifies == "copies"
+            memory = target == "memory" and name in STORES and verifies == "stores"
             if matmul or copy or memory:
-                flip(found, next(places))
-            return found
+                flip(result, next(places))
+            return result
 
     def reduced(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         done = all_reduce(tensor, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""The management library of a simulated node: the one below our drivers, showing what the workers do to the devices."""
+"""The management library of a simulated node, below the drivers: it reports what the workers do to the devices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
-"""How long an answer may be old: one reading of a device takes a dozen calls."""
+"""Age up to which an answer is used again, in seconds. One reading of a device takes a dozen calls."""
 
 SLOWDOWN_C = 87.0
-"""Assumed: the temperature at which hardware slows down, from which the margin is counted."""
+"""Assumed: temperature in degrees Celsius at which the hardware slows down; the margin is counted from it."""
 
 VBIOS, INFOROM = "96.00.A5.00.03", "G520.0200.00.05"
 CORRECTED_VOLATILE = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC)
@@ -33,30 +33,30 @@ UNCORRECTED_OF_LIFE_SRAM = (
     pynvml.NVML_MEMORY_LOCATION_SRAM,
 )
 DENIED = ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetRemappedRows")
-"""What a user without rights may not read under some drivers."""
+"""Functions that a user without permission may not call under some drivers."""
 APPLICATION_NOW = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_ID_APP_CLOCK_TARGET)
 APPLICATION_DEFAULT = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_ID_APP_CLOCK_DEFAULT)
 
 LINK_FIELDS = {
     name: getattr(pynvml, f"NVML_FI_DEV_NVLINK_ERROR_DL_{name.upper()}") for name in ("replay", "recovery", "crc")
 }
-"""What every NVLink counts."""
+"""Fields of the errors that every NVLink counts."""
 
 REFUSALS = {
     "not loaded": pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
     "mismatched": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
-"""What nvmlInit answers."""
+"""Status of nvmlInit by the state of the library."""
 
 CORES_PER_UNIT = 128
-"""Of the compute capability that the simulated library states (9.0)."""
+"""Cores of a compute unit at the compute capability that the simulated library reports (9.0)."""
 
 RESERVED_BYTES = 600 << 20
-"""Assumed: what the driver keeps for itself."""
+"""Assumed: bytes that the driver keeps for itself."""
 
 
 class NodeLibrary(nvml.Library):
-    """The library of pynvml, brought up to date before it answers."""
+    """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, **more: Any) -> None:
         self._model, self._board, self._asked = model, Board(Path(model.board), model.devices), 0.0
@@ -70,7 +70,7 @@ class NodeLibrary(nvml.Library):
         return super()._call(name, arguments)
 
     def refresh(self) -> None:
-        """Take over what the devices are like now."""
+        """Update the answers of all GPUs from the board, and report new Xids."""
         for place, gpu in zip(self._places, self.gpus, strict=True):
             row = self._board.row(place)
             sick = self._model.symptoms(place, row)
@@ -92,14 +92,14 @@ class Blocked(nvml.Library):
 
 
 def clock(model: Model) -> Callable[[str], float]:
-    """The time as each device has it, by UUID."""
+    """Return a function that gives the current time of each device, in seconds since the epoch, by UUID."""
     board = Board(Path(model.board), model.devices)
     places = {model.uuid(place): place for place in range(model.devices)}
     return lambda uuid: model.epoch + board.read(places[uuid], "now")
 
 
 def install(model: Model) -> None:
-    """Put the node's library below its wrapper."""
+    """Install the node's library below its wrapper."""
     if model.vendor == "amd":
         amd_node.install(model)
         return
@@ -116,15 +116,17 @@ def install(model: Model) -> None:
 
 
 def _no_library(name: str) -> None:
+    """Raise the error of a missing library."""
     raise OSError(f"{name}: not found")
 
 
 def _missing(model: Model, board: Board, place: int) -> bool:
+    """Return whether the library does not list the device."""
     return model.symptoms(place, board.row(place)).event == "missing"
 
 
 def host(model: Model) -> Path | None:
-    """The root of the host's files as they are now, beside the board; None where nothing of the host is simulated."""
+    """Write the host's files as they are now and return their root; None if no fault concerns the host."""
     files = model.of_node().host
     root = Path(model.board).parent / "host"
     worked = any(Board(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
@@ -142,17 +144,17 @@ def host(model: Model) -> Path | None:
 
 
 def hints(model: Model) -> list[Hint]:
-    """What the PCI bus of the node shows: every device, lost or not."""
+    """Return the devices on the PCI bus of the node, including those that are lost."""
     return [Hint(model.vendor, f"PCI {_address(place)} (simulated)") for place in range(model.devices)]
 
 
 def _address(place: int) -> str:
-    """In a PCI domain that no machine has, so that nothing of the real /sys is taken for it."""
+    """Return a PCI address in a domain that no machine has, so that no device in the real /sys is mistaken for it."""
     return f"51ab:{0x1A + place:02x}:00.0"
 
 
 def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> dict[str, Any]:
-    """What the functions of NVML answer for one device now."""
+    """Return the answers of the functions of NVML for one device now."""
     shows, serial = sick.shows, f"SIM{model.seed:06d}{place:02d}"
     memory = int(model.memory_bytes * shows.get("memory_share", 1.0))
     locked = sick.reasons & ClockEvent.APPLICATION_CLOCKS
@@ -206,7 +208,7 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
 
 
 def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors that were counted, and what was or will be repaired."""
+    """Return the answers about counted errors, and about repairs that were made or are pending."""
     corrected, uncorrected = shows.get("remapped_corrected", 0), shows.get("remapped", 0)
     counts = (corrected, uncorrected, shows.get("remap_pending", 0), shows.get("remap_failure", 0))
     return {
@@ -229,13 +231,13 @@ def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(ids: str) -> int:
-    """NVML's 0x233010DE for "10de:2330"."""
+    """Return NVML's number for a PCI id: 0x233010DE for "10de:2330"."""
     vendor, part = (int(each, 16) for each in ids.split(":"))
     return part << 16 | vendor
 
 
 def fields(model: Model, row: dict[str, float], sick: Symptoms) -> dict[Any, tuple[int, float]]:
-    """The fields of NVML: counters of nanoseconds, the temperature of the memory, the state of each link."""
+    """Return the NVML fields: throttle counters in nanoseconds, memory temperature, the state of each link."""
     slow = (
         row["sw_thermal_s"] + row["memory_thermal_s"],
         row["hw_thermal_s"] + row["regulators_thermal_s"],
@@ -254,7 +256,7 @@ def fields(model: Model, row: dict[str, float], sick: Symptoms) -> dict[Any, tup
 
 
 def link_errors(model: Model, shows: Mapping[str, Any]) -> dict[Any, tuple[int, int]]:
-    """The fields of NVML that count errors: of the first NVLink, and what NVLink 5 counts besides, of every one."""
+    """Return the NVML fields that count link errors: those of the first NVLink, and an NVLink 5 field of every link."""
     counts = {name: (1, int(shows.get(f"nvlink_{name}", 0))) for name in LINK_ERRORS}
     new = {
         (pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, link): (1, 0) if link else counts["effective"]

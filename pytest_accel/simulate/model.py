@@ -1,8 +1,8 @@
-"""The model of a node: how fast its devices are, how much that varies, how warm they get. Pure.
+"""The model of a node: how fast its devices are, how much they vary, how warm they get. Pure.
 
-Healthy rates are the SKU file's; what no file says is assumed here, and marked so in the record. Spread and noise are
-those of reference measurements: devices of one product differ by about 1 % where power limits them, blocks of 50 ms by
-0.5 to 1 % with a lag-1 autocorrelation of 0.3 to 0.6.
+Healthy rates come from the threshold file. A value that no file has is assumed here, and marked as assumed in the
+record. Spread and noise are those of reference measurements: devices of one product differ by about 1 % where power
+limits them, and blocks of 50 ms by 0.5 to 1 % with a lag-1 autocorrelation of 0.3 to 0.6.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from pytest_accel.simulate.node import Fault, Node
 from pytest_accel.skus import peaks
 
 SPREAD = {"compute": 0.01, "memory": 0.003, "host": 0.003, "link": 0.001}
-"""Standard deviation between healthy devices; drawn no further out than two of them."""
+"""Standard deviation between healthy devices, relative. Draws are limited to two standard deviations."""
 NOISE = {"compute": 0.006, "memory": 0.003, "host": 0.004, "link": 0.001}
-"""Standard deviation from block to block."""
+"""Standard deviation from block to block, relative."""
 LAG_1 = 0.45
-
+"""Autocorrelation of successive blocks."""
 LOAD = {"compute": 1.0, "memory": 0.7, "host": 0.3, "link": 0.5, "": 0.1}
-"""Power under load as a share of what is allowed, by what does the work; "" is idle."""
+"""Power under load as a share of the power limit, by the part that does the work; "" is idle."""
 COOLANT_C, KELVIN_AT_LIMIT, TAU_S = 30.0, 36.0, 30.0
-"""Assumed: inlet temperature, rise at the power limit, time constant of a heat sink."""
+"""Assumed: inlet temperature, temperature rise at the power limit, time constant of a heat sink."""
 CAPPED_SHARE, CAPPED_CLOCK = 0.9, 0.8
-"""Assumed: share of the time that the power limit holds a matrix product back, and of its highest clock then."""
+"""Assumed: share of the time in which power limits a matrix product, and share of the highest clock then."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A healthy value and where it comes from."""
+    """A healthy value and its source."""
 
     value: float
     source: str
@@ -47,7 +47,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that the processes of a simulated node need to know; made of JSON types, for the pipe."""
+    """The data that the processes of a simulated node need, made of JSON types so that they fit through a pipe."""
 
     product: str
     pci_id: str
@@ -68,48 +68,49 @@ class Model:
     epoch: float
     """Seconds since the epoch when simulated time began."""
     board: str
-    """The file that the processes share."""
+    """Path of the file that the processes share."""
 
     @staticmethod
     def read(fields: Mapping[str, Any]) -> Model:
-        """A model that came through a pipe."""
+        """Return the model from the fields of a message."""
         rates = {metric: Rate(**rate) for metric, rate in fields["rates"].items()}
         faults = tuple(Fault(**{**fault, "devices": tuple(fault["devices"])}) for fault in fields["faults"])
         return Model(**{**fields, "rates": rates, "faults": faults})
 
     @property
     def vendor(self) -> str:
+        """Vendor of the devices: "amd" or "nvidia"."""
         return "amd" if self.pci_id.startswith("1002:") else "nvidia"
 
     def part(self, shows: Mapping[str, Any]) -> str:
-        """The PCI id ("10de:2330") that a device shows: the product's, or another part of the vendor."""
+        """Return the PCI id ("10de:2330") that a device shows: that of its product, or with a fault another one."""
         vendor, part = self.pci_id.split(":")
         return f"{vendor}:{shows.get('part_id', part)}"
 
     def uuid(self, place: int) -> str:
-        """The same for the same seed, and never one of a real device's."""
+        """Return the UUID of a device. It is the same for the same seed, and never that of a real device."""
         digest = hashlib.sha256(f"{self.seed}/{place}".encode()).hexdigest()
         prefix = "" if self.vendor == "amd" else "GPU-"
         return f"{prefix}51000000-{digest[:4]}-4{digest[4:7]}-8{digest[7:10]}-{digest[10:22]}"
 
     def symptoms(self, place: int, row: Mapping[str, float]) -> Symptoms:
-        """What the device shows now: all of its faults that have begun."""
+        """Return the symptoms of a device now, from all of its faults that have begun."""
         sick = applied(*(fault for fault in self.faults if place in fault.devices and begun(fault, row)))
         if sick.fades:
             sick.clock *= 1 - sick.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
         return sick
 
     def of_node(self) -> Symptoms:
-        """What the management library as a whole shows."""
+        """Return the symptoms of the management library and the host."""
         return applied(*(fault for fault in self.faults if FAULTS[fault.name].of_node))
 
     def rate(self, metric: str, unit: str) -> Rate:
-        """The healthy value of a metric; of one that nobody knows, that of its unit."""
+        """Return the healthy value of a metric; for an unknown metric, that of its unit."""
         known = (self.rates[name] for name in (metric, parse(metric).base, unit) if name in self.rates)
-        return next(known, Rate(1.0, "assumed: nothing is known of it"))
+        return next(known, Rate(1.0, "assumed: no figure is known"))
 
     def value(self, metric: str, unit: str, place: int, sick: Symptoms) -> float:
-        """The mean of a metric on one device: healthy value, this device's own place in the spread, its faults."""
+        """Return the mean of a metric on one device, with its deviation from the healthy value and its faults."""
         kind = family(metric, unit)
         speed = (1 + SPREAD[kind] * self._draw(place, kind)) * sick.speed[kind]
         if kind == "compute":
@@ -123,16 +124,17 @@ class Model:
         return healthy / speed if unit in ("ms", "s", "us") else healthy * speed
 
     def _host_link(self, sick: Symptoms) -> float:
-        """Share of the host link's rate that its lanes and its generation leave."""
+        """Return the share of the host link's rate that remains with the link's lanes and generation."""
         lanes, gen = sick.shows.get("pcie_width", self.pcie_lanes), sick.shows.get("pcie_gen", self.pcie_gen)
         return float(min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5 ** (self.pcie_gen - gen)))
 
     def _draw(self, place: int, kind: str) -> float:
+        """Return how many standard deviations a device is from the mean, the same for the same seed."""
         drawn = random.Random(f"{self.seed}/{place}/{kind}").gauss(0.0, 1.0)  # noqa: S311  the same every time
         return max(-2.0, min(2.0, drawn))
 
     def noise(self, place: int, metric: str, time: int) -> Iterator[float]:
-        """Factors of the speed, block by block, of the device's `time`-th go at a metric: AR(1) around 1."""
+        """Yield factors of the speed, block by block, of a device's measurement number `time`: AR(1) noise around 1."""
         drawn = random.Random(f"{self.seed}/{place}/{metric}/{time}")  # noqa: S311  the same every time
         deviation = NOISE[family(metric, "")]
         off = drawn.gauss(0.0, deviation)
@@ -141,7 +143,7 @@ class Model:
             off = LAG_1 * off + drawn.gauss(0.0, deviation * math.sqrt(1 - LAG_1**2))
 
     def step(self, row: Mapping[str, float], seconds: float, kind: str, sick: Symptoms) -> dict[str, float]:
-        """The row of a device after `seconds` of load by `kind`, "" for idling."""
+        """Return the row of a device after `seconds` of load by `kind`; "" is idling."""
         watts = self.watts * sick.power * sick.draw * LOAD[kind]
         target = COOLANT_C + KELVIN_AT_LIMIT * watts / self.watts + (sick.degrees if kind else 0.0)
         before = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
@@ -168,7 +170,7 @@ def family(metric: str, unit: str) -> str:
 
 
 def applied(*faults: Fault) -> Symptoms:
-    """What a device with all of these faults shows."""
+    """Return the symptoms of a device with all of these faults."""
     sick = Symptoms()
     for fault in faults:
         FAULTS[fault.name].apply(sick, **fault.parameters)
@@ -176,14 +178,14 @@ def applied(*faults: Fault) -> Symptoms:
 
 
 def begun(fault: Fault, row: Mapping[str, float]) -> bool:
-    """True once a fault has begun on the device of this row."""
+    """Return whether a fault has begun on the device of this row."""
     if fault.probe:
         return 0 <= row[f"began {fault.probe}"] <= row["now"] - fault.seconds
     return row["now"] >= fault.seconds
 
 
 def model_of(node: Node, epoch: float, board: str) -> Model:
-    """The model of a node file."""
+    """Return the model of a node. `epoch` is when simulated time begins, `board` the path of the shared file."""
     sku, sheet, platform = node.sku, node.sku.datasheet, node.platform
     match, zeros = sku.match, "10de:0000"
     return Model(
@@ -209,14 +211,14 @@ def model_of(node: Node, epoch: float, board: str) -> Model:
 
 
 def rates(node: Node) -> dict[str, Rate]:
-    """The healthy value of every packaged metric, and of every unit for what is not packaged."""
+    """Return the healthy value of every packaged metric, and of every unit for other metrics."""
     limits = node.sku.limits_on(node.platform)
     found = {metric: rate for metric in limits if (rate := _stated(limits[metric]))}
-    for metric in [metric for metric in found if parse(metric).size]:  # the largest value stands for other sizes
+    for metric in [metric for metric in found if parse(metric).size]:  # other sizes get the largest value
         base = parse(metric).base
         found[base] = max(found.get(base, found[metric]), found[metric], key=lambda rate: rate.value)
     costs = {metric: (declared, cost) for declared in declarations() for metric, cost in _costs(declared)}
-    for follows in (False, True):  # first what follows from a peak, then what follows from that
+    for follows in (False, True):  # first what follows from a peak, then what follows from another metric
         for metric, (declared, cost) in costs.items():
             if metric not in found and follows is (cost.of not in ("peak", "link")):
                 rate = _assumed(node, metric, declared, cost, found)
@@ -263,8 +265,8 @@ def _assumed(node: Node, metric: str, declared: Declaration, cost: Cost, known: 
         return None
     if cost.operations:
         wanted = {name: conditions[name] for name in inspect.signature(cost.operations).parameters}
-        return Rate(cost.operations(**wanted) / (base * 1e12) * 1000, f"assumed: its operations at {what}")
+        return Rate(cost.operations(**wanted) / (base * 1e12) * 1000, f"assumed: its operations at the rate of {what}")
     if cost.for_each_link:
         links = 1 if link.get("topology") == "switch" else max(1, node.devices - 1)
-        return Rate(links * base, f"assumed: {what} on {links} at once")
+        return Rate(links * base, f"assumed: {what} on {links} links at once")
     return Rate(base * cost.share, f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {what}")

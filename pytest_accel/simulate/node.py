@@ -1,4 +1,4 @@
-"""The node file: which product on which platform is simulated, and what is wrong with it."""
+"""The node file: which SKU on which platform is simulated, and its faults."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.skus import loader
 
 SIMULATED_VENDORS = ("nvidia", "amd")
-"""Whose management library can be simulated."""
+"""Vendors whose management library can be simulated."""
 
 NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
-"""Faults that the devices of a vendor cannot state: a rehearsal in which nothing happens would say that all is well."""
+"""Faults that do not exist on the devices of a vendor. They are refused, because a rehearsal in which nothing happens
+would look like a pass."""
 
 PROBES = tuple(sorted(each.name for each in declarations() if each.packaged and not each.fact))
-"""What a fault may begin with, as `at: soak` or, ten simulated seconds later, `at: soak+10`."""
+"""Probes that a fault may begin with: `at: soak`, or ten simulated seconds later `at: soak+10`."""
 
 DEFAULT_DEVICES = 1
-"""Of a platform that does not say how many it has."""
+"""Number of devices on a platform that declares none."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of a node file. `devices` are places in the node; `probe` and `seconds` say when it begins."""
+    """One fault of a node file. `devices` are indices in the node; `probe` and `seconds` say when it begins."""
 
     name: str
     devices: tuple[int, ...] = ()
@@ -41,12 +42,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class Node:
-    """What is simulated. `source` is the node file, or the name of the SKU that a healthy node has."""
+    """A node to simulate. `source` is the path of the node file, or the name of a SKU for a healthy node."""
 
     source: str
     sku: Sku
     asked: str
-    """The SKU as --accel-sku would name it."""
+    """Name of the SKU for --accel-sku."""
     platform: Platform
     seed: int = 0
     faults: tuple[Fault, ...] = ()
@@ -54,11 +55,15 @@ class Node:
 
     @property
     def devices(self) -> int:
+        """Number of devices."""
         return self.platform.devices or DEFAULT_DEVICES
 
 
 def load(name: str) -> Node:
-    """A node by the path of its file, or the healthy one of a SKU by its name. Raises BadFile with all findings."""
+    """Load a node by the path of its file, or a healthy node by the name of a SKU.
+
+    Raises BadFile with all findings.
+    """
     if not name.endswith((".yaml", ".yml")) and "/" not in name:
         sku = loader.load(name)
         _check_vendor(sku, name)
@@ -74,6 +79,7 @@ def load(name: str) -> Node:
 
 
 def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Node:
+    """Return the node of a file, after checking its keys against the SKU."""
     asked = found["sku"]
     if asked.endswith((".yaml", ".yml")) or "/" in asked:
         asked = str(path.parent / asked)
@@ -91,7 +97,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
         findings.raise_if_any()
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
-            findings.add(root.data["faults"], f"faults: {fault.name} is nothing that a device of {sku.vendor} states")
+            findings.add(root.data["faults"], f"faults: {fault.name} does not exist on devices of {sku.vendor}")
     findings.raise_if_any()
     node = Node(
         str(path), sku, asked, sku.platforms[wanted], found.get("seed", 0), tuple(found.get("faults", ())), digest
@@ -99,19 +105,20 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
     for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
         absent = [place for place in each.devices if place >= node.devices]
         if absent:
-            findings.add(at, f"device: there is no device {absent[0]}; {wanted} has {node.devices}, counted from 0")
+            findings.add(at, f"device: there is no device {absent[0]}; {wanted} has {node.devices}, numbered from 0")
     findings.raise_if_any()
     return node
 
 
 def _check_vendor(sku: Sku, where: str) -> None:
+    """Raise BadFile if the SKU's vendor cannot be simulated."""
     if sku.vendor not in SIMULATED_VENDORS:
         known = ", ".join(SIMULATED_VENDORS)
-        raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated so far")
+        raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated")
 
 
 def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
-    """One entry of `faults`: the kind decides which keys it may have."""
+    """Return one entry of `faults`, whose other keys depend on the fault."""
     if not isinstance(at.data, dict) or "fault" not in at.data:
         findings.add(at, f"{key}: expected a mapping such as {{fault: slow-compute, device: 3}}, found {at.plain()!r}")
         return None
@@ -130,33 +137,34 @@ def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
 
 
 def _places(at: Located, key: str, findings: Findings) -> tuple[int, ...] | None:
-    """A device by its place, or several."""
+    """Return the indices of one device or several."""
     places = at.plain() if isinstance(at.data, list) else [at.plain()]
     if not places or any(isinstance(place, bool) or not isinstance(place, int) or place < 0 for place in places):
-        findings.add(
-            at, f"{key}: expected the place of a device, counted from 0, or a list of them; found {at.plain()!r}"
-        )
+        findings.add(at, f"{key}: expected the number of a device, from 0 on, or a list of them; found {at.plain()!r}")
         return None
     return tuple(places)
 
 
 def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | None:
-    """(probe, seconds after it begins); without a probe, simulated seconds since the node's first load."""
+    """Return (probe, seconds after it begins). Without a probe the seconds count from the node's first load."""
     if isinstance(at.data, str):
         probe, _, late = at.data.partition("+")
         if probe in PROBES and _is_number(late or "0"):
             return probe, float(late or 0)
-        findings.add(at, f"{key}: {at.data!r} is no probe; {yaml_lines.nearest(probe, PROBES)}; PROBE+SECONDS is later")
+        known = yaml_lines.nearest(probe, PROBES)
+        findings.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
         return None
     value = yaml_lines.positive(at, key, findings)
     return None if value is None else ("", value)
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a text is a number without a sign."""
     return text.replace(".", "", 1).isdigit()
 
 
 def _whole(at: Located, key: str, findings: Findings) -> int | None:
+    """Return a whole number."""
     if isinstance(at.data, bool) or not isinstance(at.data, int):
         findings.add(at, f"{key}: expected a whole number, found {at.plain()!r}")
         return None

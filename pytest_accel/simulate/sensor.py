@@ -1,7 +1,7 @@
-"""The sensor process of a simulated node. Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
+"""The sensor process of a simulated node.
 
-The first message holds the model of the node; afterwards it is the sensor of any run, whose drivers talk to a
-simulated management library.
+`run/processes/supervisor.py` starts it with PARENT_PID and EPOCH. The first message holds the model of the node.
+Afterwards it is an ordinary sensor whose drivers use a simulated management library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_accel.simulate.model import Model
 
 
 def machine(model: Model) -> Machine:
-    """What the sensor of this node looks at. Puts the node's management library below its wrapper."""
+    """Return the machine that the sensor reads, and install the node's management library below its wrapper."""
     management.install(model)
     return Machine(
         shown=partial(management.hints, model),
@@ -30,12 +30,13 @@ def machine(model: Model) -> Machine:
 
 
 def _host_facts(model: Model, names: Iterable[str]) -> dict[str, Any]:
-    """These facts of the host, where a fault is in them."""
+    """Return these facts of the host, which are simulated only if a fault concerns them."""
     root = management.host(model)
     return host_facts(root, names) if root else {name: {"absent": "the host is not simulated"} for name in names}
 
 
 def main() -> None:
+    """Run the sensor until its process ends."""
     pipe = begin()
     hello = next(pipe.receive())
     sensor.serve(pipe, machine(Model.read(hello["model"])))

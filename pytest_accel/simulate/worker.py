@@ -1,6 +1,7 @@
-"""The worker process of a simulated node. Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
+"""The worker process of a simulated node.
 
-The first message holds the model of the node; afterwards it is the worker of any run, whose device is simulated.
+`run/processes/supervisor.py` starts it with PARENT_PID and EPOCH. The first message holds the model of the node.
+Afterwards it is an ordinary worker whose device is simulated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pytest_accel.simulate.model import Model
 
 
 def main() -> None:
+    """Run the worker until its process ends."""
     pipe = begin()
     hello = next(pipe.receive())
     worker.serve(pipe, partial(SimulatedDevice, model=Model.read(hello["model"])))

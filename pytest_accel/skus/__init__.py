@@ -1,1 +1,1 @@
-"""Threshold files: read, checked, and what they require."""
+"""Threshold files: reading and checking them, and the limits that they require."""

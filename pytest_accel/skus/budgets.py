@@ -1,4 +1,4 @@
-"""How long each probe may measure: what it declares, unless the SKU's file says otherwise. Pure."""
+"""Time budgets of the probes: the declared ones, unless the threshold file has others. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pytest_accel.probes.declare import Declaration
 
 
 def budget(declared: Declaration, metric: str, level: str, sku: Sku | None) -> float:
-    """Return the seconds for which one metric may be sampled at a level; 0 for a fact, which is read.
+    """Return the seconds for which one metric may be sampled at a level; 0 for a fact, which is only read.
 
-    A budget of the single metric precedes that of its probe; of either, the SKU's precedes the declared one.
+    A budget of the single metric precedes that of its probe; in both cases the threshold file precedes the declaration.
     """
     if declared.fact:
         return 0.0

@@ -1,4 +1,4 @@
-"""What no single value of a threshold file shows: bounds that nothing breaks, units of another metric. Pure."""
+"""Checks of a whole threshold file: limits that no value can break, wrong units, names that do not exist. Pure."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from pytest_accel.skus.peaks import why_not_applicable
 
 BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all",))
-"""A limit is of one of these kinds: of two, one would be judged and the other forgotten."""
+"""Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
 
 def limits_of(root: Located) -> list[tuple[str, Located]]:
-    """Every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
-    found = []
+    """Return every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
+    listed = []
     if "limits" in root.data:
-        found += [(f"limits.{metric}", at) for metric, at in items_of(root.data["limits"])]
+        listed += [(f"limits.{metric}", at) for metric, at in items_of(root.data["limits"])]
     for platform, at in items_of(root.data.get("platforms")):
         for metric, limit in items_of(at.data.get("limits") if isinstance(at.data, dict) else None):
-            found.append((f"platforms.{platform}.limits.{metric}", limit))
-    return found
+            listed.append((f"platforms.{platform}.limits.{metric}", limit))
+    return listed
 
 
 def items_of(at: Located | None) -> list[tuple[str, Located]]:
+    """Return the keys and values of a mapping; empty if there is none."""
     return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []
 
 
 def bounds_of(limit: Located) -> list[str]:
-    """What bounds a limit, by key; `same_on_all: false` does not."""
-    found = limit.data if isinstance(limit.data, dict) else {}
-    names = [name for name in (*BOUNDS, "warn") if name in found and found[name].data is not None]
-    return [name for name in names if name != "same_on_all" or found[name].data is not False]
+    """Return the keys that bound a limit. `same_on_all: false` is not a bound."""
+    keys = limit.data if isinstance(limit.data, dict) else {}
+    names = [name for name in (*BOUNDS, "warn") if name in keys and keys[name].data is not None]
+    return [name for name in names if name != "same_on_all" or keys[name].data is not False]
 
 
 def drop_other_kinds(under: Located, over: Located) -> None:
-    """Take out of `under` the bounds of another kind than those that `over` puts in their place."""
+    """Remove from `under` the bounds of other kinds than those of `over`, which replaces them."""
     kinds = [kind for kind in KINDS if set(kind) & set(bounds_of(over))]
     for name in bounds_of(under) if kinds else ():
         if not any(name in kind for kind in kinds):
@@ -46,6 +47,7 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 
 def check_limits(root: Located, findings: Findings) -> None:
+    """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
     for key, at in limits_of(root):
         limit = at.plain()
         metric = key.rpartition("limits.")[2]
@@ -53,7 +55,7 @@ def check_limits(root: Located, findings: Findings) -> None:
         if not set(bounds) & set(BOUNDS):
             findings.add(at, f"{key}: needs one of {', '.join(BOUNDS)}")
         if sum(bool(set(kind) & set(bounds)) for kind in KINDS) > 1:
-            findings.add(at, f"{key}: has {' and '.join(bounds)}, of which only one would be judged: choose")
+            findings.add(at, f"{key}: has {' and '.join(bounds)}, but only one of them would be judged; keep one")
         _check_equals(key, at, findings)
         if limit.get("version") and limit["unit"] != "version":
             findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be version")
@@ -64,36 +66,37 @@ def check_limits(root: Located, findings: Findings) -> None:
         declared = declaration_of(metric)
         if expected is None and declared and not declared.fact:
             alike = known_metrics(parse(metric).probe)
-            findings.add(at, f"{key}: the suite measures no {metric}; {nearest(metric, alike or [declared.metric])}")
+            findings.add(at, f"{key}: no probe measures {metric}; {nearest(metric, alike or [declared.metric])}")
         if expected and limit["unit"] not in (expected, "of peak"):
             findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}")
 
 
 def _check_equals(key: str, at: Located, findings: Findings) -> None:
-    """A value of another type than the metric's is never met."""
+    """Find a value whose type differs from that of the metric, so that it could never be equal."""
     limit = at.plain()
     value, unit = limit.get("equals"), limit["unit"]
     if value is None:
         return
     wanted = "text" if unit in ("text", "version") else "a number"
     if isinstance(value, bool) or not isinstance(value, str if wanted == "text" else int | float):
-        hint = "; YAML reads on, off, yes and no as true and false, put it in quotes" if isinstance(value, bool) else ""
-        findings.add(at.data["equals"], f"{key}: equals {value!r}: expected {wanted}, the unit is {unit}{hint}")
+        hint = "; YAML reads on, off, yes and no as true and false: use quotes" if isinstance(value, bool) else ""
+        findings.add(at.data["equals"], f"{key}: equals {value!r}: expected {wanted}, since the unit is {unit}{hint}")
 
 
 def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> None:
+    """Find `floor: derived` on a limit from which no floor can be computed."""
     declared = declaration_of(metric)
     if "reference" not in at.data:
         findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
     elif at.data["unit"].data == "of peak":
-        findings.add(at.data["floor"], f"{key}: a derived floor is in the unit of its reference, not a share of a peak")
+        findings.add(at.data["floor"], f"{key}: a derived floor has the unit of its reference, not 'of peak'")
     elif declared is None or declared.derived_floor is None:
         known = ", ".join(sorted({each.family for each in declarations() if each.derived_floor}))
-        findings.add(at.data["floor"], f"{key}: no rule derives a floor for {metric} (only for {known})")
+        findings.add(at.data["floor"], f"{key}: {metric} has no rule for a derived floor (only these have: {known})")
 
 
 def _check_bounds(key: str, at: Located, findings: Findings) -> None:
-    """Bounds that no value could break, or that every value would."""
+    """Find bounds that no value, or every value, would break."""
     limit = at.plain()
     numbers = {name: limit[name] for name in ("floor", "ceiling", "warn") if isinstance(limit.get(name), float | int)}
     floor, ceiling, warn = (numbers.get(name) for name in ("floor", "ceiling", "warn"))
@@ -102,18 +105,18 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
     if floor is not None and ceiling is not None and floor > ceiling:
         findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
     if warn is not None and ((ceiling is not None and warn > ceiling) or (floor is not None and warn < floor)):
-        findings.add(at.data["warn"], f"{key}: warn {warn:g} is beyond the limit, so it would never be seen")
+        findings.add(at.data["warn"], f"{key}: warn {warn:g} is beyond the limit, so it would never take effect")
     for name, bound in numbers.items():
         if limit["unit"] == "of peak" and not 0 < bound <= 1:
-            findings.add(at.data[name], f"{key}: {name} {bound:g} is no fraction of a peak in (0, 1]")
+            findings.add(at.data[name], f"{key}: {name} {bound:g} is not a fraction of a peak in (0, 1]")
 
 
 def check_probes(root: Located, findings: Findings) -> None:
-    """Find conditions, budgets and spreads of probes that do not exist: nothing would ever read them."""
+    """Find conditions, budgets and spreads of probes that do not exist."""
     measuring = {each.name: each for each in declarations() if each.packaged and not each.fact}
     for name, at in items_of(root.data.get("probes")):
         if name not in measuring:
-            findings.add(at, f"probes.{name}: is no probe; {nearest(name, measuring)}")
+            findings.add(at, f"probes.{name}: there is no such probe; {nearest(name, measuring)}")
             continue
         for condition, value in items_of(at):
             if condition not in measuring[name].conditions:
@@ -122,33 +125,37 @@ def check_probes(root: Located, findings: Findings) -> None:
     for level, budgets in items_of(root.data.get("budgets")):
         for name, at in items_of(budgets):
             if parse(name).probe not in measuring:
-                findings.add(at, f"budgets.{level}.{name}: is no probe; {nearest(name, measuring)}")
+                findings.add(at, f"budgets.{level}.{name}: there is no such probe; {nearest(name, measuring)}")
     for metric, at in items_of(root.data.get("spread")):
         if declaration_of(metric) is None:
             known = nearest(metric, {each.family for each in measuring.values()})
-            findings.add(at, f"spread.{metric}: nothing measures it; {known}")
+            findings.add(at, f"spread.{metric}: no probe measures it; {known}")
 
 
 def check_whole(root: Located, findings: Findings) -> None:
-    """What is more than one value's own mistake."""
+    """Find a missing platform, and a `match` without names and PCI ids."""
     if not root.data["platforms"].data:
-        findings.add(root.data["platforms"], "platforms: needs at least one")
+        findings.add(root.data["platforms"], "platforms: needs at least one platform")
     match = root.data.get("match")
     if match is not None and not any(each.data for key, each in match.data.items() if key != "source"):
-        findings.add(match, "match: needs names or pci_ids; without them every device of the vendor would do")
+        findings.add(match, "match: needs names or pci_ids; without them every device of the vendor would match")
 
 
 def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Findings) -> None:
-    """What is called not applicable is never judged: taking a limit as it is found is what waivers are for.
+    """Find metrics that must not be declared as not applicable, and limits on metrics that are not applicable.
 
-    So it is for what is measured and has no limit, and the files `own`, which change another's limits, cannot say it.
+    A metric that is not applicable is never judged. So facts, and the files `own` that extend another file, cannot
+    declare it; to accept a limit as it is found, use a waiver.
     """
     for metric, at in items_of(root.data.get("not_applicable")):
         declared = declaration_of(metric)
         if declared and declared.fact:
-            findings.add(at, f"not_applicable.{metric}: is stated, not measured; change its limit, or waive it")
+            findings.add(at, f"not_applicable.{metric}: is a fact and not measured; change its limit, or waive it")
         elif at.file in own:
-            findings.add(at, f"not_applicable.{metric}: {root.file} extends another file, which says so or does not")
+            findings.add(
+                at,
+                f"not_applicable.{metric}: only a file that extends no other can declare this; waive the limit instead",
+            )
     anywhere = Platform("any", None)
     for key, at in limits_of(root):
         why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)

@@ -1,4 +1,4 @@
-"""Threshold files: finding one by name, reading it, and naming every mistake in it."""
+"""Threshold files: finding one by name, reading it, and listing every mistake in it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from pytest_accel.skus.schema import FIGURES, SKU, WHOLE
 
 _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
-"""The shipped threshold files: inside the wheel, or beside the package in a checkout."""
+"""Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 EXPECTED = ("devices", "virtual", "pcie", "host_link", "link")
-"""What of a platform becomes a limit on the facts of the devices, or takes one away."""
+"""Keys of a platform from which limits on the facts of the devices are made or left out."""
 VENDOR_FILES = "vendor"
-"""The folder of the files that hold what is true of all parts of a vendor; every SKU's file lies over its own."""
+"""Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
 
 def names() -> list[str]:
-    """The names of the shipped SKUs, sorted."""
+    """Return the names of the shipped SKUs, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
@@ -45,7 +45,10 @@ def load(name: str) -> Sku:
 
 
 def read(name: str) -> tuple[Sku, Located]:
-    """A SKU as `load` gives it, and what its file and those below it say, with the places. Raises BadFile."""
+    """Load a SKU as `load` does, and return with it the merged contents of its files with their places.
+
+    Raises BadFile with all findings.
+    """
     path = find(name)
     findings = Findings()
     layers = _read(path, (), findings)
@@ -63,18 +66,18 @@ def read(name: str) -> tuple[Sku, Located]:
 
 
 def load_shipped() -> list[Sku]:
-    """All shipped SKUs."""
+    """Load all shipped SKUs."""
     return [load(name) for name in names()]
 
 
 def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
-    """The SKUs that every one of `devices` is; none if there is no device or they differ."""
+    """Return the SKUs that match every one of `devices`; none if there is no device or if they differ."""
     skus = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
     return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
 
 
 def find(name: str) -> Path:
-    """The file of a shipped SKU, or the one at a path. Raises BadFile if there is none."""
+    """Return the path of a shipped SKU's file, or of the file at a path. Raises BadFile if there is none."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
         path = Path(name)
         if not path.is_file():
@@ -86,11 +89,12 @@ def find(name: str) -> Path:
 
 
 def _shipped(path: Path) -> bool:
+    """Return whether a file is one of the shipped ones."""
     return path.resolve().parent in (SHIPPED.resolve(), (SHIPPED / VENDOR_FILES).resolve())
 
 
 def shown(path: Path) -> str:
-    """What messages and the record call a file. A user's own is never taken for the shipped one of its name."""
+    """Return the name of a file for messages and the record. A user's file never has the name of a shipped one."""
     if _shipped(path):
         return str(path.resolve().relative_to(SHIPPED.resolve()))
     return str(path) if path.is_absolute() or path.parts[0] == ".." else f"./{path}"
@@ -98,9 +102,10 @@ def shown(path: Path) -> str:
 
 @dataclass
 class _Layers:
-    """A file on top of what it extends. `own` are the user's files that change another; `files` have their SHA-256.
+    """A file merged on top of the files that it extends.
 
-    `kinds` has whose file each of `files` is.
+    `files` are the names of all of them with their SHA-256, `kinds` says for each whether it is a shipped file or one
+    of the user's, and `own` are the user's files that extend another one.
     """
 
     root: Located
@@ -108,18 +113,18 @@ class _Layers:
     kinds: dict[str, DeclaredBy]
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
-    """Metrics of the file below whose limits a user's file replaced."""
+    """Metrics whose limits a user's file replaced."""
 
 
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
-    """One file on top of the one that it extends, or else of its vendor's."""
+    """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
     name = shown(path)
     root, digest = yaml_lines.read(path, name)
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
-            raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} extends this file again")
+            raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} leads back to this file")
         under = _read(base, (*seen, path.resolve()), findings)
         own = [*under.own, *([] if _shipped(path) else [name])]
     else:
@@ -137,14 +142,14 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
 
 
 def _join(key: str, under: Located, over: Located, merged: Located) -> None:
-    """A list that a file adds to, where others replace the one below."""
+    """Concatenate a list of both files, where a merge would replace the list of the lower file."""
     lists = [root.data[key].data for root in (under, over) if key in root.data]
     if len(lists) == 2 and all(isinstance(each, list) for each in lists):
         merged.data[key] = Located(lists[0] + lists[1], over.file, over.data[key].line)
 
 
 def _vendor(root: Located) -> _Layers:
-    """What is true of all parts of the vendor that a file names; nothing where there is no such file."""
+    """Read the file of the vendor that a file names; empty if there is none."""
     path = SHIPPED / VENDOR_FILES / f"{root.data['vendor'].data if 'vendor' in root.data else ''}.yaml"
     if not path.is_file():
         return _Layers(Located({}, root.file, root.line), {}, {})
@@ -153,7 +158,7 @@ def _vendor(root: Located) -> _Layers:
 
 
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
-    """The file that `path` extends: beside it, or a shipped one. Raises BadFile."""
+    """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
     name = yaml_lines.text(extends, "extends", findings)
     findings.raise_if_any()
     beside = path.parent / str(name)
@@ -164,23 +169,26 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
 
 
 def _metrics(root: Located) -> set[str]:
+    """Return the metrics that a file has limits on."""
     return {key.rpartition("limits.")[2] for key, _ in limits_of(root)}
 
 
 def _limit_at(root: Located, key: str) -> Located | None:
+    """Return the limit under a key of `limits_of`, or None."""
     return dict(limits_of(root)).get(key)
 
 
 def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:
-    """A changed figure does not inherit the source of the one that it replaces."""
+    """Find a changed figure without its own source, since the source of the replaced figure does not apply to it."""
     if under is None or not isinstance(over.data, dict):
         return
     changed = [name for name in FIGURES if name in over.data]
     if changed and "source" not in over.data:
-        findings.add(over, f"{key}: overrides {changed[0]}, so it needs a source of its own")
+        findings.add(over, f"{key}: overrides {changed[0]}, so it needs its own source")
 
 
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
+    """Return the SKU of a checked file."""
     root, own = layers.root, layers.own
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
@@ -225,24 +233,28 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
 
 
 def _spread(raw: dict[str, Any]) -> Spread:
+    """Return the spread of a metric."""
     return Spread(raw["between_runs"], raw["runs"], Source(**raw["source"]))
 
 
 def _datasheet(raw: dict[str, Any]) -> Datasheet:
+    """Return the datasheet with its sources."""
     sources = {key: Source(**each) for key, each in raw.get("sources", {}).items()}
     return Datasheet(**{**raw, "source": _source(raw), "sources": sources})
 
 
 def _source(raw: dict[str, Any]) -> Source | None:
+    """Return the source of a mapping, or None if it has none."""
     return Source(**raw["source"]) if "source" in raw else None
 
 
 def _from(at: Located | None, own: list[str]) -> bool:
+    """Return whether a value comes from one of the files `own`."""
     return at is not None and at.file in own
 
 
 def _at(root: Located, *keys: str) -> Located | None:
-    """The value under nested keys, None where there is none."""
+    """Return the value under nested keys, or None."""
     found: Located | None = root
     for key in keys:
         found = dict(items_of(found)).get(key)
@@ -250,7 +262,7 @@ def _at(root: Located, *keys: str) -> Located | None:
 
 
 def _changed(metric: str, root: Located, own: list[str]) -> bool:
-    """True if one of the files `own` says how the metric is measured: shape, time, precision or spread."""
+    """Return whether one of the files `own` changes how the metric is measured: shape, time, precision or spread."""
     declared = declaration_of(metric)
     probe = declared.name if declared else parse(metric).probe
     tables = [root.data.get("probes"), root.data.get("spread"), *(at for _, at in items_of(root.data.get("budgets")))]
@@ -259,12 +271,13 @@ def _changed(metric: str, root: Located, own: list[str]) -> bool:
 
 
 def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
-    """True if a user's file changed the limit, or how its metric is measured."""
+    """Return whether a user's file changed the limit, or how its metric is measured."""
     replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
     return replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own)
 
 
 def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers) -> Limit:
+    """Return a limit, with a derived floor computed from its reference."""
     floor, reference = raw.get("floor"), raw.get("reference")
     of_reference = None
     declared = declaration_of(metric)

@@ -1,4 +1,4 @@
-"""What a product and its platform say of a metric before it is measured: its peak, and whether it can exist. Pure."""
+"""Facts about a metric that follow from SKU and platform alone: its peak, and whether it can exist. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pytest_accel.probes.declare import declaration_of
 
 
 def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
-    """Return the peak of `metric` in its unit and the peak's label; None if the file states none.
+    """Return the figure that `metric` is a fraction of, in the metric's unit, and its name; None if there is none.
 
-    Copies in both directions at once may reach twice the rate of a link.
+    The figure is doubled for copies in both directions at once.
     """
     declared = declaration_of(metric)
     if declared is None or metric in declared.also:

@@ -1,4 +1,4 @@
-"""What should be here and must hold: the limits of a SKU on a platform, and for whom. Pure."""
+"""The limits that apply to a SKU on a platform, and the verdicts that a level requires. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
 
 NODE_FACTS = ("inventory.driver", "inventory.count")
-"""Facts of the inventory that concern the node and not a device."""
+"""Facts of the inventory whose subject is the node."""
 
 
 def of_node(metric: str) -> bool:
@@ -23,12 +23,12 @@ def of_node(metric: str) -> bool:
 
 
 def device_count(platform: Platform, found: int) -> int:
-    """How many devices there should be: what the platform says, else as many as were found, and one at least."""
+    """Return the expected number of devices: that of the platform, else `found`, at least one."""
     return platform.devices or max(1, found)
 
 
 def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit]:
-    """Every limit by metric, those on the inventory included, which need no file."""
+    """Return every limit by metric, including those on the inventory, which need no threshold file."""
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
     where = f"platform {platform.name} of {sku.name}"
@@ -41,9 +41,10 @@ def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit
 
 
 def _links(platform: Platform, where: str) -> dict[str, Limit]:
-    """What the platform says of the links, as limits on what the devices say of them.
+    """Return limits on the link facts of the devices, made from what the platform declares.
 
-    In a virtual machine the upstream port is emulated, and a virtual function has no links of its own.
+    There are none in a virtual machine, where the upstream port is emulated and a virtual function has no links of its
+    own.
     """
     if platform.virtual:
         return {}
@@ -71,12 +72,12 @@ def _links(platform: Platform, where: str) -> dict[str, Limit]:
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """The limits that the level requires: the others inform, on figures of other tools and in sheets."""
+    """Return the limits that the level requires. The others are information, for sheets and figures of other tools."""
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}
 
 
 def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -> dict[str, Limit]:
-    """The limits on what can exist on this product and platform, which its file says before anything is measured."""
+    """Return the limits on metrics that can exist on this SKU and platform, decided from the threshold file alone."""
     return {
         metric: limit
         for metric, limit in limits.items()
@@ -85,12 +86,16 @@ def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -
 
 
 def _fact(metric: str, expected: str | int, origin: str) -> Limit:
+    """Return a limit that requires a fact to equal a value."""
     unit = "count" if isinstance(expected, int) else "text"
     return Limit(metric, unit, equals=expected, origin=origin, declared_by=DeclaredBy.RUN)
 
 
 def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:
-    """The keys of the verdicts that the level requires: every limit of it, for each of the devices (UUIDs)."""
+    """Return the keys (metric, subject, origin) of the verdicts that the level requires.
+
+    `devices` are UUIDs. A limit on a device's metric requires one verdict for each device.
+    """
     subjects = list(devices)
     return [
         (metric, subject, limit.origin)
@@ -101,9 +106,9 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
-    """Why nobody may accept against this file: a part of what must be judged has no sourced limit."""
+    """Return why this threshold file cannot be used for an acceptance, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
-        return None  # which is no acceptance anyway
+        return None  # such a run is never an acceptance
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     missing = lacking(sku, platform, [level])

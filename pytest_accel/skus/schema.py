@@ -1,4 +1,4 @@
-"""The schema of a threshold file: every key, what its value may be, and what may not be left out.
+"""The schema of a threshold file: every key, the values that it may have, and the keys that are required.
 
 The loader reads files by these checks, and scripts/schemas.py writes the JSON Schema that they state.
 """
@@ -36,6 +36,7 @@ _source = yaml_lines.record_of(
 
 @yaml_lines.accepts({"type": "string", "pattern": versions.PATTERN})
 def _range(at: Located, key: str, findings: Findings) -> str | None:
+    """Return a range of versions such as ">=1.2"."""
     found = text(at, key, findings)
     try:
         return found and versions.parse(found).text
@@ -46,6 +47,7 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
 
 @yaml_lines.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
+    """Return a floor: a number, or "derived"."""
     return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
 
 

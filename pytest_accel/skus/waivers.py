@@ -1,4 +1,4 @@
-"""Waivers: limits that the owner of a node takes as they are found, for a reason and until a day. Pure."""
+"""Waivers: broken limits that the owner of a node accepts, for a reason and until a date. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pytest_accel.core.verdict import Verdict, Waiver
 from pytest_accel.core.yaml_lines import Findings, Located
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
-"""Without these nobody knows what was measured."""
+"""Limits that cannot be waived, because they identify what was measured."""
 
 
 def waivable(verdict: Verdict) -> bool:
-    """A limit that is broken, or that could not be judged; a device that is at fault is no matter of limits."""
+    """Return whether a verdict can be waived: a limit is broken or was not judged, and the device is not at fault."""
     return verdict.status.fails and not verdict.fault and verdict.metric not in NEVER
 
 
@@ -33,7 +33,7 @@ class WaiversEntry(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Waivers:
-    """The entries of one file, on one host, on one day. Without a file nothing is waived."""
+    """The entries of one waiver file, and the host and date on which they are applied. Without a file: none."""
 
     entries: tuple[Waiver, ...] = ()
     file: str = ""
@@ -42,7 +42,7 @@ class Waivers:
     today: date = date.min
 
     def apply(self, verdict: Verdict, identities: Iterable[str] = ()) -> Verdict:
-        """The verdict with the first waiver that covers it. Status and sentence stay what they are."""
+        """Return the verdict with the first waiver that covers it. Its status and sentence do not change."""
         if not waivable(verdict):
             return verdict
         names = {verdict.subject, *identities}
@@ -50,15 +50,15 @@ class Waivers:
         return replace(verdict, waiver=covering[0]) if covering else verdict
 
     def _why_not(self, waiver: Waiver) -> str | None:
-        """Why an entry does not apply here and today, or None."""
+        """Return why an entry does not apply on this host and date, or None."""
         if waiver.until < self.today:
             return f"it expired on {waiver.until}"
         if waiver.host not in (None, self.host):
-            return f"it is for host {waiver.host}, this is {self.host}"
+            return f"it is for host {waiver.host}, and this host is {self.host}"
         return None
 
     def notes(self, verdicts: Sequence[Verdict]) -> list[str]:
-        """Every entry that was not used, with the reason."""
+        """Return a sentence with the reason for every entry that was not used."""
         known = sorted({each.metric for each in verdicts})
         return [
             f"waiver of {each.limit} ({each.origin}) was not used: {self._why_not(each) or _unneeded(each, known)}"
@@ -67,47 +67,51 @@ class Waivers:
         ]
 
     def summary(self, verdicts: Sequence[Verdict]) -> WaiversEntry:
-        """Return the file with its hash and the entries that were used, for the record."""
+        """Return the file, its SHA-256 and the entries that were used, for the record; empty without a file."""
         return {"file": self.file, "sha256": self.sha256, "used": used(verdicts)} if self.file else {}
 
 
 def used(verdicts: Iterable[Verdict]) -> list[Waiver]:
-    """The waivers behind the verdicts, each once."""
+    """Return the waivers of the verdicts, each once."""
     return list(dict.fromkeys(each.waiver for each in verdicts if each.waiver))
 
 
 def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
+    """Return why an entry that applies here covers no verdict."""
     if waiver.limit not in known:
         close = difflib.get_close_matches(waiver.limit, known, n=3)
-        return "nothing of that name was judged" + (f"; did you mean {' or '.join(close)}?" if close else "")
-    return "nothing that it covers was broken"
+        return "no limit of this name was judged" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    return "no limit that it covers was broken"
 
 
 # -- the file
 
 
 def _metric(at: Located, key: str, findings: Findings) -> str | None:
-    found = yaml_lines.text(at, key, findings)
-    if found in NEVER:
-        findings.add(at, f"{key}: {found} can never be waived: without it nobody knows what was measured")
-    elif found and "." not in found:
-        findings.add(at, f"{key}: {found!r} is no metric, which is like host.acs or matmul.bf16")
-    return found
+    """Return the metric of a limit that can be waived."""
+    metric = yaml_lines.text(at, key, findings)
+    if metric in NEVER:
+        findings.add(at, f"{key}: {metric} can never be waived, because it identifies what was measured")
+    elif metric and "." not in metric:
+        findings.add(at, f"{key}: {metric!r} is not a metric, such as host.acs or matmul.bf16")
+    return metric
 
 
 def _day(at: Located, key: str, findings: Findings) -> date | None:
+    """Return a date in ISO format."""
     try:
         return date.fromisoformat(str(at.plain()))
     except ValueError:
-        findings.add(at, f"{key}: expected a day such as 2026-12-31, found {at.plain()!r}")
+        findings.add(at, f"{key}: expected a date such as 2026-12-31, found {at.plain()!r}")
         return None
 
 
 def _devices(at: Located, key: str, findings: Findings) -> Any:
-    found = yaml_lines.list_of(yaml_lines.text)(at, key, findings)
-    if found == []:
-        findings.add(at, f"{key}: names no device; leave it out for all of them")
-    return found
+    """Return the UUIDs or serial numbers of at least one device."""
+    devices = yaml_lines.list_of(yaml_lines.text)(at, key, findings)
+    if devices == []:
+        findings.add(at, f"{key}: names no device; to waive the limit on all devices, remove the key")
+    return devices
 
 
 _FILE = yaml_lines.record_of(
@@ -131,13 +135,13 @@ _FILE = yaml_lines.record_of(
 
 
 def load(path: Path, host: str, today: date) -> Waivers:
-    """Read a file of waivers. Raises BadFile with every finding, each with its line."""
+    """Read a waiver file. Raises BadFile with all findings, each with its line."""
     root, digest = yaml_lines.read(path, str(path), "waivers:")
     findings = Findings()
-    found: Mapping[str, Any] = _FILE(root, "", findings) or {}
+    contents: Mapping[str, Any] = _FILE(root, "", findings) or {}
     findings.raise_if_any()
     entries = [
         Waiver(**{**fields, "devices": tuple(fields.get("devices", ()))}, origin=at.where)
-        for fields, at in zip(found["waivers"], root.data["waivers"].data, strict=True)
+        for fields, at in zip(contents["waivers"], root.data["waivers"].data, strict=True)
     ]
     return Waivers(tuple(entries), str(path), digest, host, today)

@@ -246,7 +246,7 @@ def test_a_fraction_is_held_against_the_datasheet_of_today() -> None:
 
 def test_a_peak_that_was_measured_beside_stays() -> None:
     half = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 0.5, unit="of peak")})
-    beside = Peak(1000.0, "measured beside", (1000.0,) * 4)
+    beside = Peak(1000.0, "measured in alternation", (1000.0,) * 4)
     measurements = [
         replace(each, peak=beside, samples=(700.0,) * 4) if each.metric == "matmul.bf16" else each
         for each in measured()

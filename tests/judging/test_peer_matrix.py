@@ -37,7 +37,7 @@ def matrix(count: int, **slow: float) -> dict[tuple[str, str], float]:
 def rows(rates: dict[tuple[str, str], float], wrong: tuple[tuple[str, str], ...] = ()) -> list[Measurement]:
     found: dict[str, dict[str, Any]] = {}
     for (sender, receiver), rate in rates.items():
-        told = "what arrived is not what was sent" if (sender, receiver) in wrong else None
+        told = "the data that arrived differ from the data that were sent" if (sender, receiver) in wrong else None
         found.setdefault(sender, {})[receiver] = {"samples": [rate] * 5, "seconds": [1.0] * 5, "wrong": told}
     return [
         Measurement("peer_copy.one_way", sender, "GB/s", value=1.0, details={"cells": cells})
@@ -158,7 +158,7 @@ def test_a_payload_that_arrives_wrong_at_one_receiver_is_laid_to_it() -> None:
     wrong = tuple((name, "gpu1") for name in names(4) if name != "gpu1")
     found = verdicts(matrix(4), wrong=wrong)
     assert list(found) == ["gpu1"]
-    assert "what arrived is not what was sent" in found["gpu1"]
+    assert "the data that arrived differ from the data that were sent" in found["gpu1"]
 
 
 def test_a_short_pair_without_peer_access_says_so_and_no_other_does() -> None:

@@ -32,7 +32,7 @@ def test_without_a_peak_the_healthy_reference_bounds_it() -> None:
 
 def test_a_peak_that_was_measured_beside_bounds_nothing() -> None:
     """Both come from one machine at one time: a processor that turns faster is no slip."""
-    assert status(1e4, Peak(1.0, "measured beside", samples=(1.0,) * 9)) is Status.PASS
+    assert status(1e4, Peak(1.0, "measured in alternation", samples=(1.0,) * 9)) is Status.PASS
 
 
 def test_what_is_no_rate_is_not_bounded() -> None:

@@ -29,7 +29,7 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     (RuntimeError("HIP error: unspecified launch failure"), "device", True),
     (RuntimeError(LT.format("CUBLAS_STATUS_EXECUTION_FAILED")), "device", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 214 'uncorrectable ECC error'"), "device", True),
-    (WrongResult("stream.copy: the arrays do not hold the result"), "device", False),
+    (WrongResult("stream.copy: the arrays do not hold the expected result"), "device", False),
     # -- what does not fit, or is lacking
     (AcceleratorError("CUDA error: no kernel image is available for execution on the device"), "need", False),
     (RuntimeError("HIP error: invalid device function"), "need", False),
@@ -49,7 +49,7 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     ),
     (DistBackendError(f"{NCCL}internal error - please report this issue to the NCCL developers"), "need", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 2 'out of memory'"), "need", True),
-    (Unmeasurable("it needs 12.9 GB of memory"), "need", False),
+    (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
     # -- what a library has no kernel for
     (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),
     # -- a probe's own

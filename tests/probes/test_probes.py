@@ -158,7 +158,7 @@ def test_the_latency_of_a_small_copy_is_its_median_and_its_99th_percentile() -> 
 
 def test_a_small_copy_that_arrives_wrong_is_seen(device: Compute) -> None:
     device.torch = Instead(torch, zeros=lambda *size, **how: torch.zeros(*size, **how).as_subclass(Rotten))
-    with pytest.raises(WrongResult, match=r"host_copy\.latency: what arrived is not what was sent"):
+    with pytest.raises(WrongResult, match=r"host_copy\.latency: the data that arrived differ"):
         list(probes.host_latency(device))
 
 
@@ -200,7 +200,8 @@ def test_a_wrong_copy_among_many_at_once_is_found_however_fast_it_was(how: str) 
     device.torch = Instead(torch, zeros=lambda *size, **kind: torch.zeros(*size, **kind).as_subclass(next(made)))
     found = {each.subject: each.wrong for each in probes.peer_copy_all(device, how=how, mib=1) if each.wrong}
     first = ("cpu0", "cpu3") if how == "rounds" else ("cpu0", "cpu1")
-    assert found == {name.replace("cpu", "CPU-test-"): f"{first[0]} to {first[1]}: arrived wrong" for name in first}
+    text = f"{first[0]} to {first[1]}: the data that arrived differ from the data that were sent"
+    assert found == {name.replace("cpu", "CPU-test-"): text for name in first}
 
 
 @pytest.mark.parametrize(("how", "sent"), [("rounds", 2), ("all", 3)])
@@ -278,7 +279,7 @@ def test_wrong_memory_is_seen(device: Compute, op: str, broken: dict[str, Any]) 
 @pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
 def test_a_wrong_host_copy_is_seen(device: Compute, direction: str) -> None:
     device.torch = Instead(torch, empty=lambda *size, **how: torch.empty(*size, dtype=torch.int32).as_subclass(Rotten))
-    with pytest.raises(WrongResult, match="is not what was sent"):
+    with pytest.raises(WrongResult, match="the data that arrived"):
         probes.host_copy(device, direction=direction, mib=1)
 
 
@@ -289,7 +290,7 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
     first = next(probes.peer_copy(device, direction=direction, mib=1))
     wrong = first.details["cells"]["CPU-test-1"]["wrong"]
     assert wrong is not None
-    assert "what arrived is not what was sent" in wrong
+    assert "the data that arrived differ from the data that were sent" in wrong
 
 
 # -- what cannot be measured says so
@@ -306,11 +307,11 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
         (lambda device: probes.stream(device, op="scale"), "copy, copy_kernel, triad, read, write"),
         (lambda device: probes.host_copy(device, direction="up"), "h2d, d2h, both"),
         (lambda device: next(probes.peer_copy(device, direction="up")), "one_way, both"),
-        (lambda device: next(probes.peer_copy(device)), "one device has no peer"),
+        (lambda device: next(probes.peer_copy(device)), "copies between devices need at least two devices"),
         (lambda device: probes.all_reduce(device, size="8GB"), "KiB, MiB or GiB"),
         (lambda device: probes.all_reduce(device, size="0MiB"), "such as 8GiB"),
-        (lambda device: probes.all_reduce(device, size="1MiB"), "nobody to reduce with"),
-        (probes.ddp_step, "nobody to train with"),
+        (lambda device: probes.all_reduce(device, size="1MiB"), "all-reduce needs at least two devices"),
+        (probes.ddp_step, "training needs at least two devices"),
     ],
 )
 def test_what_does_not_exist_names_the_choices(
@@ -323,7 +324,7 @@ def test_what_does_not_exist_names_the_choices(
 def test_an_emulated_dtype_is_refused_before_it_takes_minutes(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = {"fp32": 1.0, "fp16": 0.01}
     monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "_rate", lambda product: rate[product.dtype])
-    with pytest.raises(NotApplicable, match=r"fp16 has no fast path on this CPU: 0\.01 of the speed of fp32"):
+    with pytest.raises(NotApplicable, match=r"this CPU has no fast path for fp16: 0\.01 times the speed of fp32"):
         probes.matmul(device, dtype="fp16")
 
 
@@ -406,7 +407,7 @@ def test_software_that_does_not_fit_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cuda.setattr(torch.cuda, "init", fails_with("Unexpected error. Error 999: unknown error"))
     cuda.setattr("pytest_accel.probes.device.torch_device.UVM", str(tmp_path / "nvidia-uvm"))
-    with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: `modprobe nvidia-uvm`"):
+    with pytest.raises(Unmeasurable, match=r"unknown error: .*nvidia-uvm cannot be opened: run `modprobe nvidia-uvm`"):
         Compute([gpu()], AtOnce())
     (tmp_path / "nvidia-uvm").touch()
     with pytest.raises(RuntimeError, match=r"CUDA error: .*unknown error"):
@@ -420,14 +421,14 @@ def test_modes_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
     Compute([alone], AtOnce())
     with pytest.raises(Unmeasurable, match="compute mode of gpu0 is exclusive process"):
         Compute([alone, alone], AtOnce())
-    with pytest.raises(Unmeasurable, match="CUDA sees 1 devices of 2"):
+    with pytest.raises(Unmeasurable, match="CUDA sees only 1 of 2 devices"):
         Compute([gpu(), gpu()], AtOnce())
 
 
 def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
     device = Compute([gpu()], AtOnce())
     device.world = 2
-    with pytest.raises(Unmeasurable, match=r"it needs 139\.6 GB of memory, and 80\.0 of 81\.0 are free"):
+    with pytest.raises(Unmeasurable, match=r"the probe needs 139\.6 GB of memory; 80\.0 of 81\.0 GB are free"):
         probes.all_reduce(device, size="128GiB")
 
 
@@ -784,7 +785,7 @@ def test_products_that_differ_at_first_sight_only_count_as_wrong(device: Compute
     device.torch = differs_once(5)
     finding = exact(device)
     assert (finding.value, finding.details["differing_products"]) == (1, 1)
-    assert "normal data, against itself, by the device's own comparison alone" in str(finding.wrong)
+    assert "normal data, against itself, seen by the device's comparison only" in str(finding.wrong)
 
 
 def test_an_exact_product_says_how_it_was_multiplied(gpu_on_cpu: Compute) -> None:
@@ -871,7 +872,7 @@ def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> 
 
 
 def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:
-    with pytest.raises(NotApplicable, match=r"no exact product is known for fp8 \(there are bf16, fp16, fp32\)"):
+    with pytest.raises(NotApplicable, match=r"exact_matmul does not support fp8 \(supported: bf16, fp16, fp32\)"):
         exact(device, "fp8")
 
 
@@ -950,7 +951,7 @@ def test_a_word_that_was_read_wrongly_once_counts(device: Compute) -> None:
     device.torch = differs_once(3)
     finding = probes.memory_pattern(device, mib=1)
     assert finding.value == 1
-    assert "gone when it was read again" in str(finding.wrong)
+    assert "a second read showed no mismatch" in str(finding.wrong)
 
 
 def test_sound_memory_passes_and_says_how_much_was_covered(device: Compute) -> None:
@@ -970,7 +971,7 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
     device.torch = Instead(torch, empty=lambda count, **how: SimpleNamespace(numel=lambda: count))
     monkeypatch.setattr(device, "is_cpu", False)
     monkeypatch.setattr(device, "synchronize", lambda: None)
-    with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be had: the rest is in use"):
+    with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be allocated: the rest is in use"):
         probes.memory_pattern(device)
 
 

@@ -64,8 +64,8 @@ def test_it_is_no_cpu_and_says_who_drives_it(device: Compute) -> None:
     assert not device.is_cpu
     assert not device.measures_peak
     assert device.said["driven_by"] == "torch.xpu"
-    assert device.said["identity"].startswith("not verified: torch.xpu does not tell the PCI address")
-    [finding] = worker._findings([1.0], "own", device.said)
+    assert device.said["identity"].startswith("not verified: torch.xpu does not report the PCI address")
+    [finding] = worker._results([1.0], "own", device.said)
     assert finding.conditions == device.said, "it stands with every figure"
 
 
@@ -148,7 +148,7 @@ def test_events_without_a_time_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(Unmeasurable, match=r"no events that can be timed: unexpected keyword"):
         probes.stream(device, mib=1)
     device = on(monkeypatch, Torch(module(Event=lambda enable_timing: SimpleNamespace())))
-    with pytest.raises(Unmeasurable, match="they have no elapsed_time"):
+    with pytest.raises(Unmeasurable, match="its events have no elapsed_time"):
         probes.stream(device, mib=1)
 
 
@@ -156,14 +156,14 @@ def test_a_dtype_that_the_library_refuses_does_not_apply_in_its_own_words(monkey
     refused = NotImplementedError("Could not run 'aten::_int_mm' with arguments from the 'XPU' backend.\nmore")
     device = on(monkeypatch, Torch(module(), _int_mm=raises(refused)))
     with pytest.raises(
-        NotApplicable, match=r"^torch\.xpu has no int8 matmul: Could not run 'aten::_int_mm' .* backend\.$"
+        NotApplicable, match=r"^torch\.xpu cannot multiply int8: Could not run 'aten::_int_mm' .* backend\.$"
     ):
         probes.matmul(device, dtype="int8", m=64, n=64, k=64)
 
 
 def test_memory_of_the_host_that_cannot_be_pinned_is_a_need(device: Compute) -> None:
     device.torch = Instead(torch, empty=raises(RuntimeError("Cannot access accelerator device")))
-    with pytest.raises(Unmeasurable, match=r"torch pins no host memory for torch\.xpu: Cannot access"):
+    with pytest.raises(Unmeasurable, match=r"torch cannot pin host memory for torch\.xpu: Cannot access"):
         probes.host_copy(device, mib=1)
 
 
@@ -188,7 +188,7 @@ def test_a_torch_without_the_vendor_is_a_need(monkeypatch: pytest.MonkeyPatch) -
         on(monkeypatch, Torch(module(init=raises(AssertionError("Torch not compiled with XPU enabled")))))
     with pytest.raises(Unmeasurable, match=words + r"torch\.xpu sees no device"):
         on(monkeypatch, Torch(module(device_count=lambda: 0)))
-    with pytest.raises(Unmeasurable, match=r"torch\.xpu sees 2 devices of 3"):
+    with pytest.raises(Unmeasurable, match=r"torch\.xpu sees only 2 of 3 devices"):
         on(monkeypatch, Torch(module()), count=3)
 
 
@@ -205,7 +205,7 @@ def test_the_real_torch_of_a_machine_without_any_says_so(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("driver", ["google", "neuron"])
 def test_torch_xla_is_not_driven(monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
-    with pytest.raises(Unmeasurable, match="torch_xla has no streams and events that could be timed"):
+    with pytest.raises(Unmeasurable, match="torch_xla has no streams and events that can be timed"):
         on(monkeypatch, Torch(module()), driver=driver)
 
 
@@ -220,7 +220,7 @@ def test_an_address_that_torch_tells_is_compared(monkeypatch: pytest.MonkeyPatch
         told = SimpleNamespace(device_id=0x0BD5, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
         return Torch(module(get_device_properties=lambda place: told))
 
-    assert on(monkeypatch, at(0)).said["identity"] == "PCI address compared with what torch opened"
+    assert on(monkeypatch, at(0)).said["identity"] == "verified by the PCI address of the device that torch opened"
     with pytest.raises(Unmeasurable, match="torch opened the device 0000:07:00, not PCI-0"):
         on(monkeypatch, at(7))
 

@@ -162,17 +162,17 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "floor: derived", 7, "limits.matmul.bf16: a derived floor needs a reference"),
-        ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is no fraction of a peak in (0, 1]"),
+        ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is not a fraction of a peak in (0, 1]"),
         ("floor: 600", "floor: 600, levels: [qick]", 7, "levels: 'qick' is not known; did you mean 'quick'"),
         ("floor: 600", "floor: 600, levels: quick", 7, "levels: expected a list, found 'quick'"),
         ("floor: 600", f"floor: 1{'0' * 400}", 7, "floor: expected a finite number, found 10000000000000000000"),
-        ("floor: 600", "floor: 600, equals: 700", 7, "has floor and equals, of which only one would be judged"),
+        ("floor: 600", "floor: 600, equals: 700", 7, "has floor and equals, but only one of them would be judged"),
         ("floor: 600", "same_on_all: false", 7, "limits.matmul.bf16: needs one of"),
-        ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, the unit is TFLOPS"),
+        ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, since the unit is TFLOPS"),
         ("floor: 600", "equals: [600]", 7, "equals [600]: expected a number"),
-        ("floor: 600, unit: TFLOPS", "equals: off, unit: text", 7, "False: expected text, the unit is text; YAML"),
-        ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "not a share of a peak"),
-        ("matmul.bf16: {f", "matmul.bf61: {f", 7, "the suite measures no matmul.bf61; did you mean 'matmul.bf16'"),
+        ("floor: 600, unit: TFLOPS", "equals: off, unit: text", 7, "expected text, since the unit is text; YAML"),
+        ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "unit of its reference"),
+        ("matmul.bf16: {f", "matmul.bf61: {f", 7, "no probe measures matmul.bf61; did you mean 'matmul.bf16'"),
         (LIMIT, "600", 7, "limits.matmul.bf16: expected a mapping, found 600"),
         # its source
         (f", source: {SOURCE}", "", 7, "limits.matmul.bf16: 'source' is missing"),
@@ -196,11 +196,11 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
         ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
         ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
-        ("limits:", "budgets: {quick: {matmull: 1}}\nlimits:", 6, "budgets.quick.matmull: is no probe; did you mean"),
-        ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "probes.matmull: is no probe; did you mean 'matmul'"),
+        ("limits:", "budgets: {quick: {matmull: 1}}\nlimits:", 6, "quick.matmull: there is no such probe"),
+        ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "matmull: there is no such probe; did you mean 'matmul'"),
         ("limits:", "probes: {matmul: {mm: 64}}\nlimits:", 6, "probes.matmul.mm: matmul has no such condition"),
         ("limits:", f"spread: {{matmull: {{between_runs: 1, runs: 9, source: {SOURCE}}}}}\nlimits:", 6,
-         "spread.matmull: nothing measures it"),
+         "spread.matmull: no probe measures it"),
         ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
         ("devices: 8", "devices: eight", 9, "platforms.hgx8.devices: expected a whole number above zero"),
         ("devices: 8", "devices: 8, pcie: {gb_per_sec: 63}", 9, "unknown key 'platforms.hgx8.pcie.gb_per_sec'"),
@@ -229,7 +229,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
 def test_no_rule_derives_a_floor_for_an_unknown_probe(tmp_path: Path) -> None:
     limit = f"  odd.metric: {{floor: derived, reference: 5, unit: s, source: {SOURCE}}}\n"
     text = refused(tmp_path, GOOD.replace("platforms:", limit + "platforms:"))
-    assert "mine.yaml:8: limits.odd.metric: no rule derives a floor for odd" in text
+    assert "mine.yaml:8: limits.odd.metric: odd.metric has no rule for a derived floor" in text
 
 
 def test_a_derived_floor_is_the_stated_share_of_the_reference(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_new_source_inherits_nothing_of_the_old_one(tmp_path: Path) -> None:
 def test_an_overridden_figure_needs_a_source_of_its_own(tmp_path: Path, change: str) -> None:
     text = refused(tmp_path, extending(f"  matmul.bf16: {{{change}}}"))
     name = change.partition(":")[0]
-    assert f"mine.yaml:3: limits.matmul.bf16: overrides {name}, so it needs a source of its own" in text
+    assert f"mine.yaml:3: limits.matmul.bf16: overrides {name}, so it needs its own source" in text
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_limit_cannot_be_dropped_by_calling_it_not_applicable(tmp_path: Path) 
 @pytest.mark.parametrize("metric", ["inventory.sku", "health.pcie_width", "counters.ecc_uncorrectable"])
 def test_no_fact_is_not_applicable(tmp_path: Path, metric: str) -> None:
     text = refused(tmp_path, GOOD.replace("limits:", f"not_applicable: {{{metric}: we know}}\nlimits:"))
-    assert f"mine.yaml:6: not_applicable.{metric}: is stated, not measured; change its limit, or waive it" in text
+    assert f"mine.yaml:6: not_applicable.{metric}: is a fact and not measured; change its limit, or waive it" in text
 
 
 def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_pa
     [
         ("h100-sxn", "mine.yaml:1: extends: no SKU named 'h100-sxn'; did you mean 'h100-sxm'"),
         ("gone.yaml", "gone.yaml: there is no such threshold file"),
-        ("mine.yaml", "mine.yaml:1: extends: mine.yaml extends this file again"),
+        ("mine.yaml", "mine.yaml:1: extends: mine.yaml leads back to this file"),
         ("[h100-sxm]", "mine.yaml:1: extends: expected text, found ['h100-sxm']"),
         ("", "mine.yaml:1: extends: expected text, found None"),
     ],
@@ -377,7 +377,7 @@ def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, m
 
 def test_a_cycle_over_two_files_is_named(tmp_path: Path) -> None:
     write(tmp_path, "extends: mine.yaml\n", "other.yaml")
-    assert "other.yaml:1: extends: mine.yaml extends this file again" in refused(tmp_path, "extends: other.yaml\n")
+    assert "other.yaml:1: extends: mine.yaml leads back to this file" in refused(tmp_path, "extends: other.yaml\n")
 
 
 def test_a_severity_is_fail_or_warn(tmp_path: Path) -> None:

@@ -85,10 +85,10 @@ def test_the_first_that_covers_is_taken() -> None:
     ("changes", "words"),
     [
         ({"until": date(2026, 1, 1)}, "it expired on 2026-01-01"),
-        ({"host": "node18"}, "it is for host node18, this is node17"),
-        ({"limit": "host.memry"}, "nothing of that name was judged; did you mean host.memory?"),
-        ({"limit": "matmul.bf16"}, "nothing of that name was judged"),
-        ({"devices": ("GPU-9",)}, "nothing that it covers was broken"),
+        ({"host": "node18"}, "it is for host node18, and this host is node17"),
+        ({"limit": "host.memry"}, "no limit of this name was judged; did you mean host.memory?"),
+        ({"limit": "matmul.bf16"}, "no limit of this name was judged"),
+        ({"devices": ("GPU-9",)}, "no limit that it covers was broken"),
     ],
 )
 def test_what_was_not_used_is_named_with_the_reason(changes: dict[str, Any], words: str) -> None:
@@ -183,10 +183,10 @@ ENTRIES = {
     "no list": ("waivers: host.acs\n", ":1: waivers: expected a list"),
     "missing": ("waivers:\n  - {limit: host.acs, reason: x, by: me}\n", ":2: waivers: 'until' is missing"),
     "unknown": (WHOLE + "    untill: 2027-01-01\n", ":8: unknown key 'waivers.untill'; did you mean 'until'"),
-    "month": (WHOLE.replace("2026-12-31", "2026-12"), ":5: waivers.until: expected a day such as 2026-12-31"),
+    "month": (WHOLE.replace("2026-12-31", "2026-12"), ":5: waivers.until: expected a date such as 2026-12-31"),
     "no day": (WHOLE.replace("2026-12-31", "2026-02-30"), ":5: "),
     "product": (WHOLE.replace("host.acs", "inventory.sku"), ":2: waivers.limit: inventory.sku can never be waived"),
-    "no metric": (WHOLE.replace("host.acs", "everything"), ":2: waivers.limit: 'everything' is no metric"),
+    "no metric": (WHOLE.replace("host.acs", "everything"), ":2: waivers.limit: 'everything' is not a metric"),
     "no reason": (WHOLE.replace("no peer copies here", '""'), ":3: waivers.reason: expected text"),
     "no device": (WHOLE.replace('["GPU-1", "1650"]', "[]"), ":6: waivers.devices: names no device"),
     "number": (WHOLE.replace('["GPU-1", "1650"]', "[1650]"), ":6: waivers.devices: expected text, found 1650"),

@@ -1,4 +1,4 @@
-"""How torch multiplies: the precision that it is held to, what it may do, and the library's own version."""
+"""Torch's settings for matrix products: the precision that it has to keep, what it may do, and the library version."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SWITCHES = (
     "allow_fp16_reduced_precision_reduction",
     "allow_fp16_accumulation",
 )
-"""Of torch.backends.cuda.matmul: they trade precision for speed. The last one is newer than torch 2.6."""
+"""Attributes of torch.backends.cuda.matmul that trade precision for speed. The last is newer than torch 2.6."""
 ACCUMULATION = {"fp64": "fp64", "int8": "int32"}
-"""What products are summed in; those of every other dtype in fp32."""
+"""Dtype in which products are summed; fp32 for every other dtype."""
 _MAPS = Path("/proc/self/maps")
 
 
 def settle(torch: Any, dtype: str, cpu: bool) -> None:
-    """Hold torch to the precision of the dtype: no rounding that a figure of the same name elsewhere does not have."""
+    """Make torch multiply in the full precision of the dtype, so that figures compare with those of other tools."""
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     if not cpu:
         for name in _known(torch):
@@ -30,10 +30,10 @@ def settle(torch: Any, dtype: str, cpu: bool) -> None:
 
 @contextlib.contextmanager
 def repeatable(torch: Any) -> Iterator[None]:
-    """Make a product of the same operands give the same bits every time.
+    """Make products of the same operands equal to the last bit, within the context.
 
-    With ROCm torch lets hipBLAS add with atomics, unless it is told to be deterministic (getCurrentCUDABlasHandle in
-    aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS repeats itself as it is.
+    With ROCm, torch lets hipBLAS add with atomics unless it is set to be deterministic (getCurrentCUDABlasHandle in
+    aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS is deterministic anyway.
     """
     if not torch.version.hip:
         yield
@@ -47,7 +47,7 @@ def repeatable(torch: Any) -> Iterator[None]:
 
 
 def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:
-    """Accumulation and switches, as torch tells them. Nothing of a CPU, whose library sums as it likes."""
+    """Return accumulation and switches as torch reports them. Empty for a CPU, whose library may sum in any way."""
     if cpu:
         return {}
     allowed = {name.removeprefix("allow_"): bool(getattr(torch.backends.cuda.matmul, name)) for name in _known(torch)}
@@ -59,7 +59,7 @@ def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:
 
 
 def version() -> str | None:
-    """The version of the cuBLASLt that this process has loaded ("12.8.4"), by the library itself."""
+    """Return the version of the loaded cuBLASLt ("12.8.4") as the library reports it, or None if it is not loaded."""
     loaded = re.findall(r"\S*/libcublasLt\.so\S*", _MAPS.read_text(encoding="utf-8"))
     if not loaded:
         return None
@@ -72,17 +72,19 @@ def version() -> str | None:
 
 
 def dotted(number: int) -> str:
-    """120804 as "12.8.4"; old ones let a thousand stand for the major version (CUBLAS_VERSION in cublas_api.h)."""
+    """Return 120804 as "12.8.4". Old versions have thousands for the major version (CUBLAS_VERSION in cublas_api.h)."""
     major, rest = divmod(number, 10000 if number >= 100000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def _tunable(torch: Any) -> dict[str, bool]:
+    """Return whether torch chooses kernels by trying them."""
     try:
         return {"tunable_op": bool(torch.cuda.tunable.is_enabled())}
-    except AttributeError:  # a torch that was built without it
+    except AttributeError:  # torch was built without it
         return {}
 
 
 def _known(torch: Any) -> list[str]:
+    """Return the switches that this version of torch has."""
     return [name for name in SWITCHES if hasattr(torch.backends.cuda.matmul, name)]

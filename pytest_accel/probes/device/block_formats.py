@@ -1,8 +1,9 @@
 """Operands of 8 and 4 bits whose elements share a scale in blocks along k: mxfp8, mxfp4, nvfp4.
 
-Element and scale formats, and what mx means, are those of the OCP Microscaling Formats specification 1.0; nvfp4 has
-blocks of 16 with e4m3 scales, here without a second scale of the whole tensor, which would cost a kernel a call. The
-call is torch.nn.functional.scaled_mm. Never run on a GPU so far; torch's own checks of shapes, layouts and recipes are.
+The formats of elements and scales, and the meaning of mx, are those of the OCP Microscaling Formats specification 1.0.
+nvfp4 has blocks of 16 with e4m3 scales, here without a second scale for the whole tensor, which would cost an extra
+kernel for each call. The product is torch.nn.functional.scaled_mm. It has not run on a GPU so far; torch's checks of
+shapes, layouts and recipes have.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """`largest` is the largest number of an element, `block` the elements that share a scale."""
+    """A block format: `bits` of an element, its `largest` number, elements per `block`, torch type of the `scales`."""
 
     bits: int
     largest: float
@@ -30,7 +31,7 @@ class Format:
 
     @property
     def elements(self) -> str:
-        """The torch type of the elements; two of 4 bits are in a byte, the first in its lower half."""
+        """Torch type of the elements. For 4 bits a byte holds two elements, the first in its lower half."""
         return "float8_e4m3fn" if self.bits == 8 else "float4_e2m1fn_x2"
 
 
@@ -41,20 +42,20 @@ FORMATS = {
 }
 DTYPES = (*FORMATS, "fp4")
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""What a number of 4 bits may be, by its lower three; the highest is the sign."""
+"""Numbers that 4 bits represent, by the lower three bits. The highest bit is the sign."""
 TILE = (128, 4)
-"""Scales are read in tiles of so many rows and columns (cuBLAS, layout of 1D block scaling factors)."""
+"""Rows and columns of the tiles in which scales are read (cuBLAS, layout of 1D block scaling factors)."""
 CHUNK = 2**24
 """Elements that are encoded at a time."""
 
 
 def format_of(torch: Any, dtype: str) -> str:
-    """The format of a dtype: fp4 is nvfp4 on CUDA and mxfp4 with ROCm, which has no other."""
+    """Return the format of a dtype: fp4 is nvfp4 on CUDA and mxfp4 with ROCm, which has no other."""
     return ("mxfp4" if torch.version.hip else "nvfp4") if dtype == "fp4" else dtype
 
 
 def refuse(device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
-    """Raise NotApplicable where torch, the device or the shape is not made for the format."""
+    """Raise NotApplicable if torch, the device or the shape does not support the format."""
     torch, (m, n, k) = device.torch, shape
     if device.is_cpu or device.other:
         raise NotApplicable(f"torch multiplies {dtype} on GPUs only")
@@ -65,14 +66,14 @@ def refuse(device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
         raise NotApplicable(f"torch {torch.__version__} cannot multiply {name}: it has no {missing}")
     hip = bool(torch.version.hip)
     if hip and "gfx95" not in torch.cuda.get_device_properties(device.torch_device).gcnArchName:
-        raise NotApplicable(f"only gfx950 has a {name} matmul among AMD's parts")
+        raise NotApplicable(f"of AMD's GPUs only gfx950 can multiply {name}")
     side, deep = (32, 128) if hip else (16, 32)
     if n % side or k % deep or (hip and m % side):
         raise NotApplicable(f"{name} on a GPU needs n in multiples of {side}, k of {deep}, not {m}x{n}x{k}")
 
 
 class Blocks:
-    """Two flat operands, encoded, from which those of any product are cut."""
+    """Two encoded flat operands, from which the operands of any product are cut."""
 
     def __init__(self, device: Compute, dtype: str, elements: int) -> None:
         self.name = format_of(device.torch, dtype)
@@ -82,11 +83,12 @@ class Blocks:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Format and recipe, for the record."""
+        """Format and scaling, for the conditions of a result."""
         kind = self.format.scales.removeprefix("float8_").removesuffix("fnu").removesuffix("fn")
         return {"format": self.name, "scaling": f"1x{self.format.block} {kind}"}
 
     def _piece(self, elements: int) -> tuple[Tensor, Tensor]:
+        """Return the codes and scales of random elements."""
         parts = []
         for begin in range(0, elements, CHUNK):
             values = self._torch.randn(min(CHUNK, elements - begin), dtype=self._torch.float32, device=self._where)
@@ -95,6 +97,7 @@ class Blocks:
         return self._torch.cat(codes), self._torch.cat(scales)
 
     def _cut(self, piece: int, begin: int, rows: int, k: int) -> tuple[Tensor, Tensor]:
+        """Return the codes and scales of `rows` x `k` elements from element `begin` on."""
         (codes, scales), each = self._pieces[piece], self.format
         first, size = begin * each.bits // 8, rows * k * each.bits // 8
         block, count = begin // each.block, rows * k // each.block
@@ -103,7 +106,10 @@ class Blocks:
     def one_set(
         self, begins: tuple[int, int], m: int, n: int, k: int
     ) -> tuple[Callable[[], Any], Callable[[int, int], Any]]:
-        """The product of the operands that begin there, and a sample of it in fp64 from the decoded elements."""
+        """Return the product of the operands that begin at `begins`, and a sample of it in fp64.
+
+        The sample is computed from the decoded elements.
+        """
         torch, each = self._torch, self.format
         (a, scale_a), (b, scale_b) = self._cut(0, begins[0], m, k), self._cut(1, begins[1], n, k)
         functional = torch.nn.functional
@@ -132,18 +138,21 @@ class Blocks:
 
 
 def attempt(call: Callable[[], Any], name: str) -> None:
-    """Call once. What torch or cuBLAS has not implemented here is no fault of the device: raises NotApplicable."""
+    """Call a product once. Raises NotApplicable if torch or cuBLAS has not implemented it.
+
+    That is not a fault of the device.
+    """
     try:
         call()
     except RuntimeError as error:  # NotImplementedError is one
         text = str(error).strip().splitlines()[0]
         if isinstance(error, NotImplementedError) or "CUBLAS_STATUS_NOT_SUPPORTED" in text:
-            raise NotApplicable(f"this torch has no {name} matmul for this device: {text}") from None
+            raise NotApplicable(f"this torch cannot multiply {name} on this device: {text}") from None
         raise
 
 
 def encode(torch: Any, each: Format, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Elements and scales as bytes. The scale brings the largest of its block to the largest number, or close to it."""
+    """Return elements and scales as bytes. A scale brings the largest element of its block close to `largest`."""
     blocks = values.view(-1, each.block)
     wanted = blocks.abs().amax(1, keepdim=True).div_(each.largest).clamp_(min=2.0**-6)
     if each.scales == "float8_e8m0fnu":
@@ -158,21 +167,21 @@ def encode(torch: Any, each: Format, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decode(torch: Any, each: Format, codes: Tensor, scales: Tensor) -> Tensor:
-    """The numbers that rows of elements and their scales stand for, in fp64."""
+    """Return the numbers that rows of elements and their scales represent, in fp64."""
     if each.bits == 8:
         numbers = codes.contiguous().view(torch.float8_e4m3fn).double()
     else:
         table = torch.tensor([*E2M1, *(-number for number in E2M1)], dtype=torch.float64, device=codes.device)
         numbers = torch.stack((table[(codes & 15).long()], table[(codes >> 4).long()]), -1).flatten(1)
     factors = scales.contiguous().view(getattr(torch, each.scales)).double()
-    found: Tensor = numbers * factors.repeat_interleave(each.block, 1)
-    return found
+    decoded: Tensor = numbers * factors.repeat_interleave(each.block, 1)
+    return decoded
 
 
 def swizzled(torch: Any, scales: Tensor) -> Tensor:
-    """Scales in the order in which Blackwell reads them: in a tile of 128 x 4, row 32 i + j is at 16 j + 4 i."""
+    """Return scales in the order in which Blackwell reads them: in a tile of 128 x 4, row 32 i + j is at 16 j + 4 i."""
     rows, columns = (-(-size // tile) for size, tile in zip(scales.shape, TILE, strict=True))
     padded = torch.zeros(rows * TILE[0], columns * TILE[1], dtype=scales.dtype, device=scales.device)
     padded[: scales.shape[0], : scales.shape[1]] = scales
-    found: Tensor = padded.view(rows, 4, 32, columns, 4).permute(0, 3, 2, 1, 4).flatten()
-    return found
+    ordered: Tensor = padded.view(rows, 4, 32, columns, 4).permute(0, 3, 2, 1, 4).flatten()
+    return ordered

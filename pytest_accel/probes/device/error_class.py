@@ -1,8 +1,8 @@
-"""Why a probe gives no figure: its own refusals, and whether an exception blames the device, a need or a bug. Pure.
+"""Reasons why a probe has no result, and the classification of exceptions as fault, missing requirement or bug. Pure.
 
-A device is blamed only for what its library lays to it. Old software, no memory, no room in /dev/shm, a product that a
-library refuses say nothing of the device, however loudly "CUDA error" stands before them: they accept nothing, and
-reject nobody.
+A device is at fault only if its library's error attributes the fault to it. Old software, too little memory, a full
+/dev/shm, or a product that a library does not support say nothing about the device, even if the message begins with
+"CUDA error". They neither accept nor reject it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 
 class Unmeasurable(Exception):
-    """Something that the measurement needs is lacking; the text names it."""
+    """Raised if a requirement of the measurement is missing; the text names it."""
 
 
 class NotApplicable(Exception):
-    """The metric cannot exist on this device; the text says why."""
+    """Raised if the metric cannot exist on this device; the text says why."""
 
 
 class WrongResult(Exception):
-    """The device computed or delivered something wrong; the text says what."""
+    """Raised if the device computed or delivered wrong data; the text says which."""
 
 
 SOFTWARE = (
@@ -36,8 +36,8 @@ SOFTWARE = (
     "unsupported toolchain",
     "MPS ",
 )
-"""What CUDA or HIP says when driver, toolkit, torch, fabric manager or MPS do not fit (cudaGetErrorString, 35, 98, 200,
-209, 222, 802 to 808): the device is not to blame."""
+"""Messages of CUDA or HIP when driver, toolkit, torch, fabric manager or MPS do not fit together (cudaGetErrorString,
+35, 98, 200, 209, 222, 802 to 808). The device is not at fault."""
 LACKING = (
     "out of memory",
     "busy or unavailable",
@@ -50,23 +50,23 @@ LACKING = (
     "STATUS_INVALID_VALUE",
     "STATUS_ARCH_MISMATCH",
 )
-"""What it says when it lacks something that somebody else may have, or was asked for what it does not do. A device that
-is ill says more than this: it fails what asks for little."""
+"""Messages when a resource is missing that another process may hold, or when an operation is not supported. A faulty
+device gives other messages, and fails operations that need few resources."""
 REFUSED = "STATUS_NOT_SUPPORTED"
-"""What cuBLAS and hipBLAS say of a product that they have no kernel for (pytorch issue 106840: int8 on H100)."""
+"""Message of cuBLAS and hipBLAS for a product that they have no kernel for (pytorch issue 106840: int8 on H100)."""
 COLLECTIVE = ("NCCL error", "RCCL error")
-"""How errors of collectives begin."""
+"""Beginnings of the errors of collectives."""
 DEVICE_FAILED_COLLECTIVE = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
-"""What NCCL says when a device failed it. Its other errors (ncclGetErrorString: system, internal, usage, remote) are
-mostly /dev/shm without room (NCCL issues 328, 1683) or the end of another rank."""
+"""Messages of NCCL when a device fails. Its other errors (ncclGetErrorString: system, internal, usage, remote) mostly
+mean that /dev/shm is full (NCCL issues 328, 1683) or that another rank has ended."""
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
 def kind(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
     """Return the kind of trouble (`measurement.Trouble`) that an exception is.
 
-    `other`: the device is driven by a library that is not CUDA, whose errors nobody here can lay to the device, except
-    those that have one of its vendor's `words`.
+    `other` is True for a device that is driven by a library other than CUDA, whose errors cannot be attributed to the
+    device, unless they contain one of the `words` that its vendor declares for this.
     """
     if isinstance(error, (Unmeasurable, ImportError)):
         return "need"
@@ -82,7 +82,7 @@ def kind(error: Exception, *, other: bool = False, words: Sequence[str] = ()) ->
 
 
 def context_is_lost(error: Exception, words: Sequence[str] = ()) -> bool:
-    """Return True for an error that stays: every later call of this process would fail with it too."""
+    """Return True for an error after which every later call of this process would fail too."""
     if type(error).__name__ == "OutOfMemoryError" or not _of_library(error, words):
         return False
     return _collective(error) or not (REFUSED in str(error) or _blames_nobody(error))
@@ -95,10 +95,12 @@ def _of_library(error: Exception, vendors: Sequence[str]) -> bool:
 
 
 def _collective(error: Exception) -> bool:
+    """Return True for an error of a collective."""
     return type(error).__name__ == "DistBackendError" or any(words in str(error) for words in COLLECTIVE)
 
 
 def _blames_nobody(error: Exception) -> bool:
+    """Return True for a library's error that does not attribute the fault to the device."""
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError" or any(words in text for words in (*SOFTWARE, *LACKING)):
         return True

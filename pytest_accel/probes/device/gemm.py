@@ -1,4 +1,4 @@
-"""The operands and the call of one matrix product, and the proof that its result is right."""
+"""The operands and the call of one matrix product, and the check of its result."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 Sample = Callable[[int, int], Any]
 
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 8e-3, "bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, "int8": 0.0}
+"""Largest error of a checked element as a share of sqrt(k), which allows for the rounding of inputs and result."""
 TOLERANCE |= dict.fromkeys(block_formats.DTYPES, 2e-2)
 """Largest error of a checked element, as a share of sqrt(k): rounding of inputs and result, with room."""
 OPERAND_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 OPERAND_BYTES |= {"mxfp8": 1, "fp4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5}
 RESULT_BYTES = {**OPERAND_BYTES, "fp8": 2, "int8": 4, **dict.fromkeys(block_formats.DTYPES, 2)}
 _ALIGNED = 256
-"""Elements: every operand begins at a multiple of it, as kernels for whole vectors want."""
+"""Elements. Every operand begins at a multiple of this number, as kernels that use vector loads require."""
 CHECKED_SIDE = 64
-"""So many rows times columns of a product are checked, spread over all of it: no tile and no unit is left out."""
+"""About this many rows and columns of a product are checked, spread over it so that every tile is covered."""
 
 CAPABILITY = {
     "tf32": (8, 0),
@@ -36,19 +37,20 @@ CAPABILITY = {
     "int8": (7, 5),
     **dict.fromkeys(block_formats.DTYPES, (10, 0)),
 }
-"""The first CUDA compute capability whose tensor cores know the dtype (CUDA C++ programming guide)."""
+"""First CUDA compute capability whose tensor cores support the dtype (CUDA C++ programming guide)."""
 TRIED_SIDE = 64
-"""Of the product that shows whether a library multiplies a dtype at all."""
+"""Side of the product that shows whether a library supports a dtype at all."""
 MULTIPLE_OF = {"fp8": 16, "int8": 8}
-"""What n and k have to be multiples of on a GPU, by torch._scaled_mm and torch._int_mm."""
+"""Number that n and k have to be multiples of on a GPU, for torch._scaled_mm and torch._int_mm."""
 
 
 class Operands:
-    """Random operands, made once in two flat pieces from which those of any product are cut.
+    """Random operands, made once in two flat pieces from which the operands of any product are cut.
 
-    `largest` is the number of elements of the largest operand. The pieces are large enough to cut as many sets as go
-    beyond the last-level cache. Normal data, mean 0, deviation 1; int8 uniform -128 ... 127; fp8 e4m3, scaled so that
-    the largest element is the largest number of the format; in formats of blocks the largest of each block is.
+    `largest` is the number of elements of the largest operand. The pieces are large enough for as many sets as exceed
+    the last-level cache. The data are normally distributed with mean 0 and deviation 1; for int8 uniform from -128 to
+    127; for fp8 (e4m3) scaled so that the largest element is the largest number of the format, in block formats for
+    each block.
     """
 
     def __init__(self, device: Compute, dtype: str, largest: int) -> None:
@@ -59,8 +61,8 @@ class Operands:
         elements = largest + int(4 * device.cache_bytes / OPERAND_BYTES[dtype]) + _ALIGNED
         self._elements = elements
         if dtype in block_formats.DTYPES:
-            piece = (OPERAND_BYTES[dtype] + 1 / 16) * elements  # with scales; the second is put together of parts
-            device.require_memory(int(3 * piece) + 24 * block_formats.CHUNK)
+            piece = (OPERAND_BYTES[dtype] + 1 / 16) * elements  # with scales
+            device.require_memory(int(3 * piece) + 24 * block_formats.CHUNK)  # a piece is concatenated from its parts
             self.blocks = block_formats.Blocks(device, dtype, elements)
             return
         device.require_memory(int(2 * elements * (OPERAND_BYTES[dtype] + 4)))
@@ -70,6 +72,7 @@ class Operands:
         self._a, self._b = pieces[0][0], pieces[1][0]
 
     def _piece(self, elements: int) -> tuple[Tensor, Any]:
+        """Return random elements and, for fp8, their scale."""
         torch, where = self._device.torch, self._device.torch_device
         if self.dtype == "int8":
             return torch.randint(-128, 128, (elements,), dtype=torch.int8, device=where), None
@@ -81,29 +84,33 @@ class Operands:
         return (piece / scale).to(kind), scale
 
     def cut(self, place: int, m: int, n: int, k: int) -> tuple[Tensor, Tensor]:
-        """A (m x k) and B (k x n) number `place`; B of fp8 and int8 column by column, as their kernels want it."""
+        """Return A (m x k) and B (k x n) of set number `place`.
+
+        B is column-major for fp8 and int8, as their kernels require.
+        """
         a, b = (self._at(piece, place, size) for piece, size in ((self._a, m * k), (self._b, n * k)))
         return a.view(m, k), b.view(n, k).t() if self.dtype in ("fp8", "int8") else b.view(k, n)
 
     def _at(self, piece: Tensor, place: int, size: int) -> Tensor:
+        """Return operand number `place` of `size` elements."""
         begin = self.begin(place, size)
         return piece[begin : begin + size]
 
     def begin(self, place: int, size: int) -> int:
-        """Where operand number `place` of `size` elements begins."""
+        """Return the index of the first element of operand number `place` of `size` elements."""
         step = -(-size // _ALIGNED) * _ALIGNED
         room = (self._elements - size) // _ALIGNED * _ALIGNED + _ALIGNED
         return place * step % room
 
 
 class Product:
-    """C = A B, ready to be called again and again. `sets` operand sets are used in turn."""
+    """A matrix product C = A B that can be called repeatedly. It uses `sets` operand sets in turn."""
 
     def __init__(
         self, device: Compute, dtype: str, m: int, n: int, k: int, *, operands: Operands | None = None
     ) -> None:
         if dtype not in PRODUCTS:
-            raise NotApplicable(f"torch has no {dtype} matmul that is known here (known: {', '.join(PRODUCTS)})")
+            raise NotApplicable(f"dtype {dtype!r} is not known (known: {', '.join(PRODUCTS)})")
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
         if not device.is_cpu:
             self._refuse_unsupported()
@@ -116,7 +123,7 @@ class Product:
             _try(device, dtype)
         self._operands = operands or Operands(device, dtype, max(m * k, n * k))
         self.data = self._operands.data
-        if operands is None:  # who makes many from the same ones has seen to it that they fit
+        if operands is None:  # a caller that shares operands has checked that they fit
             device.require_memory(int(self.sets * RESULT_BYTES[dtype] * m * n))
         torch = device.torch
         blas.settle(torch, dtype, device.is_cpu or device.other)
@@ -124,31 +131,33 @@ class Product:
         self._turn = itertools.cycle([call for call, _ in self._calls])
         if self._operands.blocks:
             block_formats.attempt(self.fixed(), self._operands.blocks.name)
-        elif device.is_cpu and dtype == "fp8":  # which torch 2.6 multiplies on GPUs only
+        elif device.is_cpu and dtype == "fp8":  # torch 2.6 multiplies it on GPUs only
             block_formats.attempt(self.fixed(), dtype)
 
     def __call__(self) -> object:
+        """Multiply the next operand set."""
         return next(self._turn)()
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What the rate depends on beside the device; see `matmul`."""
+        """Conditions of a result, which affect its rate; see `matmul`."""
         m, n, k = self.shape
         layout = "TN" if self.dtype in ("fp8", "int8", *block_formats.DTYPES) else "row-major"
-        found = {"dtype": self.dtype, "m": m, "n": n, "k": k, "data": self.data, "operand_sets": self.sets}
-        found.update({"layout": layout, **({"scaling": "tensor"} if self.dtype == "fp8" else {})})
-        found.update(self._operands.blocks.conditions if self._operands.blocks else {})
+        conditions = {"dtype": self.dtype, "m": m, "n": n, "k": k, "data": self.data, "operand_sets": self.sets}
+        conditions.update({"layout": layout, **({"scaling": "tensor"} if self.dtype == "fp8" else {})})
+        conditions.update(self._operands.blocks.conditions if self._operands.blocks else {})
         device = self.device
-        return {**found, **device.blas, **blas.conditions(device.torch, self.dtype, device.is_cpu or device.other)}
+        return {**conditions, **device.blas, **blas.conditions(device.torch, self.dtype, device.is_cpu or device.other)}
 
     def fixed(self) -> Callable[[], Any]:
-        """The call of one operand set: the same operands, kernel and result every time."""
+        """Return the call of the first operand set, which has the same operands, kernel and result every time."""
         return self._calls[0][0]
 
     def _refuse_unsupported(self) -> None:
+        """Raise NotApplicable if the GPU does not support the dtype, or torch the shape."""
         torch, (m, n, k) = self.device.torch, self.shape
         if self.device.other:
-            return  # another library is asked, by a small product
+            return  # for other libraries `_try` finds out with a small product
         capability = self.device.backend.get_device_capability(self.device.torch_device)
         if not torch.version.hip and capability < CAPABILITY.get(self.dtype, (0, 0)):
             raise NotApplicable(f"compute capability {capability[0]}.{capability[1]} has no {self.dtype} matmul")
@@ -158,6 +167,7 @@ class Product:
             raise NotApplicable(f"{self.dtype} on a GPU needs {text}, not {m}x{n}x{k}")
 
     def _one_set(self, place: int) -> tuple[Callable[[], Any], Sample]:
+        """Return the call of operand set number `place`, and a sample of its exact product."""
         device, scales, (m, n, k) = self.device, self._operands.scales, self.shape
         if self._operands.blocks:
             begins = self._operands.begin(place, m * k), self._operands.begin(place, n * k)
@@ -166,21 +176,22 @@ class Product:
         return _call(device, a, b, scales), _sample(device, a, b, (scales[0] * scales[1]).item() if scales else 1.0)
 
     def check(self) -> None:
-        """Compare a sample of every set's product with the same product in fp64. Raises WrongResult."""
+        """Compare a sample of the product of every operand set with the same product in fp64. Raises WrongResult."""
         m, n, k = self.shape
-        rows, columns = (side // CHECKED_SIDE | 1 for side in (m, n))  # odd steps: another place in every tile
+        rows, columns = (side // CHECKED_SIDE | 1 for side in (m, n))  # odd steps hit different rows of each tile
         for place, (call, sample) in enumerate(self._calls):
-            error = (self._found(call, rows, columns) - sample(rows, columns)).abs().max().item()
+            error = (self._actual(call, rows, columns) - sample(rows, columns)).abs().max().item()
             if not error <= TOLERANCE[self.dtype] * k**0.5:
                 text = f"{self.dtype} {m}x{n}x{k}: operand set {place} is off by {error:.4g} from the product in fp64"
                 raise WrongResult(text)
 
-    def _found(self, call: Callable[[], Any], rows: int, columns: int) -> Any:
+    def _actual(self, call: Callable[[], Any], rows: int, columns: int) -> Any:
+        """Return every `rows`-th row and `columns`-th column of the product, in fp64."""
         return self.device.comparable(call()[::rows, ::columns]).double()
 
 
 def _call(device: Compute, a: Tensor, b: Tensor, scales: tuple[Any, Any] | None) -> Callable[[], Any]:
-    """The product of two operands, ready to be called."""
+    """Return a call that multiplies two operands."""
     torch = device.torch
     if a.dtype == torch.int8:
         return lambda: torch._int_mm(a, b)  # noqa: SLF001  the only int8 matmul that torch has
@@ -193,7 +204,7 @@ def _call(device: Compute, a: Tensor, b: Tensor, scales: tuple[Any, Any] | None)
 
 
 def _try(device: Compute, dtype: str) -> None:
-    """A tiny product first, where no table says what the library can multiply. Raises NotApplicable in its words."""
+    """Multiply two small matrices, for a library whose dtypes no table lists. Raises NotApplicable with its message."""
     torch, where = device.torch, device.torch_device
     try:
         kind = torch.int8 if dtype == "int8" else _kind(device, dtype)
@@ -202,12 +213,12 @@ def _try(device: Compute, dtype: str) -> None:
         _call(device, square, square.t(), (one, one) if dtype == "fp8" else None)()
         device.synchronize()
     except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
-        text = f"{device.backend.name} has no {dtype} matmul: {first_line(error)}"
+        text = f"{device.backend.name} cannot multiply {dtype}: {first_line(error)}"
         raise NotApplicable(text) from None
 
 
 def _kind(device: Compute, dtype: str) -> Any:
-    """The torch type of the operands."""
+    """Return the torch type of the operands."""
     torch, where = device.torch, device.torch_device
     if dtype == "fp8":
         gfx94 = bool(torch.version.hip) and "gfx94" in device.backend.get_device_properties(where).gcnArchName
@@ -216,11 +227,12 @@ def _kind(device: Compute, dtype: str) -> Any:
 
 
 def _sample(device: Compute, a: Tensor, b: Tensor, scale: float) -> Sample:
-    """Every so many rows and columns of scale A B, in fp64."""
+    """Return a function that computes every so many rows and columns of scale A B in fp64."""
     return lambda rows, columns: (
         scale * (_double(device.comparable(a[::rows])) @ _double(device.comparable(b[:, ::columns])))
     )
 
 
 def _double(part: Tensor) -> Tensor:
+    """Return a tensor in fp64, converted through fp32 where torch has no direct conversion."""
     return part if part.element_size() == 8 else part.float().double()

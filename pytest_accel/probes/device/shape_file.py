@@ -1,4 +1,4 @@
-"""Matrix products of one's own, from a file or from a model: what `pytest.mark.parametrize` takes."""
+"""Shapes of matrix products from a file or a model, for `pytest.mark.parametrize`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ class Given(dict[str, Any]):
     def __init__(self, name: str, **conditions: Any) -> None:
         super().__init__(conditions)
         self.__name__ = name
-        """What pytest calls a parameter by."""
+        """Name that pytest uses for a parameter."""
 
 
-def named(found: Mapping[str, tuple[int, int, int]], dtype: str | None = None) -> list[Given]:
-    """The products of `shapes.of_model(...)`, or any m, n, k by name; of `dtype`, or of the probe's own."""
+def named(shapes: Mapping[str, tuple[int, int, int]], dtype: str | None = None) -> list[Given]:
+    """Return the conditions of products by name: of `shapes.of_model(...)`, or of any (m, n, k).
+
+    `dtype` is added to the conditions; without it the probe's default applies.
+    """
     more = {"dtype": dtype} if dtype else {}
-    return [Given(name, m=m, n=n, k=k, **more) for name, (m, n, k) in found.items()]
+    return [Given(name, m=m, n=n, k=k, **more) for name, (m, n, k) in shapes.items()]
 
 
 def read(path: str | Path) -> list[Given]:
-    """The products of a CSV file with the columns m, n, k (and dtype, name), or of a YAML file with a list `shapes`.
+    """Read products from a CSV file with the columns m, n, k (and dtype, name), or a YAML file with a list `shapes`.
 
-    Lines of a CSV file that begin with # are comments. Raises BadFile, which names every mistake with file, line and
+    Lines of a CSV file that begin with # are comments. Raises BadFile, which lists every mistake with file, line and
     value.
     """
     from pytest_accel.core import yaml_lines
@@ -51,35 +54,36 @@ def read(path: str | Path) -> list[Given]:
     rows = yaml_lines.record_of({"shapes": yaml_lines.list_of(one)}, required=("shapes",))(root, "", findings)
     findings.raise_if_any()
     if not rows["shapes"]:
-        raise yaml_lines.BadFile(f"{path}: there is no shape in it")
+        raise yaml_lines.BadFile(f"{path}: the file has no shapes")
     return [_given(row) for row in rows["shapes"]]
 
 
 def _given(row: dict[str, Any]) -> Given:
+    """Return one row as conditions, named after its shape if it has no name."""
     name = row.pop("name", None) or "x".join(str(row[side]) for side in "mnk")
     return Given(name, **row)
 
 
 def _table(path: Path) -> Located:
-    """A CSV file as the YAML file that says the same. Raises BadFile."""
+    """Return a CSV file in the form of the equivalent YAML file. Raises BadFile."""
     from pytest_accel.core.yaml_lines import Findings, Located
 
     (first, header), *rows = _cells(path) or [(1, [])]
     findings = Findings()
     if not set("mnk") <= set(header) <= set(COLUMNS) or len(set(header)) < len(header):
         where = Located(None, str(path), first)
-        findings.add(where, f"the header is '{','.join(header)}'; its columns are m, n, k and perhaps dtype, name")
+        findings.add(where, f"the header is '{','.join(header)}'; expected m, n, k, and optionally dtype and name")
         findings.raise_if_any()
-    found = [Located(_row(header, row, str(path), place), str(path), place) for place, row in rows]
-    for at, (_, row) in zip(found, rows, strict=True):
+    located = [Located(_row(header, row, str(path), place), str(path), place) for place, row in rows]
+    for at, (_, row) in zip(located, rows, strict=True):
         if len(row) != len(header):
-            findings.add(at, f"{len(row)} cells below {len(header)} columns: '{','.join(row)}'")
+            findings.add(at, f"the row has {len(row)} cells for {len(header)} columns: '{','.join(row)}'")
     findings.raise_if_any()
-    return Located({"shapes": Located(found, str(path), first)}, str(path), first)
+    return Located({"shapes": Located(located, str(path), first)}, str(path), first)
 
 
 def _cells(path: Path) -> list[tuple[int, list[str]]]:
-    """Every line that says something, with its number."""
+    """Return the cells of every line that is neither empty nor a comment, with its line number."""
     from pytest_accel.core.yaml_lines import BadFile
 
     try:
@@ -93,7 +97,7 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _row(header: list[str], row: list[str], file: str, line: int) -> dict[str, Located]:
-    """The cells that are not empty, by column; a number as one."""
+    """Return the cells that are not empty, by column. Whole numbers are converted."""
     from pytest_accel.core.yaml_lines import Located
 
     filled = {key: cell for key, cell in zip(header, row, strict=False) if cell}

@@ -1,8 +1,8 @@
-"""Shapes of a matrix product that keep every unit of a device busy, and the search for the fastest. Pure.
+"""Shapes of a matrix product that keep every unit of a device busy, and the search for the fastest one. Pure.
 
-A kernel computes an m x n product in tiles; `units` tiles run at once, so a product of ceil(m/tm) ceil(n/tn) tiles
-takes a whole number of waves, and the last one is only full if the shape is chosen so. The winners of published
-searches are such shapes (1.000, 4.000, 8.000 waves), so they follow from the number of units by arithmetic.
+A kernel computes an m x n product in tiles, of which `units` run at once. A product of ceil(m/tm) ceil(n/tn) tiles
+takes a whole number of waves, and the last wave is full only for some shapes. The winners of published searches are
+such shapes (1.000, 4.000, 8.000 waves), so they can be computed from the number of units.
 """
 
 from __future__ import annotations
@@ -21,44 +21,47 @@ named, read = shape_file.named, shape_file.read
 Shape = tuple[int, int, int]
 """m, n, k: C (m x n) = A (m x k) B (k x n)."""
 Measure = Callable[[Shape, float], float]
-"""Runs a shape for about so many seconds and returns operations per second."""
+"""Measures a shape for about the given seconds and returns operations per second."""
 
 ANCHORS: tuple[Shape, ...] = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384))
-"""Always tried: comparable across products and years."""
+"""Shapes that are always tried, so that they can be compared across products and years."""
 DEPTHS = tuple(chain.from_iterable((k, k + 128) for k in (2048, 3072, 4096, 5120, 8192, 16384)))
-"""Values of k. Those that are no power of two avoid that all rows begin in the same memory channel."""
+"""Values of k. The values that are not powers of two avoid that all rows begin in the same memory channel."""
 WAVES = 20
+"""Largest number of waves."""
 ASPECT = 8
-"""The longer side of a product over its shorter one, at most."""
+"""Largest ratio of the longer side of a product to its shorter one."""
 PROLOGUE = 512
-"""k / (k + 512) of the time of a tile is multiplying, the rest filling and emptying its pipeline."""
+"""A tile spends k / (k + 512) of its time multiplying and the rest filling and emptying its pipeline."""
 
 FIRST = 48
+"""Shapes of the first round."""
 KEPT = 4
-"""Of the shapes of a round one in four goes on; four reach the final."""
+"""Each round keeps the best quarter of its shapes; four shapes reach the final."""
 BETTER = 1.005
-"""A neighbour replaces a finalist if it is faster by more than this, twice."""
+"""A neighbour replaces a finalist if it is faster by more than this factor, measured twice."""
 PLATEAU = 0.98
+"""Shapes that reach this share of the best rate are counted as equally good."""
 SHARES = (0.35, 0.10, 0.10, 0.15, 0.30)
-"""Of the time: three rounds (first calls are slow, and most are in the first), the neighbours, the final."""
+"""Shares of the time for three rounds, the neighbours and the final. Most of the slow first calls are in round one."""
 TURNS, LEAST_TURNS = 10, 6
-"""Of the final; half of them choose, half are reported."""
+"""Most and fewest turns of the final. Half of them choose the winner, the other half are reported."""
 
 
 def quantisation(shape: Shape, tile: tuple[int, int], units: int) -> float:
-    """Share of the work of all waves that is not padding: m n / (waves units tm tn)."""
+    """Return the share of the work of all waves that is not padding: m n / (waves units tm tn)."""
     m, n, _ = shape
     tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
     return m * n / (math.ceil(tiles / units) * units * tile[0] * tile[1])
 
 
 def predicted(shape: Shape, tile: tuple[int, int], units: int) -> float:
-    """Expected share of the peak: full waves, and a k that is long beside the prologue."""
+    """Return the expected share of the peak: high for full waves and a k that is long compared with the prologue."""
     return quantisation(shape, tile, units) * shape[2] / (shape[2] + PROLOGUE)
 
 
 def full_waves(units: int, tiles: Sequence[tuple[int, int]], operations: tuple[float, float]) -> list[Shape]:
-    """Shapes of whole waves whose 2 m n k lies within `operations`, by turns from every tile and k, best first."""
+    """Return shapes of whole waves whose 2 m n k lies within `operations`, best first, alternating tiles and k."""
     groups = [
         sorted(
             {
@@ -80,36 +83,38 @@ def full_waves(units: int, tiles: Sequence[tuple[int, int]], operations: tuple[f
 
 
 def _square(shape: Shape) -> bool:
+    """Return whether no side of the product is more than `ASPECT` times the other."""
     return max(shape[:2]) <= ASPECT * min(shape[:2])
 
 
 def _by_turns(groups: Iterable[Sequence[Shape]]) -> list[Shape]:
+    """Return the first shape of every group, then the second of every group, and so on."""
     queues = [iter(group) for group in groups if group]
-    found = []
+    merged = []
     while queues:
         alive = []
         for queue in queues:
             shape = next(queue, None)
             if shape is not None:
-                found.append(shape)
+                merged.append(shape)
                 alive.append(queue)
         queues = alive
-    return found
+    return merged
 
 
 def grid(sides: Sequence[int], depths: Sequence[int]) -> list[Shape]:
-    """Every m and n of `sides` with every k of `depths`."""
+    """Return every m and n of `sides` with every k of `depths`."""
     return [(m, n, k) for m in sides for n in sides for k in depths]
 
 
 def spread(shapes: Sequence[Shape], count: int) -> list[Shape]:
-    """`count` of the shapes, spread evenly (by the golden ratio) over their order."""
+    """Return `count` of the shapes, spread evenly over their order by the golden ratio."""
     steps = ((place * 0.6180339887498949) % 1.0 for place in range(1, 8 * len(shapes)))
     return list(islice(dict.fromkeys(shapes[int(step * len(shapes))] for step in steps), count))
 
 
 def neighbours(shape: Shape, tile: tuple[int, int]) -> list[Shape]:
-    """One tile more and less in m and n; k halved and doubled."""
+    """Return the shapes with one tile more and less in m and n, and with k halved and doubled."""
     m, n, k = shape
     near = [(m + tile[0], n, k), (m - tile[0], n, k), (m, n + tile[1], k), (m, n - tile[1], k), (m, n, 2 * k)]
     return [each for each in [*near, (m, n, k // 2)] if min(each) > 0]
@@ -117,14 +122,14 @@ def neighbours(shape: Shape, tile: tuple[int, int]) -> list[Shape]:
 
 @dataclass
 class Search:
-    """What a search found. `samples` are of the winner: fresh, and not those by which it was chosen."""
+    """The result of a search. `samples` are of the winner: fresh ones, not those by which it was chosen."""
 
     winner: Shape
     samples: list[float]
     finalists: dict[Shape, float] = field(default_factory=dict)
     tried: dict[Shape, float] = field(default_factory=dict)
     plateau: int = 0
-    """How many of the shapes that were tried lie within 2 % of the best: which of them wins is noise."""
+    """Number of tried shapes within 2 % of the best. Noise decides which of them wins."""
 
 
 def search(
@@ -137,14 +142,14 @@ def search(
     near: Callable[[Shape], Sequence[Shape]] = lambda shape: (),
     seed: int = 0,
 ) -> Search:
-    """Find the fastest shape: halving in rounds, neighbours of the finalists, and a final on fresh samples.
+    """Find the fastest shape: rounds that drop the slower ones, neighbours of the finalists, a final on fresh samples.
 
-    The maximum of many noisy figures is no estimate of the best one. So the finalists are measured anew, by turns
-    (A B C D, D C B A ...); every other turn chooses the winner, the turns between are what is reported of it.
+    The maximum of many noisy figures overestimates the best one, so the finalists are measured again in turns (A B C D,
+    D C B A ...). Every other turn chooses the winner, and the turns between are reported.
 
-    What is reported is measured by `report`, where choosing may be quicker. `now` tells the time that `seconds` are
-    counted in: a first call of a shape may take longer than it was given, so every part of the search ends by the
-    clock, with what it has seen by then.
+    `report` measures the reported samples; `measure` may be a quicker method to choose by. `now` is the clock that
+    `seconds` refer to. The first call of a shape may take longer than its share, so every part of the search ends by
+    the clock, with the results that it has by then.
     """
     began = now()
     ends = [began + share * seconds for share in accumulate(SHARES)]
@@ -158,7 +163,7 @@ def search(
 
 @dataclass
 class _Contest:
-    """Shapes against each other. Each part ends when the time `until` has come, but not before it has a result."""
+    """Measures shapes against each other. Each part ends at the time `until`, but not before it has a result."""
 
     measure: Measure
     report: Measure
@@ -167,11 +172,12 @@ class _Contest:
     tried: dict[Shape, float] = field(default_factory=dict)
 
     def _share(self, until: float, parts: int) -> float:
+        """Return the seconds for one of `parts` measurements."""
         return max(0.0, until - self.now()) / parts
 
     def round(self, shapes: Sequence[Shape], until: float) -> list[Shape]:
-        """The shapes that were ever measured, best first."""
-        shuffled = self.order.sample(list(shapes), len(shapes))  # a drift hits all alike, a late end none above others
+        """Measure the shapes once and return those that have ever been measured, best first."""
+        shuffled = self.order.sample(list(shapes), len(shapes))  # drift and an early end then affect all alike
         for place, shape in enumerate(shuffled):
             if self.now() >= until and len(self.tried) >= KEPT:
                 break
@@ -179,7 +185,7 @@ class _Contest:
         return sorted((each for each in shapes if each in self.tried), key=self.tried.__getitem__, reverse=True)
 
     def climb(self, shape: Shape, near: Sequence[Shape], until: float, parts: int) -> Shape:
-        """The best neighbour of a shape if it is clearly better, seen twice; else the shape itself."""
+        """Return the best neighbour of a shape if it is faster by `BETTER` in two measurements, else the shape."""
         until = self.now() + self._share(until, parts)
         others = [each for each in near if each not in self.tried]
         for place, other in enumerate(others):
@@ -190,6 +196,7 @@ class _Contest:
         return best if self.tried[best] > least and self.measure(best, self._share(until, 1)) > least else shape
 
     def final(self, finalists: Sequence[Shape], until: float) -> Search:
+        """Measure the finalists in turns and return the result of the search."""
         choosing: dict[Shape, list[float]] = {shape: [] for shape in finalists}
         reported: dict[Shape, list[float]] = {shape: [] for shape in finalists}
         by_turns = cycle(((choosing, self.measure), (reported, self.report)))
@@ -211,14 +218,15 @@ class _Contest:
 
 
 def of_model(hidden: int, ffn: int, tokens: int, vocabulary: int = 0, kv: int | None = None) -> dict[str, Shape]:
-    """The matrix products of a transformer layer (forward) by name, for `tokens` tokens of a micro-batch.
+    """Return the matrix products of a transformer layer (forward) by name, for `tokens` tokens of a micro-batch.
 
-    `kv` is the width of keys and values together (2 x heads x head size under grouped attention; default 2 hidden).
+    `kv` is the width of keys and values together (2 x heads x head size with grouped attention; default 2 hidden). With
+    `vocabulary` the product of the output head is included.
     """
-    found = {
+    products = {
         "qkv": (tokens, hidden + (2 * hidden if kv is None else kv), hidden),
         "attention_out": (tokens, hidden, hidden),
         "ffn_up": (tokens, ffn, hidden),
         "ffn_down": (tokens, hidden, ffn),
     }
-    return {**found, "head": (tokens, vocabulary, hidden)} if vocabulary else found
+    return {**products, "head": (tokens, vocabulary, hidden)} if vocabulary else products

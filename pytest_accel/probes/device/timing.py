@@ -1,4 +1,4 @@
-"""The one loop that times anything: blocks of back-to-back work, until the mean is known well enough."""
+"""The loop that times all work: blocks of back-to-back calls, until the mean is known precisely enough."""
 
 from __future__ import annotations
 
@@ -13,73 +13,79 @@ from pytest_accel.core.stats import LOOKS, estimate, estimate_ratio
 
 BLOCK_SECONDS = 0.05
 BLOCKS_AT_LEAST = 12
-"""So many blocks fit into every budget: of three, chance makes an interval too wide to tell anything (Student's t of
-99.9 % is 31.6 for three, 4.4 for twelve)."""
+"""Blocks that fit into every budget. With three, the interval is too wide to be useful (Student's t for 99.9 % is 31.6
+for three blocks, 4.4 for twelve)."""
 WARMUP_SHARE = 0.25
 """Share of a probe's budget that warms the device up and is not sampled."""
 WARMUP_SECONDS = 5.0
-"""And at most so long: power settles within a second, and how heat slows a device down is what a soak samples."""
+"""Longest warm-up: power settles within a second, and slowdown by heat is measured by the soak."""
 
 
 class Clock(Protocol):
-    """The device's own clock."""
+    """A clock that times work on a device."""
 
     depth: int
-    """Blocks to keep queued, so that the device never waits for the host (0 if work is synchronous)."""
+    """Number of blocks to keep queued, so that the device never waits for the host; 0 if calls are synchronous."""
 
     def mark(self) -> Any:
-        """A point in the device's queue."""
+        """Return a point in the device's queue."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Seconds between two marks; waits until the device has reached `end`."""
+        """Return the seconds between two marks. Waits until the device has reached `end`."""
 
     def now(self) -> float:
-        """Seconds that have passed for the host, since any moment: what a budget is counted in."""
+        """Return the time in seconds since an arbitrary moment. Budgets are counted by it."""
 
 
 class HostClock:
-    """For work that is done when the call returns."""
+    """A clock for work that is finished when the call returns."""
 
     depth = 0
 
     def mark(self) -> float:
+        """Return the host's time in seconds."""
         return time.perf_counter()
 
     def seconds(self, start: float, end: float) -> float:
+        """Return the seconds between two marks."""
         return end - start
 
     def now(self) -> float:
+        """Return the host's time in seconds."""
         return time.perf_counter()
 
 
 class Gate(Protocol):
-    """How a probe keeps in step with the same probe on the other devices, and reports as it goes."""
+    """Keeps a probe in step with the same probe on the other devices, and reports its progress."""
 
     def working(self) -> None:
-        """Say that the device works from here on: what came before made memory and data ready."""
+        """Report that the device works from here on, after memory and data have been prepared."""
 
     def ready(self) -> None:
         """Block until every device is ready to begin."""
 
     def block(self, seconds: float, warm: bool) -> None:
-        """Report one block as soon as it is known."""
+        """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
-        """Announce what is tried next and whom it concerns: what breaks in it is theirs alone."""
+        """Announce the next step and the UUIDs of the devices that take part.
+
+        Errors in the step are attributed to those devices only.
+        """
 
     def settled(self) -> None:
-        """Say that this device has seen enough."""
+        """Report that this device has enough samples."""
 
     def released(self) -> bool:
-        """True when every device has seen enough, so that the load may end."""
+        """Return True once every device has enough samples, so that the load may end."""
 
     def agree(self, value: float) -> float:
-        """The largest `value` over all ranks of a collective probe; `value` itself elsewhere."""
+        """Return the largest `value` over all ranks of a collective probe; `value` itself elsewhere."""
 
 
 @dataclass
 class Timed:
-    """Seconds per operation, one entry a block, and the end of each block in seconds since the first."""
+    """Seconds per operation, one entry for each block, and the end of each block in seconds since the first began."""
 
     seconds: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
@@ -101,10 +107,10 @@ def time_blocks(
 ) -> Timed:
     """Time `work` in blocks (`block_seconds`) until its mean is known within `precision`, or for `seconds`.
 
-    Known within means: the 99.9 % interval, autocorrelation counted, has a half-width under `precision` of the
-    mean; looked at only at a fixed sequence of sizes (`stats.LOOKS`). The loop never sees a limit. With
-    `beside`, its blocks alternate with those of `work`. After it has seen enough the load goes on until the
-    gate releases it, so that no device finishes in the quiet of the others.
+    Sampling ends when the 99.9 % confidence interval, with autocorrelation taken into account, has a half-width below
+    `precision` times the mean. This is tested only at a fixed sequence of sample sizes (`stats.LOOKS`), and never
+    against a limit. With `beside`, its blocks alternate with those of `work`. Afterwards the load goes on until the
+    gate releases it, so that no device is measured while the others rest.
     """
     timed = Timed()
     gate.working()
@@ -138,7 +144,7 @@ def time_blocks(
 
 
 def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float:
-    """Seconds per operation over one block of about `seconds`, warm: to choose by, never a result."""
+    """Return seconds per operation over one warm block of about `seconds`. For choosing only, not for results."""
     work()
     count = 1
     while True:
@@ -152,9 +158,9 @@ def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float
 
 
 def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> float:
-    """Seconds of the fastest of the calls that `seconds` have room for, the first of them warm: to choose by.
+    """Return the seconds of the fastest call within `seconds`, after a warm-up. For choosing only, not for results.
 
-    What disturbs from outside only ever adds time, so the fastest call tells two works apart where means cannot.
+    Disturbances only ever add time, so the fastest call tells two shapes apart where means do not.
     """
     until = clock.now() + seconds
     work()
@@ -169,13 +175,14 @@ def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> fl
 def time_bursts(
     work: Callable[[], object], clock: Clock, gate: Gate, *, rest: float, burst: float, repeats: int
 ) -> list[float]:
-    """Seconds per operation of short bursts from rest: what a device does before power and heat hold it back.
+    """Return seconds per operation of short bursts after a rest, before power and heat limit the device.
 
-    Before each the device rests for `rest` seconds, then three calls warm it up, then it works for `burst` seconds.
+    Before each burst the device rests for `rest` seconds; then three calls warm it up, and it works for `burst`
+    seconds.
     """
     gate.working()
     count = max(1, round(burst / time_once(work, clock, burst)))
-    found = []
+    bursts = []
     for _ in range(repeats):
         gate.ready()
         time.sleep(rest)
@@ -184,18 +191,18 @@ def time_bursts(
         start = clock.mark()
         for _ in range(count):
             work()
-        found.append(clock.seconds(start, clock.mark()) / count)
-        gate.block(found[-1], False)
-    return found
+        bursts.append(clock.seconds(start, clock.mark()) / count)
+        gate.block(bursts[-1], False)
+    return bursts
 
 
 def block_seconds(seconds: float) -> float:
-    """How long a block is about: 50 ms, or less where a budget of `seconds` would hold but a few."""
+    """Return the length of a block: 50 ms, or less for a budget of `seconds` that would hold only a few blocks."""
     return min(BLOCK_SECONDS, (1 - WARMUP_SHARE) * seconds / BLOCKS_AT_LEAST)
 
 
 def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> int:
-    """How many operations fill a block. The first call pays for everything lazy and is not counted."""
+    """Return how many operations fill a block. The first call includes all lazy initialisation and is not counted."""
     work()
     spent, count = 0.0, 1
     while spent < block / 10:
@@ -215,11 +222,11 @@ def _blocks(
     per_beside: int,
     clock: Clock,
 ) -> Iterator[tuple[float, float | None]]:
-    """Endless blocks: seconds per operation of `work`, and of `beside` in the block that followed it."""
+    """Yield blocks without end: seconds per operation of `work`, and of `beside` in the block after it."""
     queued: deque[list[Any]] = deque()
     while True:
         if beside:
-            work()  # not counted: the caches are full of the other's data
+            work()  # not counted: the caches hold the data of `beside`
         marks = [clock.mark()]
         for _ in range(per_block):
             work()
@@ -237,7 +244,7 @@ def _blocks(
 
 
 def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> str:
-    """Why sampling may end now, or an empty string."""
+    """Return why sampling may end now, or an empty string."""
     n = len(timed.seconds)
     if n in LOOKS and precision > 0 and _half_width(timed) < precision:
         return "precise"
@@ -247,7 +254,7 @@ def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> s
 
 
 def _half_width(timed: Timed) -> float:
-    """Relative half-width of the time of an operation; of the ratio where it was measured beside a reference."""
+    """Return the relative half-width of the time per operation, or of its ratio to the reference if there is one."""
     if timed.beside:
         return estimate_ratio(timed.beside, timed.seconds).relative_half_width
     return estimate(timed.seconds).relative_half_width

@@ -1,4 +1,4 @@
-"""The module of torch that drives a device: torch.cuda, or what stands beside it for other vendors. Worker only."""
+"""The module of torch that drives a device: torch.cuda, or its counterpart for another vendor. Worker process only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pytest_accel.probes.device.error_class import Unmeasurable
 
 
 class Backend:
-    """torch.cuda, torch.xpu, torch.npu or torch.hpu. What the module lacks is a need that names it, never a bug.
+    """torch.cuda, torch.xpu, torch.npu or torch.hpu.
 
-    `cuda` is True for torch.cuda, in torch's builds for CUDA and for ROCm.
+    An attribute that the module lacks raises Unmeasurable with the name of the attribute. `cuda` is True for
+    torch.cuda, in torch's builds for CUDA and for ROCm.
     """
 
     def __init__(self, torch: Any, kind: TorchKind) -> None:
@@ -27,9 +28,10 @@ class Backend:
             raise Unmeasurable(f"torch {self._version} has no {self.name}: {first_line(error)}") from None
 
     def _import(self, package: str) -> None:
+        """Import a package that registers the device with torch. Raises Unmeasurable."""
         try:
             importlib.import_module(package or "torch")
-        except (ImportError, OSError, RuntimeError) as error:  # its libraries may be missing or not fit
+        except (ImportError, OSError, RuntimeError) as error:  # its libraries may be missing or of another version
             text = f"torch drives these devices through {package}, which cannot be imported: {first_line(error)}"
             raise Unmeasurable(text) from None
 
@@ -40,11 +42,14 @@ class Backend:
         return found
 
     def offers(self, name: str) -> Any:
-        """What the module has under this name, None if it has nothing."""
+        """Return the attribute of the module with this name, or None if it has none."""
         return getattr(self._module, name, None)
 
     def start(self, model: str) -> None:
-        """Start a library that is not CUDA. Raises Unmeasurable in its words: nobody here can tell whom to blame."""
+        """Start a library other than CUDA.
+
+        Raises Unmeasurable with the library's message, since no message of it proves a fault of the device.
+        """
         try:
             count = self.device_count()
             if init := self.offers("init"):
@@ -55,24 +60,24 @@ class Backend:
             raise Unmeasurable(f"torch {self._version} cannot use {model}: {self.name} sees no device")
 
     def properties(self, place: Any) -> Any:
-        """What torch tells of a device; of one that is not CUDA's it may be nothing."""
+        """Return the properties that torch reports for a device, or None if its module has no such function."""
         tell = self.get_device_properties if self.cuda else self.offers("get_device_properties")
         return tell(place) if tell else None
 
     def release(self) -> None:
-        """Give cached memory back, where there is a cache."""
+        """Free the cached memory of the allocator, if it has a cache."""
         if self.cuda:
             self.empty_cache()
         elif empty := self.offers("empty_cache"):
             empty()
 
     def peer_access(self, here: Any, there: Any) -> bool | None:
-        """True if one device reaches the memory of the other; None where torch does not tell."""
+        """Return True if one device can access the memory of the other, None if torch does not report it."""
         ask = self.can_device_access_peer if self.cuda else self.offers("can_device_access_peer")
         return bool(ask(here.index, there.index)) if ask else None
 
     def event(self) -> Any:
-        """An event that can be timed."""
+        """Return an event that can be timed. Raises Unmeasurable if there is none."""
         if self.cuda:
             return self.Event(enable_timing=True, blocking=True)  # the host sleeps, it does not spin
         try:
@@ -80,15 +85,15 @@ class Backend:
         except (TypeError, RuntimeError, NotImplementedError) as error:
             raise Unmeasurable(f"{self.name} has no events that can be timed: {first_line(error)}") from None
         if not hasattr(event, "elapsed_time"):
-            raise Unmeasurable(f"{self.name} has no events that can be timed: they have no elapsed_time")
+            raise Unmeasurable(f"{self.name} has no events that can be timed: its events have no elapsed_time")
         return event
 
     def collectives(self) -> str:
-        """The backends of a process group: the hosts talk by gloo beside the devices' own library."""
+        """Return the backends of a process group: gloo for the hosts, and the devices' own library."""
         self._import(self.kind.collectives_package)
         return f"cpu:gloo,{self.kind.name}:{self.kind.collectives}"
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, its type if it says nothing."""
+    """Return the first line of an error's message, or the name of its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,4 +1,4 @@
-"""A device as torch drives it: what a probe is handed. Lives in the worker process only."""
+"""A device as torch drives it: the object that a probe receives. Used in the worker process only."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from pytest_accel.probes.device.torch_backend import Backend, first_line
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
 
-_FABRIC = "the fabric is not ready, which is no fault of the GPU: look at `systemctl status nvidia-fabricmanager`"
-"""What CUDA error 802 means (cudaErrorSystemNotReady)."""
+_FABRIC = "the NVLink fabric is not ready, which is not a fault of the GPU: see `systemctl status nvidia-fabricmanager`"
+"""Meaning of CUDA error 802 (cudaErrorSystemNotReady)."""
 
 KFD = "/dev/kfd"
-"""Through which HIP computes; the management library gets by without."""
+"""Device file that HIP needs; the management library does not."""
 UVM = "/dev/nvidia-uvm"
-"""And CUDA, whose library has it made where it may (nvidia-modprobe --unified-memory); NVML gets by without."""
+"""Device file that CUDA needs, and creates if it may (nvidia-modprobe --unified-memory); NVML does not need it."""
 
 _BLAS_SETTINGS = ("TORCH_BLAS_PREFER_", "PYTORCH_TUNABLEOP_", "HIPBLASLT_", "ROCBLAS_", "CUBLAS")
-"""Variables that choose the kernels of a product. On one stack they changed its speed by a factor of 500."""
+"""Prefixes of environment variables that choose the kernels of a product. On one stack they changed its speed by a
+factor of 500."""
 
 _COLLECTIVES_SETTINGS = ("NCCL_", "CCL_", "HCCL_")
 
 SPINS = (200_000, 600_000)
-"""Cycles: a tenth of a millisecond and three, too short for the clock to recover."""
+"""Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
 
 INFINITY_CACHE = dict.fromkeys(("gfx942", "gfx950"), 256 * 2**20)
 """Bytes of the cache between L2 and memory: MI300A, MI300X, MI325X; MI350X, MI355X (rocm.docs.amd.com, AMD GPU
@@ -47,7 +48,10 @@ specifications, L3)."""
 
 @dataclass
 class ProbeResult:
-    """One metric as a probe found it. `samples` are in `unit`, one a block; `seconds` the same as durations."""
+    """The result of a probe for one metric.
+
+    `samples` are in `unit`, one for each block; `seconds` are the durations of one operation in the same blocks.
+    """
 
     metric: str
     unit: str
@@ -59,14 +63,14 @@ class ProbeResult:
     details: ProbeDetails = field(default_factory=ProbeDetails)
     subject: str | None = None
     wrong: str | None = None
-    """What the device computed or kept wrongly: a failure that no repeat clears. The figure stays as evidence."""
+    """Sentence about wrong data from the device. It fails the device, and no repeat clears it."""
 
 
 class DeviceClock:
-    """Events on the current stream. Two blocks stay queued, so the device never waits for the host.
+    """A clock of events on the current stream. Two blocks stay queued, so the device never waits for the host.
 
-    `streams` are the others that the work runs on: a mark comes after what they did and before what they do next. So
-    they wait for each other once a block, and not in every call of the work.
+    `streams` are the other streams that the work runs on. A mark waits for their work so far, and their next work waits
+    for the mark. So the streams wait for each other once a block, and not in every call of the work.
     """
 
     depth = 2
@@ -75,6 +79,7 @@ class DeviceClock:
         self._backend, self._streams = backend, streams
 
     def mark(self) -> Any:
+        """Record an event and return it."""
         for stream in self._streams:
             self._backend.current_stream().wait_stream(stream)
         event = self._backend.event()
@@ -84,17 +89,19 @@ class DeviceClock:
         return event
 
     def seconds(self, start: Any, end: Any) -> float:
+        """Return the seconds between two events. Waits until the device has reached `end`."""
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 
     def now(self) -> float:
+        """Return the host's time in seconds."""
         return time.perf_counter()
 
 
 class Compute:
-    """One device (or, for peer copies, all of them) in this process.
+    """One device (or all of them, for copies between peers) as a probe sees it.
 
-    Probes allocate on `torch_device` and hand their work to `sample`.
+    Probes allocate on `torch_device` and pass their work to `sample`.
     """
 
     def __init__(self, devices: list[Device], gate: Gate) -> None:
@@ -105,23 +112,24 @@ class Compute:
         self.gate = gate
         self.vendor = registry.vendor(devices[0].driver)
         self.is_cpu = self.vendor.torch is not None and self.vendor.torch.on_host
-        """True where torch works on the CPU: for a CPU, for a simulated device, or as its vendor declares."""
+        """True if torch works on the CPU: for a CPU, for a simulated device, or as the vendor declares."""
         self.backend: Backend
-        """What drives the devices, where torch does not work on the CPU."""
+        """The module of torch that drives the devices; not set if torch works on the CPU."""
         self.other = False
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.said: dict[str, Any] = {}
-        """What every figure of these devices has to say among its conditions."""
+        """Conditions that every result of these devices has."""
         self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
         self.pairs: list[tuple[str, str]] = []
-        """UUIDs of senders and receivers whose copies are to be measured again; none: all."""
+        """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
         self.rank, self.world = 0, 1
         self._rendezvous: str | None = None
 
     def _open(self, place: int, device: Device) -> Any:
+        """Return the torch.device of a device, after checking that torch opened the right one."""
         torch = self.torch
         self.refuse_modes(device)
         if why := self.vendor.visibility.unselectable(self.devices):
@@ -138,7 +146,7 @@ class Compute:
             backend.start(device.product)
         if place >= (count := backend.device_count()):
             library = "CUDA" if backend.cuda else backend.name
-            raise Unmeasurable(f"{library} sees {count} devices of {len(self.devices)}")
+            raise Unmeasurable(f"{library} sees only {count} of {len(self.devices)} devices")
         properties = backend.properties(place)
         if found := self.vendor.visibility.mistaken(properties, device):
             raise Unmeasurable(f"torch opened the device {found}, not {device.uuid} at {device.pci_address}")
@@ -149,17 +157,25 @@ class Compute:
         return torch.device(backend.kind.name, place)
 
     def refuse_modes(self, device: Device) -> None:
-        """Raise Unmeasurable for a device whose settings keep us out."""
+        """Raise Unmeasurable for a device whose settings prevent a measurement."""
         if device.facts.get("mig"):
-            raise Unmeasurable(f"MIG mode of {device.name} is on: parts of a device are not accepted, nor the whole")
+            raise Unmeasurable(
+                f"MIG mode of {device.name} is on: turn it off, since only a whole device can be accepted"
+            )
         if (partition := device.facts.get("compute_partition", "SPX")) != "SPX":
-            raise Unmeasurable(f"{device.name} is a part of a GPU ({partition} mode): parts are not accepted")
+            raise Unmeasurable(
+                f"{device.name} is a part of a GPU ({partition} mode): only a whole GPU (SPX) can be accepted"
+            )
         mode = device.facts.get("compute_mode")
         if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
-            raise Unmeasurable(f"the compute mode of {device.name} is {mode}, which keeps a second process out")
+            raise Unmeasurable(f"the compute mode of {device.name} is {mode}: this run needs the default mode")
 
     def _start_cuda(self, device: Device, kind: TorchKind) -> None:
-        """Start CUDA, or say why it cannot: what is lacking, or that the device which NVML shows does not work."""
+        """Start CUDA or HIP.
+
+        Raises Unmeasurable if software or a permission is missing, RuntimeError if the device, which the management
+        library shows, does not work.
+        """
         torch = self.torch
         if not (torch.version.cuda or torch.version.hip):
             raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for CPUs only")
@@ -167,7 +183,7 @@ class Compute:
             other = "ROCm" if torch.version.hip else "CUDA"
             raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for {other}")
         if torch.version.hip and not os.access(KFD, os.R_OK | os.W_OK):
-            raise Unmeasurable(f"{KFD} cannot be opened: add this user to its group, or give the container the device")
+            raise Unmeasurable(f"{KFD} cannot be opened: add this user to its group, or pass it into the container")
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
@@ -178,7 +194,7 @@ class Compute:
                 raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: {text}") from None
             if not torch.version.hip and not os.access(UVM, os.R_OK | os.W_OK):
                 raise Unmeasurable(
-                    f"{text}: {UVM} cannot be opened: `modprobe nvidia-uvm`, or give the container the device"
+                    f"{text}: {UVM} cannot be opened: run `modprobe nvidia-uvm`, or pass it into the container"
                 ) from None
             raise RuntimeError(f"CUDA error: {text}") from error
 
@@ -189,7 +205,7 @@ class Compute:
 
     @property
     def blas(self) -> dict[str, Any]:
-        """The library of the matrix products and what the environment tells it, for the conditions."""
+        """Conditions that name the library of the matrix products and the environment variables that configure it."""
         if self.is_cpu or self.other:
             return {}
         preferred = getattr(self.torch.backends.cuda, "preferred_blas_library", None)
@@ -199,26 +215,28 @@ class Compute:
 
     @property
     def clock(self) -> Clock:
+        """Clock that times work on this device."""
         return HostClock() if self.is_cpu else DeviceClock(self.backend)
 
     @property
     def measures_peak(self) -> bool:
-        """True for what is no accelerator, a CPU: it has no datasheet, so its peak is measured beside the samples."""
+        """True for a CPU, whose peak is measured in alternation with the samples because it has no datasheet."""
         return not self.vendor.accelerator
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Any:
-        """Run a probe under these conditions; returns what it found."""
+        """Run a probe under the given conditions and return its results."""
         return probe(self, **conditions)
 
     def wall(self) -> float:
-        """Now, in seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return clock.now()
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the last-level cache of a GPU; 0 for a CPU, whose virtual machine may say anything.
+        """Bytes of the last-level cache of a GPU; 0 for a CPU, for which a virtual machine may report any size.
 
-        HIP tells the L2 of one compute die (ROCm issue 4203); what lies behind it is known by the architecture.
+        HIP reports the L2 cache of one compute die (ROCm issue 4203), so the cache behind it is looked up by
+        architecture.
         """
         if self.is_cpu:
             return 0
@@ -227,9 +245,9 @@ class Compute:
         return max(told, INFINITY_CACHE.get(str(getattr(properties, "gcnArchName", "")).partition(":")[0], 0))
 
     def require_memory(self, size: int) -> None:
-        """Raise Unmeasurable unless `size` bytes fit into the device's free memory (of a GPU; a CPU's is shared).
+        """Raise Unmeasurable unless `size` bytes fit into the free memory of the GPU. Does nothing for a CPU.
 
-        What the probe before left behind is freed first: a DistributedDataParallel is part of reference cycles.
+        Memory of the previous probe is freed first: a DistributedDataParallel is part of reference cycles.
         """
         if self.is_cpu:
             return
@@ -238,25 +256,29 @@ class Compute:
         free, total = self.backend.mem_get_info(self.torch_device)
         if size > free:
             raise Unmeasurable(
-                f"it needs {size / 1e9:.1f} GB of memory, and {free / 1e9:.1f} of {total / 1e9:.1f} are free"
+                f"the probe needs {size / 1e9:.1f} GB of memory; {free / 1e9:.1f} of {total / 1e9:.1f} GB are free"
             )
 
     def synchronize(self) -> None:
+        """Wait until the device has finished all work."""
         if not self.is_cpu:
             self.backend.synchronize()
 
     def comparable(self, part: Any) -> Any:
-        """The same tensor where it can become fp64: on the host, for a device that may not know fp64."""
+        """Return a tensor that can be converted to fp64: a copy on the host if the device may not support fp64."""
         return part.cpu() if self.other else part
 
     def host_memory(self, elements: int, dtype: Any) -> Any:
-        """Memory of the host, pinned for a device. Raises Unmeasurable where torch cannot pin it for this one."""
+        """Return host memory, pinned unless the device is a CPU.
+
+        Raises Unmeasurable if torch cannot pin it for this device.
+        """
         if not self.other:
             return self.torch.empty(elements, dtype=dtype, pin_memory=not self.is_cpu)
         try:
             return self.torch.empty(elements, dtype=dtype, pin_memory=True)
         except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"torch pins no host memory for {self.backend.name}: {first_line(error)}") from None
+            raise Unmeasurable(f"torch cannot pin host memory for {self.backend.name}: {first_line(error)}") from None
 
     def sample(
         self,
@@ -273,11 +295,20 @@ class Compute:
         as_duration: bool = False,
         streams: Sequence[Any] = (),
     ) -> ProbeResult:
-        """Time `work` and return `amount` per second in `unit` (or, `as_duration`, milliseconds).
+        """Time `work` and return `amount` per second in `unit`, or with `as_duration` its duration in milliseconds.
 
-        `amount` is what one call does, in units of `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
-        `beside` is (work, amount, what it is): a reference measured in alternation, the peak of the value.
-        `streams` are those that it runs on, if it is not the current one.
+        Args:
+            work: Call to time.
+            amount: What one call does, in `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
+            unit: Unit of the samples.
+            metric: Name of the metric; the metric of the probe by default.
+            beside: Reference that is measured in alternation and is the peak of the value: (work, amount, description).
+            precision: Relative half-width of the confidence interval at which sampling ends; 0: never.
+            seconds: Longest duration of the sampling.
+            collective: True if every rank of a process group has to do the same number of calls.
+            conditions: Conditions of the result.
+            as_duration: Return milliseconds for each call instead of a rate.
+            streams: Streams that `work` runs on, if it does not use the current one.
         """
         timed = time_blocks(
             work,
@@ -308,8 +339,10 @@ class Compute:
         )
 
     def counted_clock(self) -> ProbeDetails:
-        """The SM clock in MHz by a kernel that counts its cycles, right behind the work that is still queued; of two
-        lengths, so that what a launch costs cancels. Nothing where torch has no such kernel, or it counts other cycles.
+        """Return the SM clock in MHz, measured by a kernel that counts its cycles.
+
+        The kernel runs right after the work that is still queued. Kernels of two lengths are timed, so that the cost of
+        a launch cancels out. Empty if torch has no such kernel, or if it counts other cycles.
         """
         spin = None if self.is_cpu or self.other or self.torch.version.hip else self.backend.offers("_sleep")
         if spin is None:
@@ -322,17 +355,17 @@ class Compute:
         return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
-        """Become a rank of the process group that meets in the file `rendezvous` (gloo on CPUs, else the vendor's).
+        """Become a rank of the process group that meets in the file `rendezvous`.
 
-        The hosts talk by gloo beside it, over the loopback: all ranks are on this node, and what its name resolves
-        to may be any of many interfaces, or none.
+        The group uses gloo on CPUs, and the vendor's library elsewhere. The hosts also communicate by gloo, over the
+        loopback interface: all ranks are on this node, and its name may resolve to any of many interfaces, or to none.
         """
         import torch.distributed as dist
 
         if rendezvous == self._rendezvous:
             return
         with contextlib.suppress(Exception):
-            dist.destroy_process_group()  # what is left of one that failed as it began
+            dist.destroy_process_group()  # the remains of a group that failed to start
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         backend = "gloo" if self.is_cpu else self.backend.collectives()
         dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
@@ -340,13 +373,13 @@ class Compute:
 
     @property
     def collectives(self) -> dict[str, Any]:
-        """The library of the collectives and what the environment tells it, for the conditions."""
+        """Conditions that name the library of the collectives and the environment variables that configure it."""
         settings = {name: text for name, text in os.environ.items() if name.startswith(_COLLECTIVES_SETTINGS)}
         library = "gloo" if self.is_cpu else self.backend.kind.collectives
         return {"backend": library, **({"environment": settings} if settings else {})}
 
     def agree(self, value: float) -> float:
-        """The largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
+        """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
         import torch.distributed as dist
 
         shared = self.torch.tensor([value], dtype=self.torch.float64)
@@ -355,6 +388,7 @@ class Compute:
 
 
 def _identity(properties: Any, device: Device, backend: str) -> str:
+    """Return how the device that torch opened was identified, for the conditions."""
     if verified(properties, device):
-        return "PCI address compared with what torch opened"
-    return f"not verified: {backend} does not tell the PCI address of what it opened"
+        return "verified by the PCI address of the device that torch opened"
+    return f"not verified: {backend} does not report the PCI address of the device that it opened"

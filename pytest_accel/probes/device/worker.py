@@ -1,6 +1,6 @@
-"""The worker process: holds one device (or all, for copies between peers) and runs probes on it.
+"""The worker process: holds one device (or all of them, for copies between peers) and runs probes on it.
 
-Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
+`run/processes/supervisor.py` starts it with PARENT_PID and EPOCH.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 class PipeGate:
-    """Keeps in step with the other workers through the parent."""
+    """The `Gate` of a worker process, which keeps in step with the other workers by messages to and from pytest."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -37,6 +37,7 @@ class PipeGate:
         pipe.intercept(self._hear)
 
     def _hear(self, message: dict[str, Any]) -> bool:
+        """Handle a message that must not wait for the running probe; return whether it was one."""
         if message["event"] == "go":
             self._go.set()
         elif message["event"] == "release":
@@ -48,52 +49,60 @@ class PipeGate:
         return True
 
     def working(self) -> None:
+        """Tell pytest that the device works from here on."""
         self._pipe.send("working")
 
     def ready(self) -> None:
+        """Tell pytest that this device is ready, and block until every device is."""
         self._go.clear()
         self._release.clear()
         self._pipe.send("ready")
         self._go.wait()
 
     def block(self, seconds: float, warm: bool) -> None:
+        """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
         self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else clock.now())
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
+        """Announce the next step and the UUIDs of the devices that take part."""
         self._pipe.send("step", what=what, subjects=list(subjects))
 
     def settled(self) -> None:
+        """Tell pytest that this device has enough samples."""
         self._pipe.send("settled")
 
     def released(self) -> bool:
+        """Return True once every device has enough samples."""
         return self._release.is_set()
 
     def agree(self, value: float) -> float:
+        """Return the largest `value` over all ranks in a collective probe, else `value` itself."""
         return self.compute.agree(value) if self.collective and self.compute else value
 
 
 Open = Callable[[list[Device], PipeGate], Compute]
-"""Opens devices for probes to work on."""
+"""Opens devices for probes to run on."""
 
 
 class Worker:
-    """Answers each message of pytest."""
+    """Handles the messages from pytest."""
 
     def __init__(self, pipe: Pipe, gate: PipeGate, devices: Open = Compute) -> None:
         self._pipe, self._gate, self._devices = pipe, gate, devices
         self.compute: Compute | None = None
 
     def take(self, message: dict[str, Any]) -> None:
-        """See one message through; what goes wrong is sent."""
+        """Handle one message. An exception is sent to pytest instead of being raised."""
         try:
             self._take(message)
-        except Exception as error:  # noqa: BLE001  a probe may raise anything; the parent has to hear of it
+        except Exception as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
             words = self.compute.device_errors if self.compute else ()
             lost = self.compute is not None and error_class.context_is_lost(error, words)
             kind = error_class.kind(error, other=self.compute is not None and self.compute.other, words=words)
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
     def _take(self, message: dict[str, Any]) -> None:
+        """Load torch, open the devices, or run a probe."""
         if message["event"] == "load":
             importlib.import_module("torch")
             self._pipe.send("done")
@@ -105,20 +114,21 @@ class Worker:
 
 
 def serve(pipe: Pipe, devices: Open = Compute) -> None:
-    """Answer messages for ever."""
+    """Handle messages until the process ends."""
     worker = Worker(pipe, PipeGate(pipe), devices)
     for message in pipe.receive():
         worker.take(message)
 
 
 def _stack() -> list[str]:
-    """Where the main thread is, innermost first: "function (file:line)"."""
+    """Return the stack of the main thread, innermost call first, each as "function (file:line)"."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001  there is no other way
-    found = [(each.name, each.filename, each.lineno) for each in reversed(traceback.extract_stack(frame))]
-    return [f"{name} ({'/'.join(Path(file).parts[-3:])}:{line})" for name, file, line in found]
+    frames = [(each.name, each.filename, each.lineno) for each in reversed(traceback.extract_stack(frame))]
+    return [f"{name} ({'/'.join(Path(file).parts[-3:])}:{line})" for name, file, line in frames]
 
 
 def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
+    """Bind the process to the CPUs near the devices, and open them."""
     devices = [Device(**fields) for fields in message["devices"]]
     cpus = sorted({cpu for device in devices for cpu in device.cpus})
     if cpus:
@@ -130,6 +140,7 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
 
 
 def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe) -> None:
+    """Run a probe and send each of its results."""
     compute.seconds, compute.precision = message["seconds"], message["precision"]
     compute.pairs = [(sender, receiver) for sender, receiver in message["pairs"]]
     ranks = message.get("ranks")
@@ -138,44 +149,48 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
         compute.join(**ranks)
     probe = _import(**message["probe"])
     try:
-        for finding in _findings(compute.run(probe, message["conditions"]), message["metric"], compute.said):
-            pipe.send("finding", **dataclasses.asdict(finding))
+        for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.said):
+            pipe.send("finding", **dataclasses.asdict(result))
         pipe.send("done")
     finally:
-        gc.collect()  # DDP lies in reference cycles, with its gradients
+        gc.collect()  # DistributedDataParallel and its gradients are part of reference cycles
         if not compute.is_cpu:
             compute.backend.release()
 
 
-def _findings(found: Any, metric: str, said: dict[str, Any]) -> Iterator[ProbeResult]:
-    """What a probe may return or yield: a ProbeResult, several, or plain samples. Each as soon as it is there."""
-    several = found if isinstance(found, (list, tuple, Iterator)) else [found]
+def _results(returned: Any, metric: str, common: dict[str, Any]) -> Iterator[ProbeResult]:
+    """Yield the results of a probe, each as soon as the probe yields it.
+
+    A probe may return or yield a ProbeResult, several of them, or plain samples. `common` is added to the conditions of
+    each.
+    """
+    several = returned if isinstance(returned, (list, tuple, Iterator)) else [returned]
     samples = []
     for each in several:
         if isinstance(each, (int, float)):
             samples.append(float(each))
         elif isinstance(each, ProbeResult):
             each.metric = each.metric or metric
-            each.conditions = {**each.conditions, **said}
+            each.conditions = {**each.conditions, **common}
             yield each
         else:
-            raise TypeError(f"a probe returns samples or what device.sample() returned, not {type(each).__name__}")
+            raise TypeError(f"a probe returns samples or the result of device.sample(), not {type(each).__name__}")
     if samples:
-        yield ProbeResult(metric, "1", samples=samples, conditions=dict(said))
+        yield ProbeResult(metric, "1", samples=samples, conditions=dict(common))
 
 
 def _import(module: str, file: str, name: str, path: Sequence[str] = ()) -> Callable[..., Any]:
-    """Return a probe by its module, or by the file that it stands in (a test file of the user's).
+    """Return a probe by its module, or by the file that defines it (a test file of the user's).
 
-    What a user's file imports is looked for in the folders of `path`, in the one that holds its packages, and beside
-    it, after the folders of this process: a random.py beside a test file replaces no library.
+    The imports of a user's file are looked up in the folders of this process first, then in those of `path`, in the
+    folder that holds its packages, and beside it, so that a random.py beside a test file does not replace a library.
     """
     if not module.startswith("pytest_accel."):
         sys.path += [each for each in (*path, _home(file), str(Path(file).parent)) if each not in sys.path]
     try:
-        found = importlib.import_module(module)
-        if os.path.realpath(str(found.__file__)) == os.path.realpath(file):
-            return getattr(found, name)  # type: ignore[no-any-return]
+        imported = importlib.import_module(module)
+        if os.path.realpath(str(imported.__file__)) == os.path.realpath(file):
+            return getattr(imported, name)  # type: ignore[no-any-return]
     except ImportError:
         pass
     spec = importlib.util.spec_from_file_location(module, file)
@@ -186,13 +201,13 @@ def _import(module: str, file: str, name: str, path: Sequence[str] = ()) -> Call
     try:
         spec.loader.exec_module(loaded)
     except BaseException:
-        del sys.modules[module]  # or the next measurement would take the function of a module that is not whole
+        del sys.modules[module]  # otherwise the next measurement would use a module that was imported in part
         raise
     return getattr(loaded, name)  # type: ignore[no-any-return]
 
 
 def _home(file: str) -> str:
-    """Return the folder from which the packages around a file are imported; its own where there are none."""
+    """Return the folder from which the packages around a file are imported; its own folder if there are none."""
     folder = Path(file).parent
     while (folder / "__init__.py").is_file():
         folder = folder.parent
@@ -200,27 +215,29 @@ def _home(file: str) -> str:
 
 
 def _software(compute: Compute) -> dict[str, Any]:
+    """Return the versions of the software that drives the device, by name."""
     torch = compute.torch
-    found = {"python": sys.version.split()[0], "torch": torch.__version__}
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
     if compute.is_cpu:
-        found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
-        return found
+        versions["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+        return versions
     if compute.other:
         package = compute.backend.kind.package.partition(".")[0]
-        return {**found, **({package: _version(package)} if package else {})}
-    found.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
-    found.update({"cublas": cublas} if (cublas := blas.version()) else {})
+        return {**versions, **({package: _version(package)} if package else {})}
+    versions.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
+    versions.update({"cublas": cublas} if (cublas := blas.version()) else {})
     if torch.distributed.is_available() and torch.distributed.is_nccl_available():
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return versions
 
 
 def _version(package: str) -> str:
-    """What the package states of itself, else what it was installed as."""
+    """Return the version that a package states in `__version__`, or "unknown"."""
     return str(getattr(sys.modules[package], "__version__", "unknown"))
 
 
 def _reason(error: Exception) -> str:
+    """Return the first line of an error, with its type unless the error is one of our own."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
         return first

@@ -1,1 +1,1 @@
-"""The vendors' management libraries, as a simulated node answers for them."""
+"""The vendors' management libraries with the answers of a simulated node."""

@@ -1,6 +1,6 @@
-"""A simulated libamd_smi.so below the real amdsmi, so that the driver is run as it is.
+"""A simulated libamd_smi.so below the real amdsmi, so that the driver runs unchanged.
 
-What a GPU answers is data that may be changed while it runs: a fault that begins later changes the answers.
+The answers of a GPU are data that may change while it runs, since a fault that begins later changes them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ BARE_METAL, GUEST = 1, 3
 HOTSPOT, VRAM = 1, 2
 CURRENT, CRITICAL, EMERGENCY = 0, 5, 7
 GFX, MEM = 0, 4
-"""States of a link, blocks, firmware with its version, performance levels, virtualization modes, sensors with their
-limits, clocks: as amdsmi.h numbers them."""
+"""Numbers of amdsmi.h: states of a link, blocks, firmware with its version, performance levels, virtualization modes,
+sensors with their limits, clocks."""
 
 
 @dataclass
 class Gpu:
-    """One GPU of the simulated library: what its functions answer.
+    """One GPU of the simulated library, with the answers of its functions.
 
-    An answer is a number or a text (bytes), several numbers, a dictionary of a struct's fields, `By` the arguments
-    before what is filled, or a function that is called with all arguments and returns a status. A function without
-    an answer is not supported.
+    An answer is a number or a text (bytes), several numbers, a dictionary of a struct's fields, a `By` of the arguments
+    between the GPU and the output, or a function that is called with all arguments and returns a status. A function
+    without an answer is not supported.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)
@@ -41,17 +41,17 @@ class Gpu:
 
 
 class By(dict[Any, Any]):
-    """Answers by what the function was called with, beside the GPU."""
+    """Answers by the arguments that follow the GPU."""
 
 
 class Library:
-    """What amdsmi takes for the loaded library. `init` is the status of amdsmi_init."""
+    """The object that amdsmi uses as the loaded library. `init` is the status of amdsmi_init."""
 
     def __init__(self, gpus: list[Gpu], init: int = SUCCESS) -> None:
         self.gpus, self.init = gpus, init
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> int:
-        """Do what the function of this name does, and return its status."""
+        """Run the function of this name and return its status."""
         if name == "amdsmi_init":
             return self.init
         if name == "amdsmi_get_socket_handles":
@@ -64,12 +64,12 @@ class Library:
         return _answer(gpu.answers.get(name), arguments)
 
     def gpu(self, index: int) -> Gpu:
-        """Whoever is asked."""
+        """Return the GPU with this index."""
         return self.gpus[index]
 
 
 class _Loaded:
-    """Stands for the loaded file. amdsmi takes its functions once, at import: they ask the library of the moment."""
+    """Stands for the loaded file. amdsmi looks up its functions once, so each call goes to the current library."""
 
     library: Library | None = None
     lacks: tuple[str, ...] = ()
@@ -90,14 +90,14 @@ _REAL = ctypes.CDLL
 
 
 class _Opening(_REAL):
-    """Opens ours where amdsmi asks for its own, and everything else as ever."""
+    """Returns the simulated library when amdsmi loads its own, and loads every other library as usual."""
 
     def __new__(cls, name: Any, *more: Any, **options: Any) -> Any:
         return _LOADED if "amd_smi" in str(name) else _REAL(name, *more, **options)
 
 
 def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
-    """Make `library` what amdsmi finds; None for a file that cannot be found. `lacks`: functions it has not."""
+    """Make `library` the one that amdsmi loads; None for a missing file. `lacks` are functions that it lacks."""
     if library is None or lacks or _LOADED.lacks:
         for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
             del sys.modules[name]
@@ -107,16 +107,17 @@ def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
 
 
 def installed() -> Library | None:
-    """What stands for the loaded file now."""
+    """Return the library that amdsmi uses now, or None."""
     return _LOADED.library
 
 
 def _number(handle: Any) -> int:
+    """Return the number of a handle."""
     return int(getattr(handle, "value", handle) or 0)
 
 
 def _handles(arguments: tuple[Any, ...], numbers: list[int]) -> int:
-    """The count, and where there is room the handles themselves."""
+    """Fill in the number of handles and, if there is room, the handles."""
     count, places = arguments[-2], arguments[-1]
     count._obj.value = len(numbers)
     for place, number in enumerate(numbers if isinstance(places, ctypes.Array) else ()):
@@ -125,6 +126,7 @@ def _handles(arguments: tuple[Any, ...], numbers: list[int]) -> int:
 
 
 def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
+    """Write an answer to the output arguments and return the status."""
     if isinstance(answer, By):
         given = tuple(_number(each) for each in arguments[1:] if isinstance(each, int) or hasattr(each, "value"))
         return _answer(answer.get(given[0] if len(given) == 1 else given), arguments)
@@ -147,7 +149,7 @@ def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
 
 
 def _fill(struct: Any, values: Any) -> None:
-    """Set the fields of a struct or the elements of an array; what is itself one of these is filled."""
+    """Set the fields of a struct or the elements of an array, recursively."""
     for key, value in values.items() if isinstance(values, dict) else enumerate(values):
         if isinstance(value, dict | list):
             _fill(getattr(struct, key) if isinstance(key, str) else struct[key], value)
@@ -158,12 +160,12 @@ def _fill(struct: Any, values: Any) -> None:
 
 
 def status(code: int) -> Callable[..., int]:
-    """A function that answers with nothing but this status."""
+    """Return a function that only returns this status."""
     return lambda *arguments: code
 
 
 def records(name: str, *entries: dict[str, Any]) -> Callable[..., None]:
-    """A function that counts `entries`, and fills them into the array that it is given. `name` for the error."""
+    """Return a function that counts `entries` and fills them into an array. `name` is for the error message."""
 
     def fill(_handle: Any, count: Any, array: Any) -> None:
         count._obj.value = len(entries)
@@ -175,17 +177,18 @@ def records(name: str, *entries: dict[str, Any]) -> Callable[..., None]:
 
 
 def pages(*states: int) -> Callable[..., None]:
-    """Bad pages by their state."""
+    """Return a function that lists bad pages with these states."""
     each = [{"page_address": 4096 * place, "page_size": 4096, "status": state} for place, state in enumerate(states)]
     return records("pages", *each)
 
 
 def processes(*pids: int) -> Callable[..., None]:
+    """Return a function that lists processes."""
     return records("processes", *({"pid": pid, "name": b"python3"} for pid in pids))
 
 
 def all_ones(**values: Any) -> Callable[..., None]:
-    """A struct in which the firmware has no more than these fields."""
+    """Return a function that fills a struct with ones, which the firmware uses for missing values, and these values."""
 
     def fill(*arguments: Any) -> None:
         struct = arguments[-1]._obj
@@ -196,7 +199,7 @@ def all_ones(**values: Any) -> Callable[..., None]:
 
 
 def metrics(**values: Any) -> Callable[..., None]:
-    """The metrics of an idle MI300X at rest, with these values instead."""
+    """Return a function that fills in the metrics of an idle MI300X, with these values instead."""
     return all_ones(**{**_METRICS, **values})
 
 
@@ -218,17 +221,17 @@ _METRICS = {
 
 
 def mi300x(place: int = 0, **answers: Any) -> Gpu:
-    """An idle MI300X of a healthy node of eight, as libamd_smi describes one."""
+    """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it."""
     return Gpu({**_identity(place), **_health(), **_links(place), **_power(), **answers})
 
 
 def _bdf(place: int) -> int:
-    """Bus, device and function in one number."""
+    """Return bus, device and function of a GPU in one number."""
     return (0x0C + place) << 8
 
 
 def _identity(place: int) -> dict[str, Any]:
-    """Numbers and versions in the form that amdsmi gives them, on no real board."""
+    """Return identity and versions in the format of amdsmi, with serial numbers of no real board."""
     serial = 0x5A3C_0000_1111_0000 + place
     return {
         "amdsmi_get_gpu_device_bdf": {"as_uint": _bdf(place)},
@@ -271,14 +274,14 @@ def _identity(place: int) -> dict[str, Any]:
 
 
 def firmware(**other: int) -> dict[str, Any]:
-    """The version of every block, some of them `other`."""
+    """Return the firmware version of every block, with these versions instead."""
     versions = {number: other.get(name, version) for name, (number, version) in FIRMWARE.items()}
     listed = [{"fw_id": number, "fw_version": version} for number, version in versions.items()]
     return {"num_fw_info": len(listed), "fw_info_list": listed}
 
 
 def errors(**blocks: Mapping[str, int]) -> dict[str, Any]:
-    """Errors by block and by kind (correctable, uncorrectable, deferred), and of all blocks."""
+    """Return the error counters by block and kind (correctable, uncorrectable, deferred), and their totals."""
     kinds = ("correctable", "uncorrectable", "deferred")
     counted = {
         number: {f"{kind}_count": blocks.get(name, {}).get(kind, 0) for kind in kinds}
@@ -289,6 +292,7 @@ def errors(**blocks: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _health() -> dict[str, Any]:
+    """Return the answers about errors, bad pages, processes and memory."""
     return {
         "amdsmi_get_gpu_ecc_enabled": 0x3FFF,
         **errors(),
@@ -303,6 +307,7 @@ def _health() -> dict[str, Any]:
 
 
 def _links(place: int) -> dict[str, Any]:
+    """Return the answers about PCIe and XGMI links."""
     peers = [each for each in range(8) if each != place]
     return {
         "amdsmi_get_pcie_info": pcie(),
@@ -322,7 +327,7 @@ def _links(place: int) -> dict[str, Any]:
 
 
 def pcie(mts: int = 32_000, width: int = 16, **counters: int) -> dict[str, Any]:
-    """The link to the host now, at most generation 5 with 16 lanes."""
+    """Return the state of the link to the host, whose maximum is generation 5 with 16 lanes. `mts` is in MT/s."""
     return {
         "pcie_static": {"max_pcie_width": 16, "max_pcie_speed": 32_000, "pcie_interface_version": 5, "slot_type": 1},
         "pcie_metric": {"pcie_width": width, "pcie_speed": mts, **counters},
@@ -330,6 +335,7 @@ def pcie(mts: int = 32_000, width: int = 16, **counters: int) -> dict[str, Any]:
 
 
 def _power() -> dict[str, Any]:
+    """Return the answers about power, clocks and temperatures."""
     watt = 1_000_000
     return {
         "amdsmi_get_power_cap_info": {
@@ -358,13 +364,16 @@ def _power() -> dict[str, Any]:
 
 
 def violations(**active: int) -> Callable[..., None]:
-    """The violation status, with these limiters active: prochot_thrm, ppt_pwr, socket_thrm, vr_thrm, hbm_thrm."""
+    """Return a function that fills in the violation status.
+
+    `active` are the active limiters: prochot_thrm, ppt_pwr, socket_thrm, vr_thrm, hbm_thrm.
+    """
     names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
     counts = {"acc_counter": 1_000_000, **{f"acc_{name}": 0 for name in names}}
     return all_ones(**counts, **{f"active_{name}": active.get(name, 0) for name in names})
 
 
 def never(*_arguments: Any) -> int:
-    """A function that never answers."""
+    """Block for ever, like a function that never answers."""
     while True:
         time.sleep(3600)

@@ -1,6 +1,6 @@
-"""A simulated libnvidia-ml below the real pynvml, so that the driver is run as it is.
+"""A simulated libnvidia-ml below the real pynvml, so that the driver runs unchanged.
 
-What a GPU answers is data that may be changed while it runs: a fault that begins later changes the answers.
+The answers of a GPU are data that may change while it runs, since a fault that begins later changes them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ import pynvml
 
 NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 LOST = -1
+"""Stands for a GPU in `Library.xids`: waiting for events reports that a GPU is lost."""
 NEW_IDS = (269, 270, 271)
 """Field ids of the throttle counters from driver 580.82 on."""
 
 
 @dataclass
 class Gpu:
-    """One GPU of the simulated library: what its functions answer, and its field values.
+    """One GPU of the simulated library, with the answers of its functions and its field values.
 
-    An answer is a number, several of them, a text (bytes), a mapping from the arguments to one of these, or a
-    function that is called with what the library was called with and may return a status. A function without an
-    answer is not supported. A field, by id or by (id, scope), is its NVML_VALUE_TYPE and a number, or a function
-    that returns the number.
+    An answer is a number, several numbers, a text (bytes), a mapping from the arguments to one of these, or a function
+    that is called with the arguments of the library function and may return a status. A function without an answer is
+    not supported. A field, by id or by (id, scope), is its NVML_VALUE_TYPE and a number, or a function that returns the
+    number.
     """
 
     answers: dict[str, Any]
     fields: dict[Any, tuple[int, Any]] = field(default_factory=dict)
     lost: bool = False
     refuses: int = 0
-    """The status of every function but those of the identity."""
+    """Status of every function except nvmlDeviceGetUUID; 0 for the answers."""
 
     def field_values(self, _handle: Any, count: Any, values: Any) -> None:
+        """Fill in the requested fields."""
         for value in values._obj[: count.value]:
-            found = self.fields.get((value.fieldId, value.scopeId), self.fields.get(value.fieldId))
-            value.nvmlReturn = NOT_SUPPORTED if found is None else 0
-            kind, number = found or (0, 0.0)
+            entry = self.fields.get((value.fieldId, value.scopeId), self.fields.get(value.fieldId))
+            value.nvmlReturn = NOT_SUPPORTED if entry is None else 0
+            kind, number = entry or (0, 0.0)
             number = number() if callable(number) else number
             value.valueType = kind
             name = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}[kind]
@@ -48,9 +50,9 @@ class Gpu:
 
 
 class Library:
-    """What pynvml takes for the loaded library: functions that fill by-reference arguments and return a status.
+    """The object that pynvml uses as the loaded library: its functions fill their output arguments and return a status.
 
-    `lacks` are functions that this version does not have.
+    `lacks` are functions that this version of the library lacks.
     """
 
     def __init__(self, gpus: list[Gpu], driver: str = "580.95.05", init: int = 0, lacks: tuple[str, ...] = ()) -> None:
@@ -59,8 +61,9 @@ class Library:
             "nvmlSystemGetCudaDriverVersion": 13000,
             "nvmlSystemGetConfComputeState": fills(ccFeature=0),
         }
-        """What the functions that take no GPU answer."""
+        """Answers of the functions that take no GPU."""
         self.xids: list[tuple[int, int]] = []
+        """Xids to report, as (index of the GPU or LOST, number)."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name.startswith("_") or name in self.lacks:
@@ -89,7 +92,7 @@ class Library:
         return self._ask(self._gpu(arguments[0]), name, arguments)
 
     def _event(self, name: str, arguments: tuple[Any, ...]) -> int:
-        """The next Xid that was put into `xids`, as (place of the GPU, number); LOST for the news that one is."""
+        """Report the next entry of `xids`, and remove it."""
         if name != "nvmlEventSetWait_v2":
             return 0
         if not self.xids:
@@ -120,7 +123,7 @@ class Library:
 
 
 def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
-    """Put an answer where the caller wants it, and return the status."""
+    """Write an answer to the output arguments and return the status."""
     if isinstance(answer, dict):
         return _answer(answer.get(_given(arguments)), arguments)
     if answer is None:
@@ -137,7 +140,7 @@ def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
 
 
 def _given(arguments: tuple[Any, ...]) -> Any:
-    """The numbers between the handle and what is filled: one alone, several as a tuple."""
+    """Return the numbers between the handle and the output arguments: one number, or several as a tuple."""
     given = []
     for each in arguments[1:]:
         if hasattr(each, "_obj") or isinstance(each, ctypes.Array):
@@ -147,7 +150,7 @@ def _given(arguments: tuple[Any, ...]) -> Any:
 
 
 def fills(**values: Any) -> Callable[..., None]:
-    """A function that fills the struct that its last argument refers to."""
+    """Return a function that fills the struct that its last argument refers to."""
 
     def fill(*arguments: Any) -> None:
         for name, value in values.items():
@@ -157,23 +160,26 @@ def fills(**values: Any) -> Callable[..., None]:
 
 
 def status(code: int) -> Callable[..., int]:
-    """A function that answers with nothing but this status."""
+    """Return a function that only returns this status."""
     return lambda *arguments: code
 
 
 def never(*_arguments: Any) -> int:
-    """A function that never answers."""
+    """Block for ever, like a function that never answers."""
     while True:
         time.sleep(3600)
 
 
 def clocks(sm: int, memory: int) -> dict[int, int]:
-    """What a function answers for the kinds of clocks, in MHz."""
+    """Return the answers for each kind of clock, in MHz."""
     return {pynvml.NVML_CLOCK_SM: sm, pynvml.NVML_CLOCK_MEM: memory}
 
 
 def fabric(newest: int = 3, **values: Any) -> Callable[..., int]:
-    """The fabric of a healthy node, for a library that takes the struct up to version `newest`."""
+    """Return a function that fills in the fabric state of a healthy node, with these values instead.
+
+    `newest` is the newest version of the struct that the library supports.
+    """
     known = (0x02000024, 0x03000028)[: newest - 1]
     cluster = values.pop("clusterUuid", bytes(range(16)))
     healthy = {"state": 3, "status": 0, "cliqueId": 1, "healthMask": 0x1AA, "healthSummary": 1, **values}
@@ -192,6 +198,8 @@ def fabric(newest: int = 3, **values: Any) -> Callable[..., int]:
 
 
 def processes(*pids: int) -> Callable[..., int]:
+    """Return a function that lists processes."""
+
     def fill(_handle: Any, count: Any, array: Any) -> int:
         if pids and array is None:
             count._obj.value = len(pids)
@@ -205,14 +213,14 @@ def processes(*pids: int) -> Callable[..., int]:
 
 
 def h200(place: int = 0, **answers: Any) -> Gpu:
-    """An idle H200 of a healthy node of eight, as NVML describes one."""
+    """Return an idle H200 of a healthy node of eight, as NVML reports it."""
     gpu = _hopper(place, b"NVIDIA H200", 0x233510DE, 150754820096)
     gpu.answers.update(answers)
     return gpu
 
 
 def h100(place: int = 0, **answers: Any) -> Gpu:
-    """An idle H100 SXM of a healthy node of eight, as NVML describes one."""
+    """Return an idle H100 SXM of a healthy node of eight, as NVML reports it."""
     gpu = _hopper(place, b"NVIDIA H100 80GB HBM3", 0x233010DE, 85520809984)
     gpu.answers["nvmlDeviceGetRowRemapperHistogram"] = fills(max=2560)
     gpu.answers.update(answers)
@@ -220,6 +228,7 @@ def h100(place: int = 0, **answers: Any) -> Gpu:
 
 
 def _hopper(place: int, name: bytes, pci: int, memory: int) -> Gpu:
+    """Return an idle Hopper GPU with this name, PCI id and memory in bytes."""
     answers = {
         "nvmlDeviceGetUUID": f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{place}".encode(),
         "nvmlDeviceGetName": name,
@@ -234,7 +243,7 @@ def _hopper(place: int, name: bytes, pci: int, memory: int) -> Gpu:
 
 
 def _identity(place: int) -> dict[str, Any]:
-    """Numbers and versions in the form that NVML gives them, on no real board."""
+    """Return identity and versions in the format of NVML, with serial numbers of no real board."""
     return {
         "nvmlDeviceGetBoardPartNumber": b"692-2G520-0200-000",
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
@@ -255,6 +264,7 @@ def _identity(place: int) -> dict[str, Any]:
 
 
 def _health() -> dict[str, Any]:
+    """Return the answers about errors, repairs and processes."""
     return {
         "nvmlDeviceGetEccMode": (1, 1),
         "nvmlDeviceGetTotalEccErrors": dict.fromkeys(product((0, 1), (0, 1)), 0),
@@ -269,6 +279,7 @@ def _health() -> dict[str, Any]:
 
 
 def _links() -> dict[str, Any]:
+    """Return the answers about PCIe link, NVLinks and fabric."""
     return {
         "nvmlDeviceGetMaxPcieLinkGeneration": 5,
         "nvmlDeviceGetGpuMaxPcieLinkGeneration": 5,
@@ -286,6 +297,7 @@ def _links() -> dict[str, Any]:
 
 
 def _power() -> dict[str, Any]:
+    """Return the answers about power, clocks and temperatures."""
     return {
         "nvmlDeviceGetEnforcedPowerLimit": 700_000,
         "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
@@ -305,7 +317,7 @@ def _power() -> dict[str, Any]:
 
 
 def _fields() -> dict[Any, tuple[int, Any]]:
-    """By pynvml's names; a number that comes without a kind of its own is an unsigned int."""
+    """Return the field values by id. A number without a type of its own is an unsigned int."""
     names = {
         "MEMORY_TEMP": 70,
         "NVLINK_LINK_COUNT": 18,
@@ -329,6 +341,6 @@ def _fields() -> dict[Any, tuple[int, Any]]:
 
 
 def install(library: Library | None) -> None:
-    """Make `library` what pynvml has loaded; None for none. To be called before nvmlInit."""
+    """Make `library` the one that pynvml has loaded; None for none. Call it before nvmlInit."""
     pynvml.nvmlLib = library
-    pynvml._nvmlGetFunctionPointer_cache.clear()  # it remembers the functions of the last one
+    pynvml._nvmlGetFunctionPointer_cache.clear()  # it caches the functions of the previous library
