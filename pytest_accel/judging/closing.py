@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -150,7 +151,7 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
-    worst = sorted(failed, key=lambda each: (each.limit is None, each.margin if each.margin is not None else -9.0))
+    worst = worst_first(failed)
     first = worst[0]
     return f"REJECTED {_name(first, around)}: {first.metric} {first.sentence}{_more(worst)}"
 
@@ -168,8 +169,16 @@ def _listed(things: Sequence[str]) -> str:
 
 
 def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts sorted by status, worst first, then by margin, smallest first."""
-    return sorted(
-        verdicts,
-        key=lambda each: (WORST_FIRST.index(each.status), each.margin if each.margin is not None else 9.0),
-    )
+    """Return the verdicts sorted by status, worst first.
+
+    Within a status, verdicts on limits come first; of these, faults of a device (lost, hung, a wrong result) precede
+    broken limits without a margin, and the others follow by margin, smallest first. The closing line, the table and
+    the command that repeats the run all begin with the same verdict.
+    """
+    return sorted(verdicts, key=_rank)
+
+
+def _rank(verdict: Verdict) -> tuple[int, bool, bool, float]:
+    unknown = -math.inf if verdict.status.fails else math.inf
+    margin = unknown if verdict.margin is None else verdict.margin
+    return WORST_FIRST.index(verdict.status), verdict.limit is None, not verdict.fault, margin
