@@ -31,7 +31,7 @@ from pytest_accel.skus import loader, releases, requirements
 
 CHECKOUT = Path(__file__).parent.parent
 THRESHOLDS = CHECKOUT / "thresholds"
-CODE = ("pytest_accel/core/sku.py", "pytest_accel/skus")
+CODE = ("pytest_accel/core/sku.py", "pytest_accel/probes", "pytest_accel/skus")
 """Where rules lie that make limits of figures."""
 NOT_COMPARED = ("title", "limits", "source", "sources", "explained", "siblings")
 """Keys of a threshold file that decide no verdict, or that are compared as limits."""

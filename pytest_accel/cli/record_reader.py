@@ -16,6 +16,7 @@ from typing import Any, Literal, Union
 from pytest_accel.core import details
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import FILE, SCHEMA, Record
 
 NO_NUMBERS = ("nan", "inf", "-inf")
@@ -70,13 +71,40 @@ def load(path: Path) -> Record:
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     """Return what an older version wrote as this version would have written it."""
-    verdicts, devices = raw.get("verdicts"), raw.get("devices")
+    verdicts, devices, measurements = raw.get("verdicts"), raw.get("devices"), raw.get("measurements")
     upgraded = dict(raw)
     if isinstance(verdicts, list):
         upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
     if isinstance(devices, list):
         upgraded["devices"] = [_with_called(each) for each in devices]
+    if isinstance(measurements, list):
+        upgraded["measurements"] = [_with_own_details(each) for each in measurements]
     return upgraded
+
+
+def _with_own_details(measurement: Any) -> Any:
+    """Return a measurement of a user's probe with the details that do not fit the declared types under `own`.
+
+    Older versions wrote whatever the probe reported beside the details of other origin.
+    """
+    found = measurement.get("details") if isinstance(measurement, dict) else None
+    declared = declaration_of(str(measurement.get("metric"))) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or (declared and declared.packaged):
+        return measurement
+    hints = typing.get_type_hints(details.Details)
+    own = {key: value for key, value in found.items() if not _fits(hints.get(key, Any), value)}
+    if not own:
+        return measurement
+    kept = {key: value for key, value in found.items() if key not in own}
+    return {**measurement, "details": {**kept, "own": {**kept.get("own", {}), **own}}}
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    try:
+        _as(hint, value, "")
+    except _Mismatch:
+        return False
+    return True
 
 
 def _with_called(device: Any) -> Any:

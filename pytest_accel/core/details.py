@@ -111,6 +111,10 @@ class ProbeDetails(TypedDict, total=False):
     """The rate (GB/s) of each window, by place."""
 
 
+SAMPLED = ("ended_by", "ends", "warmup_blocks")
+"""Keys that `Compute.sample` writes for any probe."""
+
+
 class HostDetails(TypedDict, total=False):
     """What a fact of the host has beside its value. Written in the sensor process, by drivers/host."""
 

@@ -35,6 +35,11 @@ class WorkerRequest:
     precision: float
     pairs: Sequence[Pair] = ()
 
+    @property
+    def packaged(self) -> bool:
+        """True for a packaged probe, whose details have declared keys."""
+        return str(self.probe.get("module", "")).startswith("pytest_accel.probes.")
+
     def message(self) -> Message:
         """Return the request as the message that a worker receives."""
         fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}

@@ -55,8 +55,11 @@ class Driver(Protocol):
         ...
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
-        """Return the reason why the device is not idle (it holds memory or computes), or None."""
-        return None
+        """Return the reason why the device is not idle (it holds memory or computes), or None.
+
+        A driver that cannot tell keeps this default: a shortfall is then INCONCLUSIVE and rejects nobody.
+        """
+        return "its driver does not tell whether it was idle"
 
     def health(self, device: Device) -> Mapping[str, Any]:  # noqa: ARG002  the protocol's signature
         """Return the facts that may change while the node runs, now, with `unread` as in `discover`."""

@@ -66,7 +66,7 @@ def _load(entries: Sequence[EntryPoint]) -> Vendor:
     place = f"{_distribution(entry)}: the entry point {entry.name} = {entry.value} of {GROUP}"
     try:
         found = entry.load()
-    except Exception as error:  # noqa: BLE001  importing a package may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001  importing a package may raise anything
         raise BadVendor(f"{place} cannot be loaded: {type(error).__name__}: {error}") from None
     if not isinstance(found, Vendor):
         raise BadVendor(f"{place} is a {type(found).__name__}, not a pytest_accel.drivers.Vendor")

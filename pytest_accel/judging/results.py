@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_accel.core.details import SAMPLED, Details
 from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.core.metrics import parse
@@ -127,9 +129,18 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
         seconds=tuple(finding["seconds"]),
         peak=_peak(finding["peak"], context.peak_of(finding["metric"])),
         conditions=finding["conditions"],
-        details=finding["details"],
+        details=details_of(finding["details"], packaged=context.request.packaged),
         trouble=Trouble("device", finding["wrong"]) if finding.get("wrong") else None,
     )
+
+
+def details_of(reported: Details, *, packaged: bool) -> Details:
+    """Return what a probe reported beside its value; what a probe of the user's own adds is under `own`."""
+    if packaged:
+        return reported
+    keys: dict[str, Any] = dict(reported)
+    own = {**keys.pop("own", {}), **{key: keys.pop(key) for key in list(keys) if key not in SAMPLED}}
+    return typing.cast(Details, {**keys, **({"own": own} if own else {})})
 
 
 def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:

@@ -64,7 +64,7 @@ def check_limits(root: Located, findings: Findings) -> None:
         _check_bounds(key, at, findings)
         expected = unit_of(metric)
         declared = declaration_of(metric)
-        if expected is None and declared and not declared.fact:
+        if expected is None and declared and declared.packaged and not declared.fact:
             alike = known_metrics(parse(metric).probe)
             findings.add(at, f"{key}: no probe measures {metric}; {nearest(metric, alike or [declared.metric])}")
         if expected and limit["unit"] not in (expected, "of peak"):
@@ -112,24 +112,20 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
 
 
 def check_probes(root: Located, findings: Findings) -> None:
-    """Find conditions, budgets and spreads of probes that do not exist."""
+    """Add findings on conditions of probes that do not exist: nothing would ever read them.
+
+    Only packaged probes take conditions from a threshold file. Budgets and spreads may be those of a user's own probes,
+    which are not known here.
+    """
     measuring = {each.name: each for each in declarations() if each.packaged and not each.fact}
     for name, at in items_of(root.data.get("probes")):
         if name not in measuring:
-            findings.add(at, f"probes.{name}: there is no such probe; {nearest(name, measuring)}")
+            findings.add(at, f"probes.{name}: is no packaged probe; {nearest(name, measuring)}")
             continue
         for condition, value in items_of(at):
             if condition not in measuring[name].conditions:
                 known = nearest(condition, measuring[name].conditions)
                 findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
-    for level, budgets in items_of(root.data.get("budgets")):
-        for name, at in items_of(budgets):
-            if parse(name).probe not in measuring:
-                findings.add(at, f"budgets.{level}.{name}: there is no such probe; {nearest(name, measuring)}")
-    for metric, at in items_of(root.data.get("spread")):
-        if declaration_of(metric) is None:
-            known = nearest(metric, {each.family for each in measuring.values()})
-            findings.add(at, f"spread.{metric}: no probe measures it; {known}")
 
 
 def check_whole(root: Located, findings: Findings) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import SHEET, Platform, Sku
-from pytest_accel.probes.declare import declaration_of
+from pytest_accel.probes.declare import declaration_of, finder_of
 
 
 def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
@@ -14,8 +14,8 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
 
     The figure is doubled for copies in both directions at once.
     """
-    declared = declaration_of(metric)
-    if declared is None or metric in declared.also:
+    declared = finder_of(metric) or finder_of(parse(metric).base)
+    if declared is None or parse(metric).base in declared.also:
         return None
     variant = parse(metric).variant
     dtype, ways = SHEET.get(variant, variant), 2 if variant == "both" else 1

@@ -55,6 +55,9 @@ def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
 def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
     known = registry.registered()
+    if not known.vendors:
+        findings.add(at, f"{key}: no vendor is known: {'; '.join(known.problems.values())}")
+        return None
     check: yaml_lines.Check = yaml_lines.one_of(*known.vendors, *known.problems)
     found: str | None = check(at, key, findings)
     return found

@@ -371,3 +371,12 @@ def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old:
     assert str(bad.value).startswith(f"{path}: ")
     assert says in str(bad.value)
     assert "\n" not in str(bad.value)
+
+
+def test_what_an_own_probe_reported_stays_readable(tmp_path: Path) -> None:
+    """Older records have it among the other details, where its type is another than the declared one."""
+    found = Measurement("our_copy", "GPU-0", "GB/s", 10.0, details={"row": 3, "rates": [1, 2], "ends": [0.1]})  # type: ignore[typeddict-item]
+    write(replace(ran(), measurements=[*measured(), found]), tmp_path)
+    (read,) = [each for each in record_reader.load(tmp_path / FILE).measurements if each.metric == "our_copy"]
+    assert read.details["own"] == {"row": 3, "rates": [1, 2]}
+    assert read.details["ends"] == [0.1]

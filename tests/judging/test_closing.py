@@ -261,3 +261,13 @@ def test_worst_first_is_by_status_and_then_by_margin() -> None:
         verdict("g", NODE, Status.FAIL, margin=-0.1),
     ]
     assert "".join(each.metric for each in worst_first(verdicts)) == "gfdbace"
+
+
+def test_the_closing_line_begins_with_the_verdict_that_the_table_shows_first() -> None:
+    """A lost device precedes a ceiling that was broken a hundredfold."""
+    burnt = verdict("soak.throttle.hw_thermal", "GPU-0", Status.FAIL, margin=-112.0)
+    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True)
+    unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, fault=True), limit=None)
+    for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
+        assert worst_first(verdicts)[0] is lost
+        assert closed(verdicts).line.startswith("REJECTED gpu1: matmul.bf16 its reason (and 2 more)")

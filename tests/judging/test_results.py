@@ -17,7 +17,9 @@ GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in
 
 
 def context(metric: str = "matmul.bf16", suffix: str = "", runs: str = "together") -> Context:
-    request = WorkerRequest(metric, suffix, runs, {}, {"dtype": "bf16"}, 1.0, 0.01)
+    request = WorkerRequest(
+        metric, suffix, runs, {"module": "pytest_accel.probes.matmul"}, {"dtype": "bf16"}, 1.0, 0.01
+    )
     return Context(request, lambda name: (989.4, "datasheet") if name == "matmul.bf16" else None, 10.0, 20.0)
 
 

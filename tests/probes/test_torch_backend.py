@@ -311,3 +311,19 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     assert measured[0]["samples"]
     assert measured[0]["conditions"]["driven_by"] == "torch.hpu"
     assert measured[0]["conditions"]["identity"].startswith("not verified")
+
+
+def test_a_device_that_is_lost_while_it_is_opened_is_to_blame() -> None:
+    """There is no device in the process yet, but the vendor of the one that is being opened is known."""
+    sent: list[dict[str, Any]] = []
+
+    class Heard:
+        def send(self, event: str, **fields: Any) -> None:
+            sent.append({"event": event, **fields})
+
+    def opened(devices: list[Device], gate: Any) -> Any:
+        raise RuntimeError("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)")
+
+    opening = worker.Worker(Heard(), None, opened)  # type: ignore[arg-type]
+    opening.take({"event": "open", "devices": [{"uuid": "X", "index": 0, "driver": "intel", "model": "Max"}]})
+    assert [each["kind"] for each in sent] == ["device"]

@@ -212,7 +212,9 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
 def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None:
     """As the one of the peers does when it cannot open a device: whose fault it was is not known."""
     pair = tuple(Device(f"GPU-{place}", place, "nvidia", "a GPU") for place in range(2))
-    request = WorkerRequest("peer_copy.one_way", "", "peers", {}, {}, 1.0, 0.01)
+    request = WorkerRequest(
+        "peer_copy.one_way", "", "peers", {"module": "pytest_accel.probes.peer_copy"}, {}, 1.0, 0.01
+    )
     broken = Outcome(pair, trouble={"event": "error", "kind": "device", "reason": "CUDA error: unknown error"})
 
     def kinds(lost: dict[str, str]) -> list[tuple[str, str]]:

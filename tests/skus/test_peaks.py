@@ -34,6 +34,8 @@ SKU = Sku(
         ("stream.copy", HGX8, 3350),
         ("host_copy.latency", HGX8, None),  # a duration
         ("host_copy.pcie_width", HGX8, None),  # a count
+        ("host_copy.pcie_width@mib=64", HGX8, None),
+        ("stream.sideways", HGX8, None),  # what no probe finds
         ("host_copy.h2d", HGX8, 63),
         ("host_copy.both", HGX8, 126),
         ("host_copy_all.d2h", HGX8, 63),

@@ -13,13 +13,14 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
+from pytest_accel.drivers import registry
 from pytest_accel.probes.device import blas, error_class
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -96,7 +97,7 @@ class Worker:
         try:
             self._take(message)
         except Exception as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
-            words = self.compute.device_errors if self.compute else ()
+            words = error_texts(message, self.compute)
             lost = self.compute is not None and error_class.context_is_lost(error, words)
             kind = error_class.kind(error, other=self.compute is not None and self.compute.other, words=words)
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
@@ -111,6 +112,15 @@ class Worker:
             self._pipe.send("opened", software=_software(self.compute))
         elif self.compute is not None:
             _call(message, self.compute, self._gate, self._pipe)
+
+
+def error_texts(message: Mapping[str, Any], compute: Compute | None) -> Sequence[str]:
+    """Return the texts of errors that the vendor attributes to its devices, also while the first one is opened."""
+    if compute:
+        return compute.device_errors
+    devices = message.get("devices") or [{}]
+    torch = registry.vendor(devices[0]["driver"]).torch if "driver" in devices[0] else None
+    return torch.device_errors if torch else ()
 
 
 def serve(pipe: Pipe, devices: Open = Compute) -> None:
