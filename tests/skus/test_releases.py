@@ -163,7 +163,7 @@ def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) ->
         repository, "thresholds/h100-sxm.yaml", "# NVIDIA H100 SXM5", "# A comment decides nothing.\n# NVIDIA H100 SXM5"
     )
     commit(repository, "Fewer corrected errors")
-    edit(repository, "pytest_accel/core/sku.py", '"peer_copy": 0.965', '"peer_copy": 0.97')
+    edit(repository, "pytest_accel/probes/peer_copy.py", "derived_floor=0.965", "derived_floor=0.97")
     edit(
         repository,
         "thresholds/h100-sxm.yaml",
