@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import pkgutil
 import re
 import runpy
 import shutil
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import as_user
@@ -16,9 +19,14 @@ import pages
 import pytest
 import wheels
 
-from pytest_accel.core.sku import LEVELS
+from pytest_accel import probes
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sku import LEVELS, Limit
 from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.judging.judge import Attempts
+from pytest_accel.probes.declare import declarations, probe
 from pytest_accel.skus import schema
+from pytest_accel.skus.waivers import waivable
 
 CHECKOUT = Path(__file__).parent.parent
 DOCS = CHECKOUT / "docs"
@@ -166,12 +174,108 @@ def test_the_picture_shows_what_stays_on_a_terminal(written: str, seen: str) -> 
     assert runpy.run_path(str(CHECKOUT / "scripts/picture.py"))["as_seen"](written) == seen
 
 
-def test_the_modules_that_the_architecture_names_exist() -> None:
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    rooms = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir())
-    named = set(re.findall(rf"\b(?:{rooms})/[\w/]*\.py\b", page))
-    assert len(named) > 20
-    assert not [name for name in named if not (PACKAGE / name).is_file()]
+ROOMS = "|".join(sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()))
+NAMING = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""Pages about the code as it is, and not as it was."""
+
+
+def current(page: Path) -> str:
+    """Return the text of a page without the table of names that modules had before."""
+    return page.read_text(encoding="utf-8").partition("\n## Old names\n")[0]
+
+
+def source(name: str) -> Path | None:
+    """Return the file that a page names by its path from the checkout or from the package, or None."""
+    return next((path for path in (CHECKOUT / name, PACKAGE / name) if path.is_file()), None)
+
+
+def defines(path: Path, name: str) -> bool:
+    """Return whether a module defines a function, class, method or constant of this name."""
+    text = path.read_text(encoding="utf-8")
+    return bool(re.search(rf"^\s*(?:(?:def|class) {name}\b|{name}\b[^=\n]*=)", text, re.MULTILINE))
+
+
+def missing(name: str) -> bool:
+    """Return whether a dotted name of the package leads nowhere."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", NAMING, ids=name_of)
+def test_the_modules_that_a_page_names_exist(page: Path) -> None:
+    text, saved = current(page), {block.file for block in pages.blocks(page)}
+    inline = set(re.findall(r"`([\w./-]+/[\w./-]*\.py)`", text)) - saved
+    drawn = set(re.findall(rf"(?<![\w/])(?:{ROOMS})/[\w/]+\.py\b", text)) - saved
+    assert not [name for name in sorted(inline | drawn) if source(name) is None]
+
+
+@pytest.mark.parametrize("page", NAMING, ids=name_of)
+def test_the_names_that_a_page_says_a_module_has_exist(page: Path) -> None:
+    """In the forms `pytest_accel.module.NAME`, and `path/module.py` (`NAME`, `NAME`)."""
+    wrong = [name for name in re.findall(r"`(pytest_accel(?:\.\w+)+)`", current(page)) if missing(name)]
+    for path, names in re.findall(r"`([\w./-]+\.py)`\s\(((?:`\w+`(?:, )?)+)\)", current(page)):
+        file = source(path)
+        wrong += [f"{path}: {name}" for name in re.findall(r"\w+", names) if not (file and defines(file, name))]
+    assert not wrong
+
+
+def test_the_architecture_names_functions() -> None:
+    assert len(re.findall(r"\.py`\s\(`", current(DOCS / "architecture.md"))) > 20
+
+
+def test_the_packaged_probes_are_listed() -> None:
+    page = (DOCS / "own-tests.md").read_text(encoding="utf-8")
+    listed = page.partition("\n## Probes\n\n")[2].partition("\n\n")[0]
+    measuring = {each.name for each in declarations() if each.packaged and not each.fact}
+    assert set(re.findall(r"`(\w+)`", listed)) == measuring <= set(probes.__all__)
+
+
+def test_every_argument_of_a_declaration_has_a_row() -> None:
+    page = (DOCS / "how-to-probe.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| `", page.partition("| field |")[2], re.MULTILINE)
+    arguments = set(inspect.signature(probe).parameters) - {"metric"}
+    assert {name for row in rows for name in re.findall(r"\w+", row)} == arguments
+
+
+HOLDS = Measurement("stream.copy", "GPU-1", "GB/s", value=150.0)
+BREAKS = replace(HOLDS, value=50.0)
+FAILS = replace(HOLDS, value=None)
+OUTCOMES = {
+    "the limit holds": HOLDS,
+    "it holds by less than 2 %": replace(HOLDS, value=101.0),
+    "it holds, but something disturbed the measurement": replace(HOLDS, disturbance="pid 7"),
+    "it holds on software outside of its range": HOLDS,
+    "it is broken": BREAKS,
+    "it is broken, and something disturbed the measurement": replace(BREAKS, disturbance="pid 7"),
+    "it is broken on software outside of its range": BREAKS,
+    "something is missing: a library, a permission, memory": replace(FAILS, trouble=Trouble("need", "no memory")),
+    "the value cannot be compared with the limit": replace(HOLDS, unit="ms"),
+    "the device or the driver does not have it": replace(FAILS, trouble=Trouble("not_applicable", "no counter")),
+    "the device failed: lost, hung, crashed, wrong result": replace(FAILS, trouble=Trouble("device", "it hung")),
+}
+"""Rows of the table of verdicts that one measurement decides, and that measurement."""
+REQUIRED = Limit("stream.copy", "GB/s", floor=100.0)
+KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, severity="warn"), None)
+"""A limit of each kind, in the order of the columns."""
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_the_table_of_verdicts_is_true(outcome: str) -> None:
+    page = (DOCS / "verdicts.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| {outcome} |"))
+    *statuses, again, waived = [cell.strip() for cell in row.strip("|").split("|")][1:]
+    measured = OUTCOMES[outcome]
+    for limit, stated in zip(KINDS, statuses, strict=True):
+        of_range = limit and replace(limit, software={"torch": ">=99"} if "software" in outcome else {})
+        attempts = Attempts()
+        attempts.add(measured)
+        verdict = attempts.judged("stream.copy", "GPU-1", of_range, {"torch": "2.7"})
+        assert stated == ("info" if verdict.information else verdict.status.value)
+        assert bool(attempts.short("stream.copy", of_range, {"torch": "2.7"})) == (stated in again)
+        assert waivable(verdict) == (stated in waived)
 
 
 @pytest.fixture
