@@ -16,7 +16,7 @@ import pages
 import pytest
 import wheels
 
-from pytest_accel.core.sku import LEVELS
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.yaml_lines import Findings, Located
 from pytest_accel.skus import schema
 

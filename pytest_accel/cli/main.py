@@ -126,7 +126,7 @@ def discover() -> int:
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
         setup.prepare()
-        setup.look(pool)
+        setup.discover(pool)
         host = pool.sensor.host()
     except Refused as refused:
         print(refused, file=sys.stderr)

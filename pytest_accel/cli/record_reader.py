@@ -83,7 +83,7 @@ def _with_called(device: Any) -> Any:
     """Return a device that says how devices of its vendor are called; older versions left that to the reader."""
     if not isinstance(device, dict) or "called" in device:
         return device
-    return {**device, "called": registry.vendor(str(device.get("driver"))).called}
+    return {**device, "called": registry.vendor(str(device.get("driver"))).short_name}
 
 
 def _with_declared_by(verdict: Any) -> Any:

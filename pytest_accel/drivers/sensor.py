@@ -112,7 +112,7 @@ class Sensor:
         try:
             driver = self._drivers[name] = vendor.driver(shown)
             found = driver.discover()
-            devices = [dataclasses.replace(device, driver=name, called=vendor.called) for device in found]
+            devices = [dataclasses.replace(device, driver=name, called=vendor.short_name) for device in found]
         except NoDriver as problem:
             return [], [_problem(name, "need", str(problem), places)]
         except DriverProblem as problem:

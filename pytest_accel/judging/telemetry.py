@@ -190,7 +190,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
         soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
-        value = _told(name, summary)
+        value = _metric_value(name, summary)
         trouble = soak.trouble
         if value is not None and unit == "1":
             value = value / summary["seconds"] if summary.get("seconds") else None
@@ -209,7 +209,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     return found
 
 
-def _told(name: SoakName, summary: TelemetrySummary) -> float | None:
+def _metric_value(name: SoakName, summary: TelemetrySummary) -> float | None:
     """Return the mean of a gauge or the increase of a counter in seconds; None if neither was read."""
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None

@@ -15,8 +15,9 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from pytest_accel.core import sizes
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, UNITS
+from pytest_accel.core.sku import UNITS
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 
@@ -281,7 +282,7 @@ def _wrong_fields(declared: Declaration) -> Iterator[str]:
         yield f"derived_floor {declared.derived_floor:g} is no share between 0 and 1"
 
 
-def spec_of(function: Callable[..., Any]) -> Declaration:
+def declaration_for(function: Callable[..., Any]) -> Declaration:
     """Return the declaration of a probe. A function without one names its metric and runs on all devices together."""
     declared = getattr(function, "accel", None)
     return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function)
@@ -338,5 +339,5 @@ def conditions_of(
     defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
     standard = {**defaults, **{key: value for key, value in packaged.items() if key in names}}
     conditions = {**standard, **given}
-    named = spec_of(function).metric
+    named = declaration_for(function).metric
     return conditions, all("{" + key + "}" in named or standard.get(key) == value for key, value in given.items())

@@ -12,7 +12,7 @@ from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import TOLERANCE, Product
+from pytest_accel.probes.device.gemm import TOLERANCE, Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import refuse_slow_path
 
@@ -104,7 +104,7 @@ class _Watch:
         self.checksum = 0
         self.seen: list[Mismatch] = []
         self._bits = {2: device.torch.int16, 4: device.torch.int32}[2 if dtype in ("bf16", "fp16") else 4]
-        self._random = Product(device, dtype, m, n, k)  # also sets how torch multiplies
+        self._random = Gemm(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
         device.require_memory(8 * m * n * 4 + 6 * (m * k + k * n))
         self._made = [self._integers(size, seed) for seed, size in enumerate((m * k, k * n), 1)]

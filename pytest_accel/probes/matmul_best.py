@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
-from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device.gemm import OPERAND_BYTES, Operands, Product
+from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
     FIRST,
@@ -44,7 +44,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     "matmul_best.{dtype}",
     unit="TFLOPS",
     stresses=["compute"],
-    variants={"dtype": PRODUCTS},
+    variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
     peak="tflops",
     derived_floor=0.92,
@@ -71,14 +71,14 @@ def matmul_best(
     first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
     best = _search(device, dtype, first)
     m, n, k = best.winner
-    product = Product(device, dtype, m, n, k)
-    product.check()
+    gemm = Gemm(device, dtype, m, n, k)
+    gemm.check()
     return ProbeResult(
         f"matmul_best.{dtype}",
         "TFLOPS",
         samples=[rate / 1e12 for rate in best.samples],
-        seconds=[product.operations / rate for rate in best.samples],
-        conditions={**product.conditions, "searched": len(best.tried)},
+        seconds=[gemm.operations / rate for rate in best.samples],
+        conditions={**gemm.conditions, "searched": len(best.tried)},
         details={
             "finalists": {_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
             "within_2_percent": best.plateau,
@@ -95,13 +95,13 @@ def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
     device.gate.ready()
 
     @lru_cache(maxsize=2 * KEPT)
-    def product(shape: Shape) -> Product:
-        return Product(device, dtype, *shape, operands=operands)
+    def gemm(shape: Shape) -> Gemm:
+        return Gemm(device, dtype, *shape, operands=operands)
 
     def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
-        once = time_it(product(shape), device.clock, seconds)
+        once = time_it(gemm(shape), device.clock, seconds)
         device.gate.block(once, True)
-        return product(shape).operations / once
+        return gemm(shape).operations / once
 
     report = partial(rate, time_once)
     choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
@@ -140,8 +140,8 @@ def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape
 
 def _pilot(device: Compute, dtype: str) -> float:
     """Return the operations per second of the smallest anchor shape."""
-    product = Product(device, dtype, *ANCHORS[0])
-    return product.operations / time_once(product, device.clock, 0.05)
+    gemm = Gemm(device, dtype, *ANCHORS[0])
+    return gemm.operations / time_once(gemm, device.clock, 0.05)
 
 
 def _architecture(device: Compute) -> str:

@@ -15,7 +15,7 @@ KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all"
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
 
-def limits_of(root: Located) -> list[tuple[str, Located]]:
+def limit_nodes(root: Located) -> list[tuple[str, Located]]:
     """Return every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
     listed = []
     if "limits" in root.data:
@@ -48,7 +48,7 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 def check_limits(root: Located, findings: Findings) -> None:
     """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
-    for key, at in limits_of(root):
+    for key, at in limit_nodes(root):
         limit = at.plain()
         metric = key.rpartition("limits.")[2]
         bounds = bounds_of(at)
@@ -157,7 +157,7 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
                 f"not_applicable.{metric}: only a file that extends no other can declare this; waive the limit instead",
             )
     anywhere = Platform("any", None)
-    for key, at in limits_of(root):
+    for key, at in limit_nodes(root):
         why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)
         if why:
             findings.add(at, f"{key}: has a limit, but is not applicable: {why}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, declarations
 
 STANDINGS = ("validated", "published", "provisional", "catalogue")

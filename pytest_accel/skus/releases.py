@@ -13,10 +13,10 @@ from pytest_accel.skus import loader
 VERSION = "VERSION"
 CHANGELOG = "CHANGELOG.md"
 
-FIGURES = ("floor", "ceiling", "warn", "reference", "equals")
+NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 """Facts of a limit that are in its unit."""
 FACTS = (
-    *FIGURES,
+    *NUMERIC_FACTS,
     "unit",
     "version",
     "same_on_all",
@@ -67,25 +67,27 @@ def differences(old: Facts, new: Facts) -> list[str]:
         before, after = old.get(name), new.get(name)
         if before == after:
             continue
-        if name in FIGURES:
+        if name in NUMERIC_FACTS:
             unit_before = unit if after is None else ""
             found.append(f"{name} {_figure(before, unit_before)} -> {_figure(after, unit)}{_percent(before, after)}")
         else:
-            found.append(f"{_words(name)} {_said(name, before)} -> {_said(name, after)}")
+            found.append(f"{_words(name)} {_format(name, before)} -> {_format(name, after)}")
     return found
 
 
 def stated(facts: Facts) -> str:
     """Return the bounds of a limit as a text."""
     unit = str(facts.get("unit", ""))
-    figures = [f"{name} {_figure(facts[name], unit)}" for name in FIGURES if name in facts]
-    others = [f"{_words(name)} {_said(name, facts[name])}" for name in FACTS if name in facts and name not in FIGURES]
+    figures = [f"{name} {_figure(facts[name], unit)}" for name in NUMERIC_FACTS if name in facts]
+    others = [
+        f"{_words(name)} {_format(name, facts[name])}" for name in FACTS if name in facts and name not in NUMERIC_FACTS
+    ]
     return ", ".join([*figures, *(each for each in others if not each.startswith(("unit", "source")))])
 
 
 def source_of(facts: Facts) -> str:
     """Return who stands behind the figures of a limit, with what they measured; "" where nobody does."""
-    return _said("source", facts["source"]) if "source" in facts else ""
+    return _format("source", facts["source"]) if "source" in facts else ""
 
 
 def _figure(value: Any, unit: str) -> str:
@@ -105,7 +107,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _said(name: str, value: Any) -> str:
+def _format(name: str, value: Any) -> str:
     if name == "severity":
         return value or "fail"
     if value is None:

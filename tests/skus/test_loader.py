@@ -8,7 +8,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
@@ -111,7 +111,7 @@ def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
     limit = loader.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
     if limit.of_reference is not None:
         assert limit.of_reference > 17 / 18
-    assert (spec_of(probes.peer_copy).derived_floor or 0) > 17 / 18
+    assert (declaration_for(probes.peer_copy).derived_floor or 0) > 17 / 18
 
 
 def test_names_are_found_and_near_ones_suggested() -> None:

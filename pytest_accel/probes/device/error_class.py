@@ -62,7 +62,7 @@ mean that /dev/shm is full (NCCL issues 328, 1683) or that another rank has ende
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
-def kind(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
+def trouble_kind_of(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
     """Return the kind of trouble (`measurement.Trouble`) that an exception is.
 
     `other` is True for a device that is driven by a library other than CUDA, whose errors cannot be attributed to the

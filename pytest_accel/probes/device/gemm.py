@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_backend import first_line
@@ -103,14 +103,14 @@ class Operands:
         return place * step % room
 
 
-class Product:
+class Gemm:
     """A matrix product C = A B that can be called repeatedly. It uses `sets` operand sets in turn."""
 
     def __init__(
         self, device: Compute, dtype: str, m: int, n: int, k: int, *, operands: Operands | None = None
     ) -> None:
-        if dtype not in PRODUCTS:
-            raise NotApplicable(f"dtype {dtype!r} is not known (known: {', '.join(PRODUCTS)})")
+        if dtype not in MATMUL_DTYPES:
+            raise NotApplicable(f"dtype {dtype!r} is not known (known: {', '.join(MATMUL_DTYPES)})")
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
         if not device.is_cpu:
             self._refuse_unsupported()

@@ -117,7 +117,7 @@ class Compute:
         """The module of torch that drives the devices; not set if torch works on the CPU."""
         self.other = False
         """True for a device that torch drives by another library than CUDA or HIP."""
-        self.said: dict[str, Any] = {}
+        self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
         self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
         self.torch_device = self.torch_devices[0]
@@ -152,7 +152,7 @@ class Compute:
             raise Unmeasurable(f"torch opened the device {found}, not {device.uuid} at {device.pci_address}")
         self.other = not backend.cuda
         if self.other:
-            self.said = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
+            self.extra_conditions = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
         backend.set_device(place)
         return torch.device(backend.kind.name, place)
 
