@@ -69,7 +69,7 @@ def load(path: Path) -> Record:
 
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what an older version wrote as this version would have written it."""
+    """Return the content of a record of an older version as this version would have written it."""
     verdicts, devices = raw.get("verdicts"), raw.get("devices")
     upgraded = dict(raw)
     if isinstance(verdicts, list):

@@ -72,7 +72,10 @@ def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
 
 
 def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
-    """Return what differs in the limits that judged both times, by metric. The markers of tests stay as they were."""
+    """Return the differences in the limits that judged both times, by metric.
+
+    The markers of tests stay as they were.
+    """
     before = {each.metric: each.limit for each in old.verdicts if each.limit and not _by_marker(each)}
     after = {each.metric: each.limit for each in new.verdicts if each.limit and not _by_marker(each)}
     found = {
@@ -224,7 +227,7 @@ def _is_marker(limit: Limit) -> bool:
 
 
 def _declared(verdict: Verdict) -> str:
-    """Return what identifies a verdict on the same metric and subject: the marker, or nothing for a SKU's limit."""
+    """Return the identity of a verdict among those on its metric and subject: the marker, or "" for a SKU's limit."""
     return verdict.limit.origin if verdict.limit and _is_marker(verdict.limit) else ""
 
 

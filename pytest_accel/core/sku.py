@@ -65,7 +65,7 @@ class Source:
 
 
 class DeclaredBy(Enum):
-    """Where a limit is declared."""
+    """The kind of place where a limit is declared."""
 
     SKU_FILE = "SKU file"
     """A shipped threshold file of one SKU."""

@@ -194,10 +194,10 @@ def _holds(measurement: Measurement, limit: Limit) -> bool:
 
 
 def _attribute(alone: Measurement, limit: Limit) -> str:
-    figure = f"{show(alone.value, alone.unit)} when measured alone"
+    figure = show(alone.value, alone.unit)
     if _holds(alone, limit):
-        return f"{figure}: this node cannot feed and cool all devices at once"
-    return f"{figure}: the device itself falls short"
+        return f"passes alone ({figure}): power, cooling or host bandwidth of the node limits it"
+    return f"{figure} when measured alone: the device itself falls short"
 
 
 class ProbeError(Exception):

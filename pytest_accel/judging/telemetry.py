@@ -130,7 +130,7 @@ def misplaced(measurement: Measurement) -> str | None:
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
-    """Return why a soak is inconclusive for heat: it reached neither the power limit nor a steady temperature.
+    """Return why a soak was too light to test cooling: it reached neither the power limit nor a steady temperature.
 
     None if it reached one of them, if it is shorter than LONG_SOAK_SECONDS, or if its power was not read. Steady means
     that the mean temperatures of the middle and the last third differ by less than STEADY_K.
@@ -151,7 +151,7 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
         if warming is None
         else f"was still warming at {180 * warming / seconds:.1f} K/min"
     )
-    return f"soak inconclusive for heat: drew {power['mean']:.0f} of {limit:g} W and {heat}"
+    return f"soak too light to test cooling: drew {power['mean']:.0f} of {limit:g} W and {heat}"
 
 
 def _warming(readings: Sequence[Reading], third: float) -> float | None:

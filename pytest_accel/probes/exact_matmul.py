@@ -55,14 +55,14 @@ ROUNDED = 1e-3
 def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Count the elements of matrix products that differ from the exact result in any bit.
 
-    The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order and
-    with any kernel. Some rows of the first product are compared with a product that the host computes, the whole
-    product with those of the other devices by a checksum, and every further product with the first one.
+    The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order of
+    summation. Some rows of the first product are compared with the host's product. A checksum compares the whole
+    product with those of the other devices. Every later product is compared with the first one.
 
-    Products of normally distributed data run in between, so that the device draws full power. Each is compared with the
-    first of its kind on the same device. They are not compared if the library adds in another order every time; the
-    detail `normal_data` says so. A single mismatch is a failure and is not measured again. The details hold how much
-    was compared and the rate of faults that this excludes (3 / products, at 95 % confidence).
+    Between them the device multiplies normally distributed data, which draw full power. These products are compared
+    with the first one of the same operands, unless the library adds in another order each time; the detail
+    `normal_data` says which. A single mismatch fails the device, without a repeat. The details hold the number of
+    compared products, and the rate of faults that it excludes (3 / products, at 95 % confidence).
 
     Raises NotApplicable for a dtype without exact products, or one that the CPU has no fast path for.
     """

@@ -58,12 +58,11 @@ def matmul_best(
     shapes: Sequence[Sequence[int]] | None = None,
     published: Mapping[str, Sequence[Sequence[int]]] | None = None,
 ) -> ProbeResult:
-    """Measure the fastest m x n x k in TFLOPS, on samples that were not used to choose it.
+    """Search for the fastest shape (m, n, k), then measure its rate in TFLOPS on fresh samples.
 
-    `shapes` are the shapes to start with, instead of those that fill whole waves of the device's units; `published`
-    are, by dtype, the best shapes of other sources, which are tried too. The details hold the finalists, how many
-    shapes lie within 2 % of the best, and the rates of the anchor shapes during the search, which are single short
-    measurements.
+    The search starts from `shapes`. By default these are shapes that fill whole waves of the device's compute units,
+    and the best shapes that other sources report for the dtype (`published`). The details hold the finalists, the
+    number of shapes within 2 % of the best, and the rates of the anchor shapes, each from one short measurement.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)

@@ -33,7 +33,7 @@ class ProbeRequest:
 
     @property
     def probe(self) -> dict[str, Any]:
-        """Where a worker finds the function: module, file and name, and the `path` that its imports are searched in."""
+        """The module, file and name by which a worker finds the function, and the `path` for its imports."""
         function = self.function
         return {
             "module": function.__module__,

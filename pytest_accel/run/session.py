@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest_accel
 from pytest_accel.core import clock
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -250,7 +251,10 @@ class Session:
         if request.declaration.fact or self.budget(request.declaration, request.metric):
             return None
         status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-        return Verdict(request.metric, subject, status, f"level {self.options.level} has no time budget for this probe")
+        enough = [each for each in LEVELS if budgets.budget(request.declaration, request.metric, each, self.sku)]
+        remedy = f"use --accel-level={enough[0]}" if enough else "set one under `budgets` in the threshold file"
+        why = f"level {self.options.level} has no time budget for this probe; {remedy}"
+        return Verdict(request.metric, subject, status, why)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
@@ -434,7 +438,7 @@ class Session:
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
-        """Return who else used the device, before the run or during the last probe; None if nobody did."""
+        """Return a sentence on others that used the device, before the run or during the last probe, or None."""
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 

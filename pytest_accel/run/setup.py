@@ -42,7 +42,7 @@ class Setup:
         self.filtered: list[str] = []
         """Everything that narrowed the run, such as -k, one sentence each."""
         self.no_acceptance: list[str] = []
-        """Why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
+        """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
         self.limits: dict[str, Limit] = {}
         """Every limit of the SKU on this platform, and the limits on the inventory, by metric."""
         self._named: Sku | None = None

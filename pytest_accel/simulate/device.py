@@ -127,7 +127,7 @@ class SimulatedDevice(Compute):
     def clock(self) -> SimulatedClock:
         """Clock of the work within `sample`. Raises NotApplicable outside of it."""
         if self._clock is None:
-            raise NotApplicable("a simulated device can only time work that is passed to device.sample()")
+            raise NotApplicable("not simulated: the probe does its own timing instead of calling device.sample()")
         return self._clock
 
     def wall(self) -> float:

@@ -105,7 +105,7 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
     if floor is not None and ceiling is not None and floor > ceiling:
         findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
     if warn is not None and ((ceiling is not None and warn > ceiling) or (floor is not None and warn < floor)):
-        findings.add(at.data["warn"], f"{key}: warn {warn:g} is beyond the limit, so it would never take effect")
+        findings.add(at.data["warn"], f"{key}: warn {warn:g} lies past the bound, so no value could be MARGINAL")
     for name, bound in numbers.items():
         if limit["unit"] == "of peak" and not 0 < bound <= 1:
             findings.add(at.data[name], f"{key}: {name} {bound:g} is not a fraction of a peak in (0, 1]")
@@ -150,11 +150,14 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
     for metric, at in items_of(root.data.get("not_applicable")):
         declared = declaration_of(metric)
         if declared and declared.fact:
-            findings.add(at, f"not_applicable.{metric}: is a fact and not measured; change its limit, or waive it")
+            findings.add(
+                at,
+                f"not_applicable.{metric}: is a fact that the device or host reports; change its limit or use a waiver",
+            )
         elif at.file in own:
             findings.add(
                 at,
-                f"not_applicable.{metric}: only a file that extends no other can declare this; waive the limit instead",
+                f"not_applicable.{metric}: only the file that is extended may declare not_applicable; use a waiver",
             )
     anywhere = Platform("any", None)
     for key, at in limit_nodes(root):

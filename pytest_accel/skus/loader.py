@@ -143,7 +143,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
 
 
 def _join(key: str, under: Located, over: Located, merged: Located) -> None:
-    """Concatenate a list of both files, where a merge would replace the list of the lower file."""
+    """Concatenate the lists that both files have under `key`. A merge would keep only the list of the file on top."""
     lists = [root.data[key].data for root in (under, over) if key in root.data]
     if len(lists) == 2 and all(isinstance(each, list) for each in lists):
         merged.data[key] = Located(lists[0] + lists[1], over.file, over.data[key].line)

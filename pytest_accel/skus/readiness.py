@@ -12,8 +12,8 @@ from pytest_accel.probes.declare import declaration_of, declarations
 STANDINGS = ("validated", "published", "provisional", "catalogue")
 """Standings of a file, best first.
 
-`validated`: measured by us on enough nodes. `published`: figures of others. `provisional`: measured by us on too few
-nodes. `catalogue`: a limit that an acceptance needs is missing, so the file cannot be used for one.
+`validated`: measured by us on enough nodes. `published`: based on published figures of others. `provisional`: measured
+by us on too few nodes. `catalogue`: a limit that an acceptance needs is missing, so the file cannot be used for one.
 """
 
 ENOUGH_NODES = 3

@@ -1,4 +1,4 @@
-"""Releases of the shipped thresholds: their version, and what their changelog says of a limit."""
+"""Releases of the shipped thresholds: their version, and the entries of their changelog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FACTS = (
     "software",
     "source",
 )
-"""What makes a limit, as far as it decides a verdict or says where its figures come from."""
+"""Facts of a limit that decide a verdict, or that state where its figures come from."""
 
 UNITLESS = ("", "1", "count", "text", "version")
 """Units that are not printed."""
@@ -37,7 +37,7 @@ Facts = Mapping[str, Any]
 """The facts of a limit by name; those that have their default are left out."""
 
 WHY = " Why: "
-"""What stands between a change and its reason in the changelog."""
+"""The text between a change and its reason in the changelog."""
 
 
 def version() -> str:
@@ -60,7 +60,7 @@ def facts_of(limit: Limit) -> dict[str, Any]:
 
 
 def differences(old: Facts, new: Facts) -> list[str]:
-    """Return what differs between two limits on one metric, each as a text: "floor 672 -> 690 TFLOPS (+2.7 %)"."""
+    """Return the differences between two limits on one metric, each as a text: "floor 672 -> 690 TFLOPS (+2.7%)"."""
     unit = str(new.get("unit", ""))
     found = []
     for name in FACTS:
@@ -86,7 +86,7 @@ def stated(facts: Facts) -> str:
 
 
 def source_of(facts: Facts) -> str:
-    """Return who stands behind the figures of a limit, with what they measured; "" where nobody does."""
+    """Return the source of the figures of a limit as a text; "" for a limit without a source."""
     return _format("source", facts["source"]) if "source" in facts else ""
 
 

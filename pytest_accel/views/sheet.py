@@ -176,7 +176,7 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         _shown(limit.reference, limit.unit),
         f"{floor / limit.reference:.1%}" if floor and limit.reference else "",
         f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
-        "all" if limit.levels == LEVELS else " ".join(limit.levels) or "where measured",
+        "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
         sources.number(limit.source),
     )
 

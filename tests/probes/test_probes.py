@@ -394,7 +394,7 @@ def test_torch_without_cuda_cannot_measure_a_gpu(monkeypatch: pytest.MonkeyPatch
 def test_a_gpu_is_opened_by_its_uuid(cuda: pytest.MonkeyPatch) -> None:
     assert Compute([gpu()], AtOnce()).cache_bytes == 60 << 20
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: SimpleNamespace(uuid="0ther"))
-    with pytest.raises(Unmeasurable, match="torch opened the device 0ther, not GPU-8932f937"):
+    with pytest.raises(Unmeasurable, match="torch opened another device: 0ther instead of GPU-8932f937"):
         Compute([gpu()], AtOnce())
 
 

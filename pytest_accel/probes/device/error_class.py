@@ -1,8 +1,7 @@
 """Reasons why a probe has no result, and the classification of exceptions as fault, missing requirement or bug. Pure.
 
-A device is at fault only if its library's error attributes the fault to it. Old software, too little memory, a full
-/dev/shm, or a product that a library does not support say nothing about the device, even if the message begins with
-"CUDA error". They neither accept nor reject it.
+Only errors that the library attributes to the device fail it, whatever the message begins with. Missing software,
+memory or permissions make the metric UNMEASURED; a product that the library does not support does not apply.
 """
 
 from __future__ import annotations

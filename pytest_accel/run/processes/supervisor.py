@@ -251,7 +251,7 @@ class WorkerCall:
     findings: list[Message] = field(default_factory=list)
     """Its results."""
     trouble: Message | None = None
-    """Why the request failed; None if it has not."""
+    """The message that says why the request failed; None if it has not."""
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
