@@ -14,7 +14,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import Driver, DriverProblem, registry
-from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
@@ -76,8 +76,8 @@ class Bench:
         """So many seconds on a GPU, a tenth of them on a CPU."""
         return seconds if self.gpu else seconds / 10
 
-    def product(self, m: int = 0, n: int = 0, k: int = 0, **more: Any) -> Product:
-        return Product(self.device, self.dtype, m or self.side, n or self.side, k or self.side, **more)
+    def product(self, m: int = 0, n: int = 0, k: int = 0, **more: Any) -> Gemm:
+        return Gemm(self.device, self.dtype, m or self.side, n or self.side, k or self.side, **more)
 
     def sample(self, work: Callable[[], object], amount: float, unit: str, seconds: float) -> ProbeResult:
         """`work` back to back for so many (scaled) seconds; a call does `amount`, in units of `unit` times seconds."""

@@ -3,9 +3,9 @@
     python benchmarks/healthy_nodes.py --nodes 30000 --processes 2
 
 Every figure of a node goes the way of a real one: blocks by `timing.time_blocks` until its stopping rule is met, the
-soak's droop by `soak.droop`, the matrix of the peers by `peer_matrix.judged_fairly` and `peer_matrix.judged_again`,
-the repeat of a shortfall by `judge.Attempts`, the verdict by `judge.judge`. Nothing is vectorised and no rule is
-written down a second time.
+soak's droop by `soak.droop`, the matrix of the peers by `peer_matrix.attributed` and
+`peer_matrix.attributed_after_repeat`, the repeat of a shortfall by `judge.Attempts`, the verdict by `judge.judge`.
+Nothing is vectorised and no rule is written down a second time.
 
 Healthy is: the SKU's reference, a spread between devices (that of simulate/model.py, not cut off), and block by block a
 noise whose coefficient of variation is drawn up to --cv for every go, with an autocorrelation up to --lag from one
@@ -36,11 +36,11 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
-from pytest_accel.probes.declare import declaration_of, spec_of
+from pytest_accel.probes.declare import declaration_for, declaration_of
 from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop
-from pytest_accel.simulate.model import SPREAD, family
+from pytest_accel.simulate.model import SPREAD, stressed_part
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
@@ -123,15 +123,15 @@ class Node:
 
     def _between(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
         """A go at all pairs, or a second one at those that are short."""
-        seconds = budget(spec_of(probes.peer_copy), metric, LEVEL, self.sku)
+        seconds = budget(declaration_for(probes.peer_copy), metric, LEVEL, self.sku)
         if not again:
             pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
             result.rows = self._rows(metric, limit, pairs, seconds / len(pairs), self.sku.precision)
-            return peer_matrix.judged_fairly(result.rows, {})
+            return peer_matrix.attributed(result.rows, {})
         assert limit.floor
         pairs = peer_matrix.accused(result.rows, limit.floor)
         fresh = self._rows(metric, limit, pairs, peer_matrix.seconds_again(pairs, seconds) / len(pairs), 0.0)
-        return peer_matrix.judged_again(result.rows, fresh, {})
+        return peer_matrix.attributed_after_repeat(result.rows, fresh, {})
 
     def _one(self, metric: str, limit: Limit, uuid: str) -> Measurement:
         """A go of a device by itself."""
@@ -144,7 +144,7 @@ class Node:
         self, metric: str, limit: Limit, devices: Sequence[str], seconds: float, precision: float
     ) -> Measurement:
         """What one device does, or two of them together."""
-        kind, uuid = family(metric, limit.unit), devices[0]
+        kind, uuid = stressed_part(metric, limit.unit), devices[0]
         block = block_seconds(seconds)
         timed = self._blocks(kind, min(self._spread[kind][each] for each in devices), seconds, block, precision)
         assert limit.reference

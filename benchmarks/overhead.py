@@ -27,7 +27,7 @@ from typing import Any
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome, WorkerRequest
-from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -81,11 +81,11 @@ class Ours:
     def rate(self, workload: Workload, seconds: float) -> float:
         """The sum over the devices; of ranks, what the first found (all hold the slowest's time)."""
         found = self.rates(workload, seconds, self.devices)
-        return found[0] if spec_of(workload.probe).runs == "ranks" else math.fsum(found)
+        return found[0] if declaration_for(workload.probe).runs == "ranks" else math.fsum(found)
 
     def rates(self, workload: Workload, seconds: float, devices: Sequence[Device]) -> list[float]:
         """What we report of each of `devices`, which work at the same time: work over time."""
-        spec = spec_of(workload.probe)
+        spec = declaration_for(workload.probe)
         code = workload.probe.__code__
         request = WorkerRequest(
             metric=workload.metric,

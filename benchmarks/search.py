@@ -21,7 +21,7 @@ from bench import Gate
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.probes.device.gemm import Operands, Product
+from pytest_accel.probes.device.gemm import Gemm, Operands
 from pytest_accel.probes.device.shape_search import Shape, spread
 from pytest_accel.probes.device.timing import time_once
 from pytest_accel.probes.device.torch_device import Compute
@@ -59,17 +59,17 @@ def once(dtype: str, seconds: float, block: float, space: list[Shape]) -> dict[s
 
 
 def _rate(device: Compute, dtype: str, shape: Shape, operands: Operands, seconds: float) -> float:
-    product = Product(device, dtype, *shape, operands=operands)
-    return product.operations / time_once(product, device.clock, seconds)
+    gemm = Gemm(device, dtype, *shape, operands=operands)
+    return gemm.operations / time_once(gemm, device.clock, seconds)
 
 
 def _by_turns(device: Compute, dtype: str, shapes: tuple[Shape, Shape], operands: Operands) -> list[list[float]]:
     """Operations per second of both shapes in twenty turns of 0.1 s each."""
-    products = [Product(device, dtype, *shape, operands=operands) for shape in shapes]
+    gemms = [Gemm(device, dtype, *shape, operands=operands) for shape in shapes]
     rates: list[list[float]] = [[], []]
     for turn in range(20):
         for place in (0, 1) if turn % 2 == 0 else (1, 0):
-            rates[place].append(products[place].operations / time_once(products[place], device.clock, 0.1))
+            rates[place].append(gemms[place].operations / time_once(gemms[place], device.clock, 0.1))
     return rates
 
 

@@ -197,7 +197,7 @@ def fast() -> Iterator[None]:
     """Simulated time as fast as it can; afterwards pynvml is as it was."""
     importlib.import_module("torch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulated, "PACE", FAST)
+        patch.setattr(simulated, "SPEEDUP", FAST)
         patch.setattr(simulated, "REAL_SECONDS", 1e-9)  # the first call of a block, and no other
         for library in (management, amd_node):
             patch.setattr(library, "FRESH_SECONDS", math.inf)  # it is refreshed when something has changed

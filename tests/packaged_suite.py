@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pytest_accel.probes.declare import conditions_of, spec_of
+from pytest_accel.probes.declare import conditions_of, declaration_for
 from pytest_accel.suite import ORDER
 
 
@@ -25,9 +25,9 @@ def requests() -> list[Request]:
     asked = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
-        if not spec_of(probe).fact:
+        if not declaration_for(probe).fact:
             conditions, _ = conditions_of(probe, {}, given)
-            asked.append(Request(probe, conditions, metric or spec_of(probe).metric.format(**conditions)))
+            asked.append(Request(probe, conditions, metric or declaration_for(probe).metric.format(**conditions)))
 
     for name in ORDER:
         module = importlib.import_module(f"pytest_accel.suite.{name}")

@@ -20,6 +20,7 @@ import pytest
 import wheels
 
 from pytest_accel import probes
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import LEVELS, Limit
 from pytest_accel.core.yaml_lines import Findings, Located

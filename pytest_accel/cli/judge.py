@@ -13,8 +13,9 @@ from pytest_accel.cli import external_results, record_reader, rejudge
 from pytest_accel.cli.external_results import BadFigures
 from pytest_accel.cli.record_reader import BadRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import LEVELS, Platform, Sku
+from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run import record, selection

@@ -21,10 +21,10 @@ from pytest_accel.views import host as host_view
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
-DISCOVER = """Show the devices, the SKU that they match and the facts of the host as an acceptance run would find them,
-and the facts that this user cannot read. Nothing is measured. The exit status is 1 if a device cannot be used."""
+DISCOVER = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
+cannot read. Measures nothing. The exit status is 1 if a device cannot be used, 4 if the SKU cannot be recognised."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
-datasheet. The exit status is 1 if a finding is neither fixed nor explained in the file."""
+datasheet. The exit status is 1 for an error or a warning that the file does not explain; notes do not count."""
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
 another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
 further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
@@ -126,7 +126,7 @@ def discover() -> int:
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
         setup.prepare()
-        setup.look(pool)
+        setup.discover(pool)
         host = pool.sensor.host()
     except Refused as refused:
         print(refused, file=sys.stderr)
@@ -182,9 +182,9 @@ def list_rules() -> int:
 
 
 def lint_skus(files: list[str], *, everything: bool, form: str) -> int:
-    """Print implausible values in threshold files; return 1 if any is unexplained, else 0. Raises BadFile.
+    """Print implausible values in threshold files; return 1 for an unexplained error or warning, else 0.
 
-    `form` is "text" or "json"; with `everything`, explained findings are printed as well.
+    Raises BadFile. `form` is "text" or "json"; with `everything`, explained findings are printed as well.
     """
     report = lint.lint(files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -70,7 +70,7 @@ def load(path: Path) -> Record:
 
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what an older version wrote as this version would have written it."""
+    """Return the content of a record of an older version as this version would have written it."""
     verdicts, devices, measurements = raw.get("verdicts"), raw.get("devices"), raw.get("measurements")
     upgraded = dict(raw)
     if isinstance(verdicts, list):
@@ -111,7 +111,7 @@ def _with_called(device: Any) -> Any:
     """Return a device that says how devices of its vendor are called; older versions left that to the reader."""
     if not isinstance(device, dict) or "called" in device:
         return device
-    return {**device, "called": registry.vendor(str(device.get("driver"))).called}
+    return {**device, "called": registry.vendor(str(device.get("driver"))).short_name}
 
 
 def _with_declared_by(verdict: Any) -> Any:

@@ -16,7 +16,7 @@ from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.judge import judge, why_not
+from pytest_accel.judging.judge import judge, skip_verdict
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.record import Record, SkuEntry, closing_entry
 from pytest_accel.skus import peaks, releases, requirements
@@ -72,7 +72,10 @@ def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
 
 
 def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
-    """Return what differs in the limits that judged both times, by metric. The markers of tests stay as they were."""
+    """Return the differences in the limits that judged both times, by metric.
+
+    The markers of tests stay as they were.
+    """
     before = {each.metric: each.limit for each in old.verdicts if each.limit and not _by_marker(each)}
     after = {each.metric: each.limit for each in new.verdicts if each.limit and not _by_marker(each)}
     found = {
@@ -88,7 +91,7 @@ def changes(old: Record, new: Record) -> list[Change]:
     before = {(each.metric, each.subject, _declared(each)): each for each in old.verdicts}
     after = {(each.metric, each.subject, _declared(each)): each for each in new.verdicts}
     found = [Change(*key[:2], before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
-    return [each for each in found if _said(each.old) != _said(each.new)]
+    return [each for each in found if _comparison_key(each.old) != _comparison_key(each.new)]
 
 
 def files_changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -165,7 +168,7 @@ class _Again:
         terms, attempts = self.terms, _of_then(self.attempts.get(place, []), old)
         declared = declaration_of(place[0])
         fact = declared is not None and declared.fact
-        why = why_not(*place, terms.sku, terms.platform, self.record.devices, fact=fact)
+        why = skip_verdict(*place, terms.sku, terms.platform, self.record.devices, fact=fact)
         if why:
             return replace(why, limit=limit)
         if not attempts:
@@ -224,11 +227,11 @@ def _is_marker(limit: Limit) -> bool:
 
 
 def _declared(verdict: Verdict) -> str:
-    """Return what identifies a verdict on the same metric and subject: the marker, or nothing for a SKU's limit."""
+    """Return the identity of a verdict among those on its metric and subject: the marker, or "" for a SKU's limit."""
     return verdict.limit.origin if verdict.limit and _is_marker(verdict.limit) else ""
 
 
-def _said(verdict: Verdict | None) -> object:
+def _comparison_key(verdict: Verdict | None) -> object:
     """Return the status and bounds of a verdict, to be compared."""
     return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 

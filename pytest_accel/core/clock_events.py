@@ -1,4 +1,4 @@
-"""Why a GPU runs below its highest clock: the bits of NVML's clock event reasons, which telemetry uses for all vendors.
+"""Reasons for a clock below the highest: the bits of NVML's clock event reasons, which telemetry uses for all vendors.
 
 The values are those of nvml.h (nvmlClocksEventReason*, formerly nvmlClocksThrottleReason*).
 """

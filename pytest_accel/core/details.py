@@ -18,7 +18,7 @@ class _CellSamples(TypedDict):
     seconds: Sequence[float]
     """Seconds that one copy took, block by block."""
     wrong: str | None
-    """Why the payload is not what was sent; None where it is."""
+    """The reason why the payload counts as corrupted; None if it arrived intact."""
 
 
 class Cell(_CellSamples, total=False):
@@ -29,10 +29,10 @@ class Cell(_CellSamples, total=False):
 
 
 class Mismatch(TypedDict, total=False):
-    """An element of a product, or a word of memory, that is not what it has to be."""
+    """A wrong element of a matrix product, or a wrong word of memory."""
 
     what: str
-    """Of a product: what it was compared with."""
+    """exact_matmul: the data of the product and what it was compared with."""
     product: int
     """The number of the product, from 1."""
     row: int
@@ -40,24 +40,24 @@ class Mismatch(TypedDict, total=False):
     found: float
     expected: float
     elements: int
-    """How many elements of the product differ."""
+    """exact_matmul: the number of elements of the product that differ."""
     address: int
-    """Of memory: the byte from the start of what was covered."""
+    """memory_pattern: the offset in bytes from the start of the covered memory."""
     pattern: str
-    """The pattern that was written."""
+    """memory_pattern: the pattern that was written."""
     bits: str | None
-    """The bits that differ, in hexadecimal; None if the difference was gone when the word was read again."""
+    """memory_pattern: the differing bits in hexadecimal; None if a second read showed no difference."""
 
 
 class ProbeDetails(TypedDict, total=False):
-    """What a probe reports beside its value. Written in the worker process, by `probes/`."""
+    """Details that a probe reports beside its value. Written in the worker process, by `probes/`."""
 
     own: Mapping[str, Any]
-    """Whatever a probe of the user's own reports, under names of its own. Nothing here reads it."""
+    """Details of a user's own probe, under names that it chooses. pytest_accel does not read them."""
 
     # Written by `Compute.sample`, for every metric that is timed in blocks.
     ended_by: str
-    """Why sampling ended, for instance "precision" or "budget". For the record."""
+    """The reason why sampling ended: "precise" or "budget". For the record."""
     ends: Sequence[float]
     """Seconds from the start of sampling to the end of each block. Read by the soak, for its droop."""
     warmup_blocks: int
@@ -79,16 +79,16 @@ class ProbeDetails(TypedDict, total=False):
     `worst_pair` in its place."""
 
     compared_products: int
-    """exact_matmul: how many products were compared. For the record, as the four below."""
+    """exact_matmul: the number of products that were compared. For the record, as the four below."""
     differing_products: int
     normal_data: str
-    """What the products of normal data were compared with, or why they were not."""
+    """The data that the products of normal data were compared with, or the reason why they were not compared."""
     compared_on_the_host: int
     """Elements that were compared with the host's product."""
     excluded_fault_rate_95: float
     """The rate of faults (in a product) that so many products without a fault exclude, at 95 %."""
     checksum: int
-    """exact_matmul: of the exact results. Read by judging/results: it is the same on all devices."""
+    """exact_matmul: the checksum of the exact result, which is the same on all devices. Read by judging/results."""
     mismatches: Sequence[Mismatch]
     """exact_matmul, memory_pattern: the first mismatches. For the record."""
     covered_bytes: int
@@ -116,7 +116,7 @@ SAMPLED = ("ended_by", "ends", "warmup_blocks")
 
 
 class HostDetails(TypedDict, total=False):
-    """What a fact of the host has beside its value. Written in the sensor process, by drivers/host."""
+    """Details of a fact of the host. Written in the sensor process, by drivers/host."""
 
     counts: Mapping[str, int]
     """Counters: the count of each part (port, controller). Read by judging/host_counters."""
@@ -152,9 +152,9 @@ class TelemetrySummary(TypedDict, total=False):
     """
 
     readings: int
-    """How many readings the window has."""
+    """The number of readings in the window."""
     seconds: float
-    """From the first to the last of them."""
+    """The time from the first to the last reading."""
     clock_mhz: Gauge
     """SM or system clock."""
     memory_clock_mhz: Gauge
@@ -169,13 +169,13 @@ class TelemetrySummary(TypedDict, total=False):
     steal_s: float
     """CPU: processor time that the hypervisor took."""
     sw_power_cap_s: float
-    """Held back by the power limit, as is normal under full load."""
+    """Seconds in which the power limit lowered the clock, as is normal under full load."""
     sw_thermal_s: float
-    """Held back by the driver, because of heat."""
+    """Seconds in which the driver lowered the clock because of heat."""
     hw_thermal_s: float
-    """Held back by the device itself, because of heat."""
+    """Seconds in which the device itself lowered the clock because of heat."""
     hw_power_brake_s: float
-    """Held back by the power brake of the board."""
+    """Seconds in which the power brake of the board lowered the clock."""
     pcie_gen: int
     """The highest generation of the host link that was seen."""
     pcie_width: int
@@ -187,7 +187,7 @@ class TelemetrySummary(TypedDict, total=False):
     unseen: float
     """The longest time (s) between two such readings."""
     lost: str
-    """Why the device was lost meanwhile."""
+    """The reason why the device was lost meanwhile."""
 
 
 class OfClock(TypedDict, total=False):
@@ -213,7 +213,7 @@ class ReportedError(TypedDict):
 
     uuid: str
     number: int
-    """Of an Xid; 0 for a message."""
+    """The number of the Xid; 0 for a message."""
     at: float
     """Seconds since the epoch."""
     source: str
@@ -225,7 +225,7 @@ class ReportedError(TypedDict):
 
 
 class JudgingDetails(TypedDict, total=False):
-    """What judging adds, in the pytest process or in that of the command."""
+    """Details that judging adds, in the pytest process or in that of the command."""
 
     telemetry: TelemetrySummary
     """Any probe on a device: the sensor's readings meanwhile. Written by judging/evidence, read by
@@ -246,8 +246,8 @@ class JudgingDetails(TypedDict, total=False):
     """Standard deviation of the blocks as a fraction of their mean. Written by judging/evidence, read by
     judging/diagnosis."""
     unproven: str
-    """soak: why a value that holds is weak evidence, as after a soak that was too cold. Written by judging/evidence,
-    read by judging/judge."""
+    """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
+    judging/evidence, read by judging/judge."""
     counters: Mapping[str, int]
     """Error counters that increased meanwhile, by name. Written by judging/evidence."""
     next_run: Sequence[float]
@@ -256,7 +256,7 @@ class JudgingDetails(TypedDict, total=False):
     ranks: Sequence[Value | None]
     """Collectives: the value of every rank. Written by judging/results."""
     traceback: str
-    """Of a probe that raised. Written by judging/results."""
+    """The traceback of a probe that raised an exception. Written by judging/results."""
     on_all: Mapping[str, Value]
     """Facts: the value of every device that reports one, by its name. Written by judging/inventory, read by
     judging/compare for limits that are the same on all."""
@@ -283,4 +283,4 @@ class JudgingDetails(TypedDict, total=False):
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):
-    """What explains the value of a measurement."""
+    """All details of a measurement, which explain its value."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.metrics import parse
-
-LEVELS = ("quick", "standard", "long")
 
 UNITS = (
     "TFLOPS",
@@ -38,9 +37,9 @@ DTYPES = ("fp64", "fp64_vector", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "
 """Dtypes that a datasheet may state a rate for, by the fastest path of a matrix product; fp64_vector is fp64 without
 tensor cores."""
 
-PRODUCTS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8")
+MATMUL_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8")
 """Dtypes of a matrix product that a probe measures. fp4 is the format behind the datasheet's figure: nvfp4 or mxfp4."""
-SHEET = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
+DATASHEET_DTYPE = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 """The datasheet's dtype for each format with scaled blocks."""
 
 TOPOLOGIES = ("switch", "mesh", "bridge", "none")
@@ -66,7 +65,7 @@ class Source:
 
 
 class DeclaredBy(Enum):
-    """Where a limit is declared."""
+    """The kind of place where a limit is declared."""
 
     SKU_FILE = "SKU file"
     """A shipped threshold file of one SKU."""
@@ -225,10 +224,10 @@ class Sku:
     """The SHA-256 of every file that a value came from, by file."""
 
     def recognises(self, device: Device) -> bool:
-        """Return True if the device is this product: see `why_not`."""
-        return self.why_not(device) is None
+        """Return True if the device is this product: see `mismatch`."""
+        return self.mismatch(device) is None
 
-    def why_not(self, device: Device) -> str | None:
+    def mismatch(self, device: Device) -> str | None:
         """Return the first difference between the device and this product, or None if the device is one.
 
         Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the

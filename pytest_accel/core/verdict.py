@@ -132,6 +132,6 @@ def show_margin(margin: float) -> str:
     return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
 
 
-def said(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
+def with_sentence(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
     """Return the verdict with another sentence, and with another status if one is given."""
     return replace(verdict, sentence=sentence, status=status or verdict.status)

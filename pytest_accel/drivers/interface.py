@@ -62,5 +62,8 @@ class Driver(Protocol):
         return "its driver does not tell whether it was idle"
 
     def health(self, device: Device) -> Mapping[str, Any]:  # noqa: ARG002  the protocol's signature
-        """Return the facts that may change while the node runs, now, with `unread` as in `discover`."""
+        """Return the present values of the facts that may change while the node runs.
+
+        A fact that cannot be read goes under `unread`: {name: reason}.
+        """
         return {}

@@ -1,4 +1,4 @@
-"""What the kernel shows of a PCI function and of the bridges above it, in /sys."""
+"""Facts of a PCI function and of the bridges above it, which the kernel shows in /sys."""
 
 from __future__ import annotations
 

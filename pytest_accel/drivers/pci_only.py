@@ -93,7 +93,7 @@ class PciOnlyDriver(Driver):
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
         """Return a sentence: whether the device is idle cannot be read from the PCI bus."""
-        return f"nobody could tell whether it was idle: {self.need}"
+        return f"whether it was idle is not known: {self.need}"
 
     def health(self, device: Device) -> dict[str, Any]:
         """Return the facts that cannot be read, each with the reason; the PCI bus states no health."""

@@ -58,7 +58,7 @@ def read(entries: Iterable[EntryPoint]) -> Registry:
 
 
 def _load(entries: Sequence[EntryPoint]) -> Vendor:
-    """Return what the one entry point of a name declares. Raises BadVendor."""
+    """Return the vendor that the one entry point of a name declares. Raises BadVendor."""
     entry, *others = entries
     if others:
         declaring = " and ".join(sorted(map(_distribution, entries)))

@@ -62,12 +62,13 @@ class Sensor:
         self._wake = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._asked: dict[str, float] = {}
-        """When the reading that every device is busy with began."""
+        """The time at which the current reading of each device began."""
 
     def discover(self, want: str | None) -> None:
-        """Announce the devices of vendor `want`; without one, of all that the machine hints at, else of the machine.
+        """Send the devices of the vendor `want`, and the problems of its driver.
 
-        Declarations of vendors that cannot be used are announced as problems, whichever vendor is wanted.
+        Without `want`: all vendors with a hint; without hints: the CPU. Vendors whose declaration cannot be used are
+        sent as problems, whatever `want` is.
         """
         shown = self._machine.shown()
         names = [want] if want else sorted({hint.driver for hint in shown}) or of_every_machine()
@@ -86,7 +87,7 @@ class Sensor:
         self.listen()
 
     def listen(self) -> None:
-        """Hear of Xids and the like from now on, in threads of their own: from the library, and the kernel log."""
+        """Start the threads that report Xids and kernel messages from now on."""
         sources: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
             name: driver.events for name, driver in self._drivers.items() if hasattr(driver, "events")
         }
@@ -112,7 +113,7 @@ class Sensor:
         try:
             driver = self._drivers[name] = vendor.driver(shown)
             found = driver.discover()
-            devices = [dataclasses.replace(device, driver=name, called=vendor.called) for device in found]
+            devices = [dataclasses.replace(device, driver=name, called=vendor.short_name) for device in found]
         except NoDriver as problem:
             return [], [_problem(name, "need", str(problem), places)]
         except DriverProblem as problem:
@@ -136,7 +137,7 @@ class Sensor:
         """
         seen = deadlines.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
         if isinstance(seen, DriverProblem):
-            return [{"says": "nobody could tell who profiles the devices: /proc does not answer", "disturbs": False}]
+            return [{"says": "running profilers could not be listed: /proc does not answer", "disturbs": False}]
         return seen
 
     def health(self) -> None:

@@ -46,20 +46,20 @@ class Vendor:
     """One vendor of accelerators, as its package declares it in the entry point group `pytest_accel_drivers`.
 
     Every process of a run imports these declarations. A module that holds one must not import a management library or
-    torch: `open` does so when the sensor calls it.
+    torch: `make_driver` does so when the sensor calls it.
     """
 
     name: str
     """The name in threshold files (`vendor:`) and in records; the name of the entry point too."""
     title: str
     """The name of the devices in sentences: "NVIDIA", "Gaudi"."""
-    open: Callable[[Sequence[Hint]], Driver]
+    make_driver: Callable[[Sequence[Hint]], Driver]
     """Opens the management library. It is called in the sensor process, with the devices that the machine shows."""
     library: str = ""
     """The Python package of the management library."""
     install: str = ""
     """The remedy where `library` cannot be imported: "pip install nvidia-ml-py"."""
-    called: str = "gpu"
+    short_name: str = "gpu"
     """The short name of a device in tables and verdicts, before its index: "gpu" for gpu0."""
     accelerator: bool = True
     """False for a device that is on every machine: it is measured where there is no accelerator, never accepted."""
@@ -85,7 +85,7 @@ class Vendor:
     def driver(self, shown: Sequence[Hint]) -> Driver:
         """Open the management library. `shown` is what the machine shows of all vendors. Raises DriverProblem."""
         try:
-            return self.open([hint for hint in shown if hint.driver == self.name])
+            return self.make_driver([hint for hint in shown if hint.driver == self.name])
         except ImportError as error:
             remedy = f": {self.install}" if self.install else f" ({error})"
             raise DriverProblem(f"{self.library or error.name} cannot be imported{remedy}") from None

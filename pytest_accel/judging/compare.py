@@ -10,7 +10,7 @@ from dataclasses import replace
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import Measurement, Peak, Value
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict, said, show, show_margin
+from pytest_accel.core.verdict import Status, Verdict, show, show_margin, with_sentence
 
 MARGINAL_WITHIN = 0.02
 """A value that holds by less than this fraction of the limit is marginal."""
@@ -50,7 +50,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     )
     why = _incomparable(measurement, limit)
     if why:
-        return said(base, why, Status.UNMEASURED)
+        return with_sentence(base, why, Status.UNMEASURED)
     if limit.equals is not None:
         return _compare_fact(base, limit)
     if limit.version is not None:
@@ -58,7 +58,9 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     if limit.same_on_all:
         return _compare_with_all(base, measurement.details.get("on_all", {}))
     if not _finite(measurement.value):
-        return said(base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit")
+        return with_sentence(
+            base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit"
+        )
     return _compare_number(base, measurement, limit)
 
 
@@ -102,7 +104,9 @@ def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
 def _compare_version(base: Verdict, wanted: str) -> Verdict:
     holds = versions.parse(wanted).holds(str(base.value))
     if holds is None:
-        return said(base, f"{base.value} is not a version and cannot be compared with {wanted}", Status.UNMEASURED)
+        return with_sentence(
+            base, f"{base.value} is not a version and cannot be compared with {wanted}", Status.UNMEASURED
+        )
     return replace(
         base, expected=wanted, status=Status.PASS if holds else Status.FAIL, sentence=f"{base.value}, expected {wanted}"
     )
@@ -111,12 +115,12 @@ def _compare_version(base: Verdict, wanted: str) -> Verdict:
 def _compare_with_all(base: Verdict, on_all: Mapping[str, Value]) -> Verdict:
     """Compare a value with that of the majority. Without a majority the odd ones cannot be told, so all fail."""
     if base.value not in on_all.values():
-        return said(base, "the values of the other devices are not known", Status.UNMEASURED)
+        return with_sentence(base, "the values of the other devices are not known", Status.UNMEASURED)
     (usual, count), *_ = Counter(on_all.values()).most_common(1)
     shown = show(base.value, base.unit)
     if 2 * count <= len(on_all):
         groups = "; ".join(f"{show(value, base.unit)} on {names}" for value, names in _grouped(on_all).items())
-        return said(base, f"the devices differ, and no value has a majority: {groups}")
+        return with_sentence(base, f"the devices differ, and no value has a majority: {groups}")
     same = base.value == usual
     majority = f"{count} of {len(on_all)} devices"
     text = f"{shown}, as on {majority}" if same else f"{shown}, but {show(usual, base.unit)} on {majority}"

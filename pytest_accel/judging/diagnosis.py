@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.judging.inventory import LOCKS
-from pytest_accel.judging.judge import told
+from pytest_accel.judging.judge import stored_cause
 from pytest_accel.judging.telemetry import CAPPED, GaugeName, ReasonName
 from pytest_accel.probes.declare import declaration_of
 
@@ -45,7 +45,7 @@ def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]
 
     def explain(measurement: Measurement) -> str | None:
         device = known.get(measurement.subject)
-        return told(measurement) or (cause(measurement, device) if device else None)
+        return stored_cause(measurement) or (cause(measurement, device) if device else None)
 
     return explain
 

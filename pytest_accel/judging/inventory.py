@@ -93,7 +93,7 @@ def _versions(firmware: Mapping[str, str]) -> str:
     return ", ".join(f"{block} {version}" for block, version in sorted(firmware.items()))
 
 
-FIGURES = {
+FACT_METRICS = {
     "inventory.driver_version": _fact("driver_version"),
     "inventory.cuda_version": _fact("cuda_version"),
     "inventory.rocm_version": _fact("rocm_version"),
@@ -179,7 +179,7 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     The trouble is a need if permissions, the driver or a passing failure hide the fact, and not applicable if the
     device or its driver does not have it.
     """
-    figure = FIGURES.get(metric)
+    figure = FACT_METRICS.get(metric)
     if figure is None:
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
@@ -375,7 +375,7 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
 
 def _product(device: Device, sku: Sku | None) -> str:
     """Return the SKU's name if the device is one, else the device's own name and the first difference."""
-    why = sku.why_not(device) if sku else None
+    why = sku.mismatch(device) if sku else None
     if sku and why is None:
         return sku.name
     shown = f"{device.model or 'no name'} ({device.pci_id or 'no PCI id'})"

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, said, show
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.skus.peaks import why_not_applicable
 
@@ -28,7 +28,7 @@ Explain = Callable[[Measurement], "str | None"]
 """A function that returns the cause of a shortfall, or None."""
 
 
-def told(measurement: Measurement) -> str | None:
+def stored_cause(measurement: Measurement) -> str | None:
     """Return the cause that is stored in the measurement itself, or None."""
     return measurement.details.get("explains")
 
@@ -37,7 +37,7 @@ def judge(
     attempts: Sequence[Measurement],
     limit: Limit | None,
     software: Mapping[str, Any] = NOTHING_KNOWN,
-    explain: Explain = told,
+    explain: Explain = stored_cause,
 ) -> Verdict:
     """Judge the attempts at one metric of one subject, oldest first, against one limit.
 
@@ -51,22 +51,22 @@ def judge(
     details = attempts[-1].details
     unproven: str | None = details.get("unproven")
     if unproven and verdict.status is Status.PASS:
-        verdict = said(verdict, f"{verdict.sentence}; {unproven}", Status.MARGINAL)
+        verdict = with_sentence(verdict, f"{verdict.sentence}; {unproven}", Status.MARGINAL)
     worst: str | None = details.get("worst")
     if worst and verdict.value is not None:
-        verdict = said(verdict, f"{verdict.sentence}, at {worst}")
+        verdict = with_sentence(verdict, f"{verdict.sentence}, at {worst}")
     during: str | None = details.get("during")
     if during and verdict.value is not None:
-        verdict = said(verdict, f"{verdict.sentence}, during {during}")
+        verdict = with_sentence(verdict, f"{verdict.sentence}, during {during}")
     return _advise(verdict) if limit and limit.severity == "warn" else verdict
 
 
 def _advise(verdict: Verdict) -> Verdict:
     """Return the verdict on an advisory limit: MARGINAL if broken, NOT APPLICABLE if it could not be measured."""
     if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
-        return said(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
+        return with_sentence(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
     if verdict.status is Status.UNMEASURED:
-        return said(verdict, verdict.sentence, Status.NOT_APPLICABLE)
+        return with_sentence(verdict, verdict.sentence, Status.NOT_APPLICABLE)
     return verdict
 
 
@@ -90,10 +90,12 @@ def _judge(
     verdict = _excused(_explained(last, limit, len(together), explain), last, limit, software)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if verdict.status is Status.FAIL and alone:
-        return said(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
+        return with_sentence(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
     if verdict.status is Status.PASS and len(together) > 1 and not _holds(together[0], limit):
         first = show(together[0].value, last.unit)
-        return said(verdict, f"{verdict.sentence}; holds only on the repeat, first measured {first}", Status.MARGINAL)
+        return with_sentence(
+            verdict, f"{verdict.sentence}; holds only on the repeat, first measured {first}", Status.MARGINAL
+        )
     return verdict
 
 
@@ -107,7 +109,7 @@ def _unrepeated(
     verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
-    return said(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+    return with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
@@ -116,7 +118,7 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: E
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
     why = explain(measurement)
-    return said(verdict, f"{verdict.sentence}; {why}") if why else verdict
+    return with_sentence(verdict, f"{verdict.sentence}; {why}") if why else verdict
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
@@ -137,10 +139,10 @@ def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, An
         holds = None if version is None else versions.parse(text).holds(str(version))
         if holds is False:
             why = f"{_title(name)} {version} is outside {text}, the range that the limit was validated on"
-            return said(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
+            return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
         if holds is None:
             why = f"the limit was validated on {_title(name)} {text}; the version in use is not known"
-            verdict = said(verdict, f"{verdict.sentence}; {why}")
+            verdict = with_sentence(verdict, f"{verdict.sentence}; {why}")
     return verdict
 
 
@@ -153,7 +155,7 @@ def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
     if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
         return verdict
     status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
-    return said(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
+    return with_sentence(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
 
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
@@ -192,10 +194,10 @@ def _holds(measurement: Measurement, limit: Limit) -> bool:
 
 
 def _attribute(alone: Measurement, limit: Limit) -> str:
-    figure = f"{show(alone.value, alone.unit)} when measured alone"
+    figure = show(alone.value, alone.unit)
     if _holds(alone, limit):
-        return f"{figure}: this node cannot feed and cool all devices at once"
-    return f"{figure}: the device itself falls short"
+        return f"passes alone ({figure}): power, cooling or host bandwidth of the node limits it"
+    return f"{figure} when measured alone: the device itself falls short"
 
 
 class ProbeError(Exception):
@@ -210,7 +212,7 @@ class Attempts:
     repeated: bool = False
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
-    explain: Explain = told
+    explain: Explain = stored_cause
     """Returns the cause of a shortfall."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
@@ -274,7 +276,7 @@ class Attempts:
         return [each for each in verdicts if each.status is Status.FAIL]
 
 
-def why_not(
+def skip_verdict(
     metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
 ) -> Verdict | None:
     """Return the verdict that makes a measurement unnecessary, or None.
@@ -294,7 +296,7 @@ def why_not(
 def wrong_product(subject: str, sku: Sku | None, devices: Iterable[Device]) -> str | None:
     """Return the reason why the subject is not the named SKU, or None; the subject NODE stands for all devices."""
     for device in devices:
-        if sku and subject in (device.uuid, NODE) and (why := sku.why_not(device)):
+        if sku and subject in (device.uuid, NODE) and (why := sku.mismatch(device)):
             return f"{device.name} is not recognised as {sku.name}: {why}"
     return None
 

@@ -60,18 +60,18 @@ def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
     return seconds * min(len(pairs), AGAIN)
 
 
-def judged_again(
+def attributed_after_repeat(
     before: Sequence[Measurement], fresh: Sequence[Measurement], names: Mapping[str, str]
 ) -> list[Measurement]:
     """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
-    See `judged_fairly`. The samples of the repeat are not mixed with the first ones, which were selected for being
+    See `attributed`. The samples of the repeat are not mixed with the first ones, which were selected for being
     low.
     """
     new = {each.subject: each.details["cells"] for each in fresh if "cells" in each.details}
-    old = {each.subject: each.samples for each in judged_fairly(before, names)}
+    old = {each.subject: each.samples for each in attributed(before, names)}
     whole = [_renewed(row, new.get(row.subject, {}), fresh[0]) for row in before if fresh and "cells" in row.details]
-    judged = [each for each in judged_fairly(whole, names) if each.samples != old[each.subject]]
+    judged = [each for each in attributed(whole, names) if each.samples != old[each.subject]]
     return [*judged, *(each for each in fresh if "cells" not in each.details)]
 
 
@@ -90,7 +90,7 @@ def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
     return {pair: 0.0 if cell["wrong"] else estimate_rate(cell["samples"]).mean for pair, cell in cells.items()}
 
 
-def judged_fairly(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
+def attributed(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
     """Give each device the worst pair that is attributed to it, in place of the worst pair of its row.
 
     The measurement of a row holds `details["cells"]`: receiver -> samples (GB/s), seconds, and `wrong` if the payload

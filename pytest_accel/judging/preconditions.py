@@ -34,7 +34,7 @@ class Reason:
     says: str
     """The sentence on the state, with the metric that judges it."""
     stops: tuple[str, ...]
-    """The probes that the state stops, by the beginning of their name."""
+    """Parts of a device (`PARTS`). The state stops every probe that stresses one of them."""
     do: str
     """The remedy."""
     switched: bool = False

@@ -207,7 +207,7 @@ def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None)
 
 
 def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
-    """Return what is left of a broken call: the seconds per operation of the blocks that were sent, and the reason."""
+    """Return the measurement of a broken call: the reason, and the seconds per operation of the blocks so far."""
     message = outcome.trouble or {}
     reason = message.get("reason", "it failed")
     if message.get("event") == "died" and "kind" not in message:

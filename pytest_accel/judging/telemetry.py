@@ -130,7 +130,7 @@ def misplaced(measurement: Measurement) -> str | None:
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
-    """Return why a soak is inconclusive for heat: it reached neither the power limit nor a steady temperature.
+    """Return why a soak was too light to test cooling: it reached neither the power limit nor a steady temperature.
 
     None if it reached one of them, if it is shorter than LONG_SOAK_SECONDS, or if its power was not read. Steady means
     that the mean temperatures of the middle and the last third differ by less than STEADY_K.
@@ -151,7 +151,7 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
         if warming is None
         else f"was still warming at {180 * warming / seconds:.1f} K/min"
     )
-    return f"soak inconclusive for heat: drew {power['mean']:.0f} of {limit:g} W and {heat}"
+    return f"soak too light to test cooling: drew {power['mean']:.0f} of {limit:g} W and {heat}"
 
 
 def _warming(readings: Sequence[Reading], third: float) -> float | None:
@@ -190,7 +190,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
         soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
-        value = _told(name, summary)
+        value = _metric_value(name, summary)
         trouble = soak.trouble
         if value is not None and unit == "1":
             value = value / summary["seconds"] if summary.get("seconds") else None
@@ -209,7 +209,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     return found
 
 
-def _told(name: SoakName, summary: TelemetrySummary) -> float | None:
+def _metric_value(name: SoakName, summary: TelemetrySummary) -> float | None:
     """Return the mean of a gauge or the increase of a counter in seconds; None if neither was read."""
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
+from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS
 from pytest_accel.run.options import add_options, is_acceptance_run, shows_only
 
@@ -64,6 +64,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def _limits(item: pytest.Item) -> list[Limit]:
     """Return the limits of a test's markers. Raises pytest.fail.Exception, without a traceback, for a wrong marker."""
     try:
-        return limits_of(item.iter_markers(), item.nodeid)
+        return limits_from_marks(item.iter_markers(), item.nodeid)
     except BadMarker as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None

@@ -42,7 +42,7 @@ JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
 PYTEST_FAILED = "an internal error of pytest"
-"""Why a run ended early, where nothing else is known."""
+"""The reason why a run ended early, if no other is known."""
 
 
 class Acceptance:

@@ -102,7 +102,7 @@ def _number(name: str, value: object) -> float:
     return value
 
 
-def limits_of(marks: Iterable[Mark], where: str) -> list[Limit]:
+def limits_from_marks(marks: Iterable[Mark], where: str) -> list[Limit]:
     """Return the limits that the markers of the test `where` declare.
 
     Raises BadMarker, whose message names the test, the value that was given and the values that are possible.

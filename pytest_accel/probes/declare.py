@@ -15,8 +15,9 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from pytest_accel.core import sizes
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, UNITS
+from pytest_accel.core.sku import UNITS
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 
@@ -33,7 +34,7 @@ PEAKS = ("tflops", "memory", "host_link", "peer_link")
 """Figures of the datasheet or the platform that a metric may be a fraction of."""
 
 VERIFIES = ("products", "copies", "stores", "sums")
-"""What a probe compares with known values: matrix products, copied data, stored data, sums over all ranks."""
+"""Data that a probe may compare with known values: matrix products, copied data, stored data, sums over all ranks."""
 
 DEFAULT_BUDGETS = {"quick": 2.0, "standard": 5.0, "long": 15.0}
 """Seconds for a probe that declares no budgets."""
@@ -48,7 +49,7 @@ Variants = Sequence[str] | re.Pattern[str]
 
 @dataclass(frozen=True)
 class Cost:
-    """How a simulated node gets the healthy value of a metric for which the SKU has no figure.
+    """The rule that gives a simulated node the healthy value of a metric for which the SKU has no figure.
 
     The value is `share` of `of`, which is the "peak" of the metric, the "link" rate of a device to all its peers, or
     another metric, whose name may hold conditions of the probe ("matmul.{dtype}"). `for_each_link` multiplies it by the
@@ -64,7 +65,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a probe declares; the arguments of `probe` say what each field means."""
+    """The declaration of a probe. The arguments of `probe` describe the fields."""
 
     metric: str
     function: Callable[..., Any]
@@ -153,7 +154,7 @@ class Declaration:
 
 
 _DECLARED: dict[str, Declaration] = {}
-"""By the pattern of the metric. `pytest_accel.probes` imports every packaged probe."""
+"""Declarations by the pattern of the metric. `pytest_accel.probes` imports every packaged probe."""
 
 
 def probe(
@@ -178,9 +179,9 @@ def probe(
     """Declare a probe.
 
     Args:
-        metric: Name of what it finds, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
+        metric: Name of its metric, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
         unit: Unit of that metric, one of `core.sku.UNITS`.
-        runs: How the devices take part, one of `RUNS`.
+        runs: Way in which the devices take part, one of `RUNS`.
         stresses: Parts of the device that limit it, one or more of `PARTS`, the most important first. A pending repair
             of a part stops its probes; the cause of a shortfall is sought there.
         variants: For each condition in `metric`, the values that exist, or a pattern (`ANY`, `SIZES`). A limit on
@@ -191,10 +192,10 @@ def probe(
         peak: Figure that the metric is a fraction of, one of `PEAKS`.
         derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
         sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
-        required: True if nobody may accept against a threshold file without a limit on it.
-        verifies: What it compares with known values, one of `VERIFIES`. A simulated fault strikes there.
-        cost: Where a simulated node gets a healthy value that the SKU's file does not have; by variant if they differ.
-        small: Conditions that say how much is allocated or done, with values small enough for a simulated node.
+        required: True if an acceptance requires a limit on a metric of this probe.
+        verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.
+        cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
+        small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
         node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
 
     Raises:
@@ -281,7 +282,7 @@ def _wrong_fields(declared: Declaration) -> Iterator[str]:
         yield f"derived_floor {declared.derived_floor:g} is no share between 0 and 1"
 
 
-def spec_of(function: Callable[..., Any]) -> Declaration:
+def declaration_for(function: Callable[..., Any]) -> Declaration:
     """Return the declaration of a probe. A function without one names its metric and runs on all devices together."""
     declared = getattr(function, "accel", None)
     return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function)
@@ -338,5 +339,5 @@ def conditions_of(
     defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
     standard = {**defaults, **{key: value for key, value in packaged.items() if key in names}}
     conditions = {**standard, **given}
-    named = spec_of(function).metric
+    named = declaration_for(function).metric
     return conditions, all("{" + key + "}" in named or standard.get(key) == value for key, value in given.items())

@@ -12,7 +12,7 @@ from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import TOLERANCE, Product
+from pytest_accel.probes.device.gemm import TOLERANCE, Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import refuse_slow_path
 
@@ -55,14 +55,14 @@ ROUNDED = 1e-3
 def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Count the elements of matrix products that differ from the exact result in any bit.
 
-    The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order and
-    with any kernel. Some rows of the first product are compared with a product that the host computes, the whole
-    product with those of the other devices by a checksum, and every further product with the first one.
+    The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order of
+    summation. Some rows of the first product are compared with the host's product. A checksum compares the whole
+    product with those of the other devices. Every later product is compared with the first one.
 
-    Products of normally distributed data run in between, so that the device draws full power. Each is compared with the
-    first of its kind on the same device. They are not compared if the library adds in another order every time; the
-    detail `normal_data` says so. A single mismatch is a failure and is not measured again. The details hold how much
-    was compared and the rate of faults that this excludes (3 / products, at 95 % confidence).
+    Between them the device multiplies normally distributed data, which draw full power. These products are compared
+    with the first one of the same operands, unless the library adds in another order each time; the detail
+    `normal_data` says which. A single mismatch fails the device, without a repeat. The details hold the number of
+    compared products, and the rate of faults that it excludes (3 / products, at 95 % confidence).
 
     Raises NotApplicable for a dtype without exact products, or one that the CPU has no fast path for.
     """
@@ -104,7 +104,7 @@ class _Watch:
         self.checksum = 0
         self.seen: list[Mismatch] = []
         self._bits = {2: device.torch.int16, 4: device.torch.int32}[2 if dtype in ("bf16", "fp16") else 4]
-        self._random = Product(device, dtype, m, n, k)  # also sets how torch multiplies
+        self._random = Gemm(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
         device.require_memory(8 * m * n * 4 + 6 * (m * k + k * n))
         self._made = [self._integers(size, seed) for seed, size in enumerate((m * k, k * n), 1)]

@@ -57,9 +57,9 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Pro
     small={"mib": 1},
 )
 def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 256) -> ProbeResult:
-    """Measure the bandwidth of the host link in GB/s per device with all devices copying at once.
+    """Measure the host link bandwidth of each device in GB/s, with all devices copying at once.
 
-    The result shows what switches, host memory and the processor can sustain. Conditions as for `host_copy`.
+    Shared PCIe switches, host memory or the processor may limit it. The conditions are those of `host_copy`.
     """
     return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -22,7 +22,7 @@ is first, because an emulated dtype may be thousands of times slower than fp32."
     "matmul.{dtype}",
     unit="TFLOPS",
     stresses=["compute"],
-    variants={"dtype": PRODUCTS},
+    variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 3.0, "standard": 15.0, "long": 30.0},
     budgets_of={  # those that only inform, or that no file limits at `quick`
         "mxfp8": {"quick": 0.0, "standard": 4.0, "long": 15.0},
@@ -59,17 +59,17 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
-    product = Product(device, dtype, m, n, k)
+    gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
-        product,
-        amount=product.operations / 1e12,
+        gemm,
+        amount=gemm.operations / 1e12,
         unit="TFLOPS",
         metric=f"matmul.{dtype}",
         beside=_micro_peak(device, dtype) if device.measures_peak else None,
-        conditions=product.conditions,
+        conditions=gemm.conditions,
     )
     result.details.update(device.counted_clock())
-    product.check()
+    gemm.check()
     return result
 
 
@@ -77,7 +77,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     "matmul_burst.{dtype}",
     unit="TFLOPS",
     stresses=["compute"],
-    variants={"dtype": PRODUCTS},
+    variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
     peak="tflops",
     derived_floor=0.92,
@@ -92,15 +92,15 @@ def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
-    product = Product(device, dtype, m, n, k)
-    seconds = time_bursts(product, device.clock, device.gate, rest=1.0, burst=0.02, repeats=5)
-    product.check()
+    gemm = Gemm(device, dtype, m, n, k)
+    seconds = time_bursts(gemm, device.clock, device.gate, rest=1.0, burst=0.02, repeats=5)
+    gemm.check()
     return ProbeResult(
         f"matmul_burst.{dtype}",
         "TFLOPS",
-        samples=[product.operations / 1e12 / once for once in seconds],
+        samples=[gemm.operations / 1e12 / once for once in seconds],
         seconds=seconds,
-        conditions={**product.conditions, "rest_s": 1.0, "burst_s": 0.02},
+        conditions={**gemm.conditions, "rest_s": 1.0, "burst_s": 0.02},
     )
 
 
@@ -109,18 +109,18 @@ def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], floa
 
     It is the peak of a CPU, which has no datasheet here.
     """
-    products = [Product(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
-    best = max(products, key=_rate)
+    gemms = [Gemm(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
+    best = max(gemms, key=_rate)
     side = best.shape[0]
     return best, best.operations / 1e12, f"{dtype} peak measured in alternation ({side}x{side}x{side}), provisional"
 
 
-def _rate(product: Product) -> float:
+def _rate(gemm: Gemm) -> float:
     """Return operations per second, the best of three blocks of 4 ms, since a busy processor often interrupts one.
 
     The figure only chooses between paths and is never reported as a result.
     """
-    return product.operations / min(time_once(product, product.device.clock, 0.004) for _ in range(3))
+    return gemm.operations / min(time_once(gemm, gemm.device.clock, 0.004) for _ in range(3))
 
 
 def refuse_slow_path(device: Compute, dtype: str) -> None:
@@ -132,10 +132,10 @@ def refuse_slow_path(device: Compute, dtype: str) -> None:
         return
     for side, least in PILOTS:
         try:
-            rate = _rate(Product(device, dtype, side, side, side))
+            rate = _rate(Gemm(device, dtype, side, side, side))
         except (RuntimeError, NotImplementedError) as error:
             raise NotApplicable(f"torch cannot multiply {dtype} on this CPU: {str(error).splitlines()[0]}") from None
-        fp32 = _rate(Product(device, "fp32", side, side, side))
+        fp32 = _rate(Gemm(device, "fp32", side, side, side))
         if rate < least * fp32:
             text = f"this CPU has no fast path for {dtype}: {rate / fp32:.2g} times the speed of fp32 at {side}^3"
             raise NotApplicable(text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
-from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device.gemm import OPERAND_BYTES, Operands, Product
+from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
     FIRST,
@@ -44,7 +44,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     "matmul_best.{dtype}",
     unit="TFLOPS",
     stresses=["compute"],
-    variants={"dtype": PRODUCTS},
+    variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
     peak="tflops",
     derived_floor=0.92,
@@ -58,12 +58,11 @@ def matmul_best(
     shapes: Sequence[Sequence[int]] | None = None,
     published: Mapping[str, Sequence[Sequence[int]]] | None = None,
 ) -> ProbeResult:
-    """Measure the fastest m x n x k in TFLOPS, on samples that were not used to choose it.
+    """Search for the fastest shape (m, n, k), then measure its rate in TFLOPS on fresh samples.
 
-    `shapes` are the shapes to start with, instead of those that fill whole waves of the device's units; `published`
-    are, by dtype, the best shapes of other sources, which are tried too. The details hold the finalists, how many
-    shapes lie within 2 % of the best, and the rates of the anchor shapes during the search, which are single short
-    measurements.
+    The search starts from `shapes`. By default these are shapes that fill whole waves of the device's compute units,
+    and the best shapes that other sources report for the dtype (`published`). The details hold the finalists, the
+    number of shapes within 2 % of the best, and the rates of the anchor shapes, each from one short measurement.
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
@@ -71,14 +70,14 @@ def matmul_best(
     first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
     best = _search(device, dtype, first)
     m, n, k = best.winner
-    product = Product(device, dtype, m, n, k)
-    product.check()
+    gemm = Gemm(device, dtype, m, n, k)
+    gemm.check()
     return ProbeResult(
         f"matmul_best.{dtype}",
         "TFLOPS",
         samples=[rate / 1e12 for rate in best.samples],
-        seconds=[product.operations / rate for rate in best.samples],
-        conditions={**product.conditions, "searched": len(best.tried)},
+        seconds=[gemm.operations / rate for rate in best.samples],
+        conditions={**gemm.conditions, "searched": len(best.tried)},
         details={
             "finalists": {_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
             "within_2_percent": best.plateau,
@@ -95,13 +94,13 @@ def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
     device.gate.ready()
 
     @lru_cache(maxsize=2 * KEPT)
-    def product(shape: Shape) -> Product:
-        return Product(device, dtype, *shape, operands=operands)
+    def gemm(shape: Shape) -> Gemm:
+        return Gemm(device, dtype, *shape, operands=operands)
 
     def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
-        once = time_it(product(shape), device.clock, seconds)
+        once = time_it(gemm(shape), device.clock, seconds)
         device.gate.block(once, True)
-        return product(shape).operations / once
+        return gemm(shape).operations / once
 
     report = partial(rate, time_once)
     choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
@@ -140,8 +139,8 @@ def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape
 
 def _pilot(device: Compute, dtype: str) -> float:
     """Return the operations per second of the smallest anchor shape."""
-    product = Product(device, dtype, *ANCHORS[0])
-    return product.operations / time_once(product, device.clock, 0.05)
+    gemm = Gemm(device, dtype, *ANCHORS[0])
+    return gemm.operations / time_once(gemm, device.clock, 0.05)
 
 
 def _architecture(device: Compute) -> str:

@@ -52,9 +52,9 @@ def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = No
     holds 0 and 1. An address that aliases another shows as wrong words, which a constant pattern could not show. One
     window is also tested with moving inversions.
 
-    The test covers 95 % of the memory, less a gibibyte and what other processes hold, or `mib` MiB. `state` only says
-    when it runs: "hot" is the same test after the soak. The details hold address and bits of the mismatches, and the
-    coverage.
+    Covers 95 % of total memory, minus 1 GiB and memory in use; with `mib`, that many MiB. `state` only says when the
+    test runs: "hot" is the same test after the soak. The details hold the address and bits of the mismatches, and the
+    number of covered bytes.
 
     Raises Unmeasurable if too little memory is free.
     """

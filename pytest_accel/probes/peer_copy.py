@@ -31,16 +31,15 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     small={"mib": 1},
 )
 def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[ProbeResult]:
-    """Measure the bandwidth of the peer link in GB/s for every directed pair, and compare the payload.
+    """Measure the bandwidth of the peer link in GB/s for every directed pair, and compare the data that arrived.
 
-    Yields one result for each sender, whose details hold the rates of all its pairs (`cells`), because only the whole
-    matrix shows which end of a slow pair is at fault. `direction` "both" counts the bytes of both directions at once;
-    `mib` is the size of a transfer in MiB. Without peer access torch stages the copy through host memory; the condition
-    `peer_access` then is False.
+    Yields one result for each sender: the rate of its slowest pair. The details hold all its pairs (`cells`), because
+    only the whole matrix shows which end of a slow pair is at fault. With `direction` "both" the two devices copy to
+    each other at the same time, and the rate is the sum of both directions. `mib` is the size of a transfer in MiB.
+    Without peer access torch copies through host memory, and the condition `peer_access` is False.
 
-    A result is yielded as soon as the sender's pairs are measured, and each pair is announced before it is tried, so
-    that an error is attributed to that pair only. If some pairs are to be measured again, only those are, each for
-    longer.
+    Each pair is announced before it is measured, so that an error is attributed to that pair only. A repeat measures
+    only the pairs that fell short, each for longer.
     """
     if direction not in ("one_way", "both"):
         raise NotApplicable(f"direction {direction!r} is not known (known: one_way, both)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
@@ -33,17 +33,17 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter soak). The
     sensor process reads power, temperature and throttle counters meanwhile.
     """
-    product = Product(device, dtype, m, n, k)
+    gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
-        product,
-        amount=product.operations / 1e12,
+        gemm,
+        amount=gemm.operations / 1e12,
         unit="TFLOPS",
         metric="soak.rate",
         precision=0.0,
-        conditions={**product.conditions, "seconds": device.seconds},
+        conditions={**gemm.conditions, "seconds": device.seconds},
     )
     result.details.update(device.counted_clock())
-    product.check()
+    gemm.check()
     return [result, droop(result)]
 
 

@@ -16,7 +16,7 @@ from typing import IO
 FOLDER = Path("/tmp")  # noqa: S108  one folder for all users, whatever their TMPDIR: otherwise two runs could overlap
 
 
-class Held(Exception):
+class DeviceLocked(Exception):
     """An error for a device that cannot be locked; the message names the run that holds it, or the reason."""
 
 
@@ -24,7 +24,7 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
     """Lock every device, given as (uuid, name), in the order of the UUIDs.
 
     `about` describes this run to others that want the lock. Closing the returned files unlocks the devices. Raises
-    Held if a device is locked already, with the description that its holder gave.
+    DeviceLocked if a device is locked already, with the description that its holder gave.
     """
     files: list[IO[str]] = []
     for uuid, name in sorted(names):
@@ -32,13 +32,13 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
             file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
         except OSError as error:
             _close(files)
-            raise Held(f"{name} ({uuid}) cannot be locked: {error.filename}: {error.strerror}") from None
+            raise DeviceLocked(f"{name} ({uuid}) cannot be locked: {error.filename}: {error.strerror}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = file.read().strip() or "an unknown process"
             _close([*files, file])
-            raise Held(f"{name} ({uuid}) is being measured by {holder}") from None
+            raise DeviceLocked(f"{name} ({uuid}) is being measured by {holder}") from None
         file.truncate(0)
         file.write(f"pid {os.getpid()}, {about}")
         file.flush()

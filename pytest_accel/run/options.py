@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel.core.levels import LEVELS
+
 
 class Refused(Exception):
     """An error that keeps a run from starting: a wrong option or file, a device in use, an unwritable output folder."""
@@ -57,7 +59,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add(
         "--accel-level",
-        choices=("quick", "standard", "long"),
+        choices=LEVELS,
         default="standard",
         help="How long to measure: quick (nightly check, under 2 minutes), standard (handover, under 15 minutes) or "
         "long (burn-in, hours). Default: %(default)s.",

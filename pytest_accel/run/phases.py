@@ -13,12 +13,12 @@ sampled; checking results and limits, and writing them; waiting for the sensor; 
 
 
 class TimeSpent(TypedDict, total=False):
-    """Where the time of a run went, in seconds."""
+    """The time of a run in seconds, by phase and by probe."""
 
     seconds: dict[str, float]
-    """By phase, and "device": the time that the devices were at work."""
+    """Seconds by phase, and under "device" the time that the devices were at work."""
     probes: dict[str, dict[str, float]]
-    """By metric and phase."""
+    """Seconds by metric and phase."""
 
 
 class Timeline:

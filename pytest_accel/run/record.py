@@ -28,7 +28,7 @@ LOGS = "logs"
 
 
 class RunEntry(TimeSpent, total=False):
-    """How, where and when the run was made. Times are ISO 8601, in UTC."""
+    """The command, host and time of the run. Times are ISO 8601, in UTC."""
 
     started: str
     ended: str
@@ -41,7 +41,7 @@ class RunEntry(TimeSpent, total=False):
     output: str
     """The folder of the record."""
     simulated: dict[str, Any]
-    """What was simulated: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
+    """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 
 
 class SkuEntry(TypedDict, total=False):
@@ -76,7 +76,7 @@ class TelemetryFile(TypedDict, total=False):
 
 
 class ClosingEntry(TypedDict, total=False):
-    """What the run found; empty until it has ended."""
+    """The closing line of the run; empty until it has ended."""
 
     line: str
     exit: int
@@ -91,12 +91,12 @@ class JudgedFrom(TypedDict, total=False):
     record: str
     sha256: str | None
     judged: str
-    """When it was judged again: ISO 8601, in UTC."""
+    """The time at which it was judged again: ISO 8601, in UTC."""
 
 
 @dataclasses.dataclass
 class Record:
-    """Everything that a run found and how it was made. `state` is "running", "interrupted" or "finished"."""
+    """The results of a run and how it was made. `state` is "running", "interrupted" or "finished"."""
 
     run: RunEntry
     sku: SkuEntry = dataclasses.field(default_factory=SkuEntry)
@@ -109,7 +109,7 @@ class Record:
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
     waivers: WaiversEntry = dataclasses.field(default_factory=WaiversEntry)
     notes: list[str] = dataclasses.field(default_factory=list)
-    """What a reader should know besides the verdicts."""
+    """Sentences that a reader should know besides the verdicts."""
     earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)
     telemetry: TelemetryFile = dataclasses.field(default_factory=TelemetryFile)
     state: Literal["running", "interrupted", "finished"] = "running"

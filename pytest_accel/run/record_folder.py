@@ -23,7 +23,7 @@ class RecordFolder:
     def __init__(self) -> None:
         self.path: Path | None = None
         self.problem: str | None = None
-        """Why the last write failed, so that the record on disk is not the newest; None if it succeeded."""
+        """The reason why the last write failed, so that the record on disk is not the newest; None if it succeeded."""
         self._saved = 0.0
 
     def create(self, chosen: Path | None, name: str, empty: Record) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import Sku
-from pytest_accel.probes.declare import Declaration, conditions_of, spec_of, unusable
+from pytest_accel.probes.declare import Declaration, conditions_of, declaration_for, unusable
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ProbeRequest:
 
     @property
     def probe(self) -> dict[str, Any]:
-        """Where a worker finds the function: module, file and name, and the `path` that its imports are searched in."""
+        """The module, file and name by which a worker finds the function, and the `path` for its imports."""
         function = self.function
         return {
             "module": function.__module__,
@@ -54,7 +54,7 @@ def request_of(
     """
     if why := unusable(function):
         raise TypeError(why)
-    declaration = spec_of(function)
+    declaration = declaration_for(function)
     packaged = dict(sku.probes.get(declaration.name, {})) if sku and declaration.packaged else {}
     conditions, standard = conditions_of(function, packaged, given)
     extra = [

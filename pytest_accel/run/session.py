@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest_accel
 from pytest_accel.core import clock
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -25,7 +26,7 @@ from pytest_accel.judging.closing import Circumstances, Closing, Errors, circums
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts, why_not, worst, wrong_product
+from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
@@ -63,7 +64,7 @@ class Session:
         self.tests: dict[tuple[str, str, str], str] = {}
         """Name of the test that asked for a verdict, by the key of the verdict."""
         self._idle_check: IdleCheck | None = None
-        self._host: dict[str, Any] | None = None
+        self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
@@ -117,11 +118,11 @@ class Session:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
         return budgets.budget(declared, metric, self.options.level, self.sku)
 
-    def host(self) -> dict[str, Any]:
+    def host_facts(self) -> dict[str, Any]:
         """Return the facts of the host by name. The sensor reads them once in a run."""
-        if self._host is None:
-            self._host = self.pool.sensor.host()
-        return self._host
+        if self._host_facts is None:
+            self._host_facts = self.pool.sensor.host()
+        return self._host_facts
 
     # -- opening
 
@@ -141,16 +142,16 @@ class Session:
     def _open(self, measuring: bool) -> None:
         self.setup.prepare()
         if not measuring:
-            self.setup.look(self.pool)
+            self.setup.discover(self.pool)
             return
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         name = f"{socket.gethostname()}{'-simulated' * bool(self.node)}-{stamp}"
         folder = self.folder.create(self.options.output, name, self.record)
-        self.setup.look(self.pool, folder)
+        self.setup.discover(self.pool, folder)
         try:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
             self._locks = device_lock.hold(names, f"record {folder}")
-        except device_lock.Held as held:
+        except device_lock.DeviceLocked as held:
             raise Refused(f"{held}; wait for that run to end, or stop it") from None
         self._begin_record(folder)
 
@@ -214,7 +215,7 @@ class Session:
         own = binding.get(request.metric) if request.packaged else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         fact = request.declaration.fact
-        why = why_not(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
+        why = skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
             or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
@@ -231,7 +232,7 @@ class Session:
             result.add_broken(request.metric, subject)
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in judged]
-            self._note(result, soon=True)
+            self._save(result, soon=True)
         return verdicts
 
     def _barred(self, request: ProbeRequest, subject: str) -> str | None:
@@ -250,7 +251,10 @@ class Session:
         if request.declaration.fact or self.budget(request.declaration, request.metric):
             return None
         status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-        return Verdict(request.metric, subject, status, f"level {self.options.level} has no time budget for this probe")
+        enough = [each for each in LEVELS if budgets.budget(request.declaration, request.metric, each, self.sku)]
+        remedy = f"use --accel-level={enough[0]}" if enough else "set one under `budgets` in the threshold file"
+        why = f"level {self.options.level} has no time budget for this probe; {remedy}"
+        return Verdict(request.metric, subject, status, why)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
@@ -318,7 +322,7 @@ class Session:
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
-                self._note(result, soon=True)
+                self._save(result, soon=True)
             else:
                 self._enter()
                 self._measure(result, request)
@@ -333,7 +337,7 @@ class Session:
             return [self.pool.sensor.host_counted(metric)]
         name = metric.removeprefix("host.")
         if name != metric:
-            return [host_fact(metric, self.host()[name], clock.now())]
+            return [host_fact(metric, self.host_facts()[name], clock.now())]
         return facts(metric, self.setup.discovery, self.sku, clock.now())
 
     def _enter(self) -> None:
@@ -397,16 +401,16 @@ class Session:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
             compared = withheld(results.compared(measurements), self.devices)
             self._add(result, self._fairly(result, compared, context.request))
-        self._note(result)
+        self._save(result)
 
     def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
         if request.runs != "peers":
             return found
         if request.pairs:
-            return peer_matrix.judged_again(result.rows, found, self.names)
+            return peer_matrix.attributed_after_repeat(result.rows, found, self.names)
         result.rows = found
-        return peer_matrix.judged_fairly(found, self.names)
+        return peer_matrix.attributed(found, self.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
@@ -434,13 +438,13 @@ class Session:
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
-        """Return who else used the device, before the run or during the last probe; None if nobody did."""
+        """Return a sentence on others that used the device, before the run or during the last probe, or None."""
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 
     # -- the record
 
-    def _note(self, result: Attempts, *, soon: bool = False) -> None:
+    def _save(self, result: Attempts, *, soon: bool = False) -> None:
         """Add the new measurements of a result to the record, and write it."""
         for each in result.take_unrecorded():
             self.record.measurements.append(each)

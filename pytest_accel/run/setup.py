@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """The devices that a session measures and the limits that it judges them by. `prepare` and `look` fill it in.
+    """The devices that a session measures and the limits that it judges them by. `prepare` and `discover` fill it in.
 
     Both raise Refused for wrong options.
     """
@@ -42,7 +42,7 @@ class Setup:
         self.filtered: list[str] = []
         """Everything that narrowed the run, such as -k, one sentence each."""
         self.no_acceptance: list[str] = []
-        """Why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
+        """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
         self.limits: dict[str, Limit] = {}
         """Every limit of the SKU on this platform, and the limits on the inventory, by metric."""
         self._named: Sku | None = None
@@ -53,20 +53,20 @@ class Setup:
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
         self.waivers = selection.waivers(self.options.waivers)
 
-    def look(self, pool: WorkerPool, output: Path | None = None) -> None:
+    def discover(self, pool: WorkerPool, output: Path | None = None) -> None:
         """Discover the devices through the sensor of `pool`, and settle SKU, platform and limits.
 
         Earlier records beside `output` reveal accelerators that have vanished. Raises Refused.
         """
         processes = simulation.processes(self.node, pool.meeting) if self.node else REAL
         pool.begin(processes, output / record.LOGS if output else None)
-        self._discover(pool.sensor, self._named.vendor if self._named else None)
+        self._find_devices(pool.sensor, self._named.vendor if self._named else None)
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
 
-    def _discover(self, sensor: SensorClient, vendor: str | None) -> None:
+    def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""
         answer = sensor.discover(vendor)
         problems = answer.get("problems", [])

@@ -15,7 +15,7 @@ from pytest_accel.drivers.vendor import Vendor
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
-from pytest_accel.simulate.board import Board
+from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import Node
 
@@ -69,7 +69,7 @@ def processes(node: Node, folder: Path) -> Processes:
 def model(node: Node, folder: Path) -> dict[str, Any]:
     """Return the model of the node as a message to every process, and create the file in `folder` that they share."""
     found = model_of(node, time.time(), str(folder / "board"))
-    Board(folder / "board", found.devices)
+    SharedState(folder / "board", found.devices)
     return dataclasses.asdict(found)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.simulate.board import Board
+from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import (
     LINK_ERRORS,
     Symptoms,
@@ -46,7 +46,7 @@ class NodeLibrary(smi.Library):
     """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, init: int = smi.SUCCESS) -> None:
-        self._model, self._board = model, Board(Path(model.board), model.devices)
+        self._model, self._board = model, SharedState(Path(model.board), model.devices)
         self._places = [place for place in range(model.devices) if self._symptoms(place).event != "missing"]
         self._renewed_at = [0.0] * len(self._places)
         super().__init__([smi.mi300x(place) for place in self._places], init)

@@ -25,7 +25,7 @@ COLUMNS = (*GAUGES, *BOARD_COUNTERS, *(f"began {probe}" for probe in PROBES))
 """Columns of a row. `now` is in simulated seconds; `began PROBE` is when the probe first loaded it, -1 before."""
 
 
-class Board:
+class SharedState:
     """Rows by the index of a device in the node, columns by name."""
 
     def __init__(self, path: Path, devices: int) -> None:

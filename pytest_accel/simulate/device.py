@@ -12,17 +12,17 @@ from typing import Any
 
 from pytest_accel.core import sizes
 from pytest_accel.core.measurement import Device
-from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Gate, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.simulate.board import Board
+from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping
-from pytest_accel.simulate.model import Model, applied, family
+from pytest_accel.simulate.model import Model, applied, stressed_part
 from pytest_accel.simulate.node import PROBES
 
-PACE = 10.0
+SPEEDUP = 10.0
 """Simulated seconds that pass in a real second, at most, so that the sensor has time to read what happens."""
 
 CALLS_PER_BLOCK = 8
@@ -103,7 +103,7 @@ class SimulatedDevice(Compute):
 
     def __init__(self, devices: list[Device], gate: Gate, model: Model) -> None:
         self.model = model
-        self.board = Board(Path(model.board), model.devices)
+        self.board = SharedState(Path(model.board), model.devices)
         self._place = {model.uuid(place): place for place in range(model.devices)}
         self.places = [self._place[device.uuid] for device in devices]
         self._announced = Announced(gate)
@@ -127,7 +127,7 @@ class SimulatedDevice(Compute):
     def clock(self) -> SimulatedClock:
         """Clock of the work within `sample`. Raises NotApplicable outside of it."""
         if self._clock is None:
-            raise NotApplicable("a simulated device can only time work that is passed to device.sample()")
+            raise NotApplicable("not simulated: the probe does its own timing instead of calling device.sample()")
         return self._clock
 
     def wall(self) -> float:
@@ -145,10 +145,10 @@ class SimulatedDevice(Compute):
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Iterator[Any]:
         """Run a probe at a small size and yield its results under the metric of the requested size."""
-        declared = spec_of(probe)
+        declared = declaration_for(probe)
         small = {key: _smaller(value, declared.small.get(key, value)) for key, value in conditions.items()}
         reduced = {key: value for key, value in small.items() if value != conditions[key]}
-        budget, self.seconds = self.seconds, self.seconds / PACE  # real seconds
+        budget, self.seconds = self.seconds, self.seconds / SPEEDUP  # real seconds
         self._scale = math.prod(_amount(conditions[key]) / _amount(value) for key, value in reduced.items())
         self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
@@ -199,14 +199,14 @@ class SimulatedDevice(Compute):
         self.pass_time()
 
     def pass_time(self) -> None:
-        """Update temperature, energy and counters of the devices to the present, and wait to keep to `PACE`."""
+        """Update temperature, energy and counters of the devices to the present, and wait to keep to `SPEEDUP`."""
         for place in self.places:
             row = self.board.row(place)
             if self.time >= row["now"]:
                 symptoms = self._symptoms(place)
                 self.board.write(place, **self.model.step(row, self.time - row["now"], self._kind, symptoms))
         began, simulated_then = self._pace
-        early = (self.time - simulated_then) / PACE - (time.monotonic() - began)
+        early = (self.time - simulated_then) / SPEEDUP - (time.monotonic() - began)
         if early > 0:
             time.sleep(early)
 
@@ -234,7 +234,7 @@ class SimulatedDevice(Compute):
     ) -> ProbeResult:
         """Time `work` by the model and return a result as `Compute.sample` does."""
         amount *= self._scale
-        simulated = PACE * (self.seconds if seconds is None else seconds)
+        simulated = SPEEDUP * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
         batch = 1 if as_duration else max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
         self._clock = SimulatedClock(self, block, batch)
@@ -259,7 +259,7 @@ class SimulatedDevice(Compute):
         places = self._working()
         time = self._times[name] = self._times.get(name, 0) + 1
         noises = [self.model.noise(place, name, time) for place in places]
-        self._kind = family(name, unit)
+        self._kind = stressed_part(name, unit)
 
         def block() -> float:
             symptoms = [self._symptoms(place) for place in places]

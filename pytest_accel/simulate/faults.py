@@ -132,7 +132,7 @@ def fault(name: str, caught_by: str, *, of_node: bool = False, begins: bool = Tr
 
 @fault("slow-compute", "matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.12) -> None:
-    """Slow down matrix products at full clock, without a reported reason."""
+    """Slow down matrix products at full clock; no throttle reason is reported."""
     symptoms.speed["compute"] *= 1 - by
 
 
@@ -234,13 +234,13 @@ def _(symptoms: Symptoms, by: float = 0.25) -> None:
 
 @fault("capped", "no check: power capping is normal")
 def _(symptoms: Symptoms) -> None:
-    """Let the power limit hold the clock back all the time under load, without a loss of speed."""
+    """Cap the power all the time under load, without making the device slower than its neighbours."""
     symptoms.throttled["sw_power_cap_s"] = 1.0
 
 
 @fault("low-power", "soak.power where the SKU's file limits it")
 def _(symptoms: Symptoms, by: float = 0.4) -> None:
-    """Reduce the power draw under load below the limit, without a reported reason."""
+    """Reduce the power draw under load below the limit; no throttle reason is reported."""
     symptoms.draw *= 1 - by
 
 
@@ -388,7 +388,7 @@ def _(symptoms: Symptoms) -> None:
 
 @fault("nvlink-down", "health.nvlink_up or .xgmi_up, later counters.nvlink_down or .xgmi_down; peer_copy.*")
 def _(symptoms: Symptoms, links: int = 1) -> None:
-    """Take some links to the peers down; the peers get the bandwidth of the remaining links."""
+    """Take some links to the peers down; the remaining links carry the traffic."""
     symptoms.shows["links_down"] = links
 
 

@@ -13,7 +13,7 @@ import pynvml
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.drivers import Hint
 from pytest_accel.simulate import amd_node, stated
-from pytest_accel.simulate.board import Board
+from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
@@ -59,7 +59,7 @@ class NodeLibrary(nvml.Library):
     """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, **more: Any) -> None:
-        self._model, self._board, self._asked = model, Board(Path(model.board), model.devices), 0.0
+        self._model, self._board, self._asked = model, SharedState(Path(model.board), model.devices), 0.0
         self._reported: set[int] = set()
         self._places = [place for place in range(model.devices) if not _missing(model, self._board, place)]
         super().__init__([nvml.h200(place) for place in self._places], **more)
@@ -73,13 +73,13 @@ class NodeLibrary(nvml.Library):
         """Update the answers of all GPUs from the board, and report new Xids."""
         for place, gpu in zip(self._places, self.gpus, strict=True):
             row = self._board.row(place)
-            sick = self._model.symptoms(place, row)
-            gpu.lost = sick.event == "lost"
-            gpu.answers.update(answers(self._model, place, row, sick))
-            gpu.fields.update(fields(self._model, row, sick) | link_errors(self._model, sick.shows))
-            if "xid" in sick.shows and place not in self._reported:
+            symptoms = self._model.symptoms(place, row)
+            gpu.lost = symptoms.event == "lost"
+            gpu.answers.update(answers(self._model, place, row, symptoms))
+            gpu.fields.update(fields(self._model, row, symptoms) | link_errors(self._model, symptoms.shows))
+            if "xid" in symptoms.shows and place not in self._reported:
                 self._reported.add(place)
-                self.xids.append((self._places.index(place), sick.shows["xid"]))
+                self.xids.append((self._places.index(place), symptoms.shows["xid"]))
         self._asked = time.monotonic()
 
 
@@ -93,7 +93,7 @@ class Blocked(nvml.Library):
 
 def clock(model: Model) -> Callable[[str], float]:
     """Return a function that gives the current time of each device, in seconds since the epoch, by UUID."""
-    board = Board(Path(model.board), model.devices)
+    board = SharedState(Path(model.board), model.devices)
     places = {model.uuid(place): place for place in range(model.devices)}
     return lambda uuid: model.epoch + board.read(places[uuid], "now")
 
@@ -120,7 +120,7 @@ def _no_library(name: str) -> None:
     raise OSError(f"{name}: not found")
 
 
-def _missing(model: Model, board: Board, place: int) -> bool:
+def _missing(model: Model, board: SharedState, place: int) -> bool:
     """Return whether the library does not list the device."""
     return model.symptoms(place, board.row(place)).event == "missing"
 
@@ -129,7 +129,7 @@ def host(model: Model) -> Path | None:
     """Write the host's files as they are now and return their root; None if no fault concerns the host."""
     files = model.of_node().host
     root = Path(model.board).parent / "host"
-    worked = any(Board(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
+    worked = any(SharedState(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,11 +153,11 @@ def _address(place: int) -> str:
     return f"51ab:{0x1A + place:02x}:00.0"
 
 
-def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> dict[str, Any]:
+def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers of the functions of NVML for one device now."""
-    shows, serial = sick.shows, f"SIM{model.seed:06d}{place:02d}"
+    shows, serial = symptoms.shows, f"SIM{model.seed:06d}{place:02d}"
     memory = int(model.memory_bytes * shows.get("memory_share", 1.0))
-    locked = sick.reasons & ClockEvent.APPLICATION_CLOCKS
+    locked = symptoms.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)
     used = int(shows.get("used_gb", 0) * 1e9)
     temperature = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
@@ -176,7 +176,7 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
         "nvmlDeviceGetMemoryInfo_v2": nvml.fills(total=memory, reserved=RESERVED_BYTES, used=used),
         "nvmlDeviceGetMigMode": (int(mig), int(shows.get("mig_pending", mig))),
         "nvmlDeviceGetComputeMode": shows.get("compute_mode", pynvml.NVML_COMPUTEMODE_DEFAULT),
-        "nvmlDeviceGetEnforcedPowerLimit": round(model.watts * sick.power * 1000),
+        "nvmlDeviceGetEnforcedPowerLimit": round(model.watts * symptoms.power * 1000),
         "nvmlDeviceGetPowerManagementDefaultLimit": round(model.watts * 1000),
         "nvmlDeviceGetMaxPcieLinkGeneration": shows.get("pcie_gen_max", model.pcie_gen),
         "nvmlDeviceGetMaxPcieLinkWidth": model.pcie_lanes,
@@ -190,7 +190,7 @@ def answers(model: Model, place: int, row: dict[str, float], sick: Symptoms) -> 
         "nvmlDeviceGetMarginTemperature": nvml.fills(marginTemperature=round(SLOWDOWN_C - temperature)),
         "nvmlDeviceGetCurrentClocksEventReasons": int(row["reasons"]) | locked | at_rest,
         "nvmlDeviceGetClock": {
-            APPLICATION_NOW: int(model.clock_mhz * (sick.clock if locked else 1.0)),
+            APPLICATION_NOW: int(model.clock_mhz * (symptoms.clock if locked else 1.0)),
             APPLICATION_DEFAULT: int(model.clock_mhz),
         },
         "nvmlDeviceGetCurrPcieLinkGeneration": gen,
@@ -236,20 +236,20 @@ def _number(ids: str) -> int:
     return part << 16 | vendor
 
 
-def fields(model: Model, row: dict[str, float], sick: Symptoms) -> dict[Any, tuple[int, float]]:
+def fields(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[Any, tuple[int, float]]:
     """Return the NVML fields: throttle counters in nanoseconds, memory temperature, the state of each link."""
     slow = (
         row["sw_thermal_s"] + row["memory_thermal_s"],
         row["hw_thermal_s"] + row["regulators_thermal_s"],
         row["hw_power_brake_s"],
     )
-    up = model.links - sick.shows.get("links_down", 0)
+    up = model.links - symptoms.shows.get("links_down", 0)
     return {
         **{number: (3, 1e9 * seconds) for number, seconds in zip(nvml.NEW_IDS, slow, strict=True)},
         pynvml.NVML_FI_DEV_PERF_POLICY_POWER: (3, 1e9 * row["sw_power_cap_s"]),
         pynvml.NVML_FI_DEV_MEMORY_TEMP: (1, round(row["temperature_c"] or COOLANT_C) + 8),
-        pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: (1, sick.shows.get("pcie_fatal", 0)),
-        pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: (1, sick.shows.get("recovery", 0)),
+        pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: (1, symptoms.shows.get("pcie_fatal", 0)),
+        pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: (1, symptoms.shows.get("recovery", 0)),
         pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, model.links),
         **{(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link): (1, int(link < up)) for link in range(model.links)},
     }

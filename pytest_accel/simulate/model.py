@@ -95,10 +95,10 @@ class Model:
 
     def symptoms(self, place: int, row: Mapping[str, float]) -> Symptoms:
         """Return the symptoms of a device now, from all of its faults that have begun."""
-        sick = applied(*(fault for fault in self.faults if place in fault.devices and begun(fault, row)))
-        if sick.fades:
-            sick.clock *= 1 - sick.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
-        return sick
+        symptoms = applied(*(fault for fault in self.faults if place in fault.devices and begun(fault, row)))
+        if symptoms.fades:
+            symptoms.clock *= 1 - symptoms.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
+        return symptoms
 
     def of_node(self) -> Symptoms:
         """Return the symptoms of the management library and the host."""
@@ -109,23 +109,23 @@ class Model:
         known = (self.rates[name] for name in (metric, parse(metric).base, unit) if name in self.rates)
         return next(known, Rate(1.0, "assumed: no figure is known"))
 
-    def value(self, metric: str, unit: str, place: int, sick: Symptoms) -> float:
+    def value(self, metric: str, unit: str, place: int, symptoms: Symptoms) -> float:
         """Return the mean of a metric on one device, with its deviation from the healthy value and its faults."""
-        kind = family(metric, unit)
-        speed = (1 + SPREAD[kind] * self._draw(place, kind)) * sick.speed[kind]
+        kind = stressed_part(metric, unit)
+        speed = (1 + SPREAD[kind] * self._draw(place, kind)) * symptoms.speed[kind]
         if kind == "compute":
-            speed *= sick.clock
+            speed *= symptoms.clock
         if kind == "host":
-            speed *= self._host_link(sick)
+            speed *= self._host_link(symptoms)
         if kind == "link" and self.links:
-            speed *= max(0.01, 1 - sick.shows.get("links_down", 0) / self.links)
-        speed *= math.prod(share for name, share in sick.slow.items() if metric.startswith(name))
+            speed *= max(0.01, 1 - symptoms.shows.get("links_down", 0) / self.links)
+        speed *= math.prod(share for name, share in symptoms.slow.items() if metric.startswith(name))
         healthy = self.rate(metric, unit).value
         return healthy / speed if unit in ("ms", "s", "us") else healthy * speed
 
-    def _host_link(self, sick: Symptoms) -> float:
+    def _host_link(self, symptoms: Symptoms) -> float:
         """Return the share of the host link's rate that remains with the link's lanes and generation."""
-        lanes, gen = sick.shows.get("pcie_width", self.pcie_lanes), sick.shows.get("pcie_gen", self.pcie_gen)
+        lanes, gen = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen", self.pcie_gen)
         return float(min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5 ** (self.pcie_gen - gen)))
 
     def _draw(self, place: int, kind: str) -> float:
@@ -136,34 +136,34 @@ class Model:
     def noise(self, place: int, metric: str, time: int) -> Iterator[float]:
         """Yield factors of the speed, block by block, of a device's measurement number `time`: AR(1) noise around 1."""
         drawn = random.Random(f"{self.seed}/{place}/{metric}/{time}")  # noqa: S311  the same every time
-        deviation = NOISE[family(metric, "")]
+        deviation = NOISE[stressed_part(metric, "")]
         off = drawn.gauss(0.0, deviation)
         while True:
             yield 1 + off
             off = LAG_1 * off + drawn.gauss(0.0, deviation * math.sqrt(1 - LAG_1**2))
 
-    def step(self, row: Mapping[str, float], seconds: float, kind: str, sick: Symptoms) -> dict[str, float]:
+    def step(self, row: Mapping[str, float], seconds: float, kind: str, symptoms: Symptoms) -> dict[str, float]:
         """Return the row of a device after `seconds` of load by `kind`; "" is idling."""
-        watts = self.watts * sick.power * sick.draw * LOAD[kind]
-        target = COOLANT_C + KELVIN_AT_LIMIT * watts / self.watts + (sick.degrees if kind else 0.0)
+        watts = self.watts * symptoms.power * symptoms.draw * LOAD[kind]
+        target = COOLANT_C + KELVIN_AT_LIMIT * watts / self.watts + (symptoms.degrees if kind else 0.0)
         before = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
         capped = kind == "compute"
-        counted = {**({"sw_power_cap_s": CAPPED_SHARE} if capped else {}), **(sick.throttled if kind else {})}
+        counted = {**({"sw_power_cap_s": CAPPED_SHARE} if capped else {}), **(symptoms.throttled if kind else {})}
         return {
             "now": row["now"] + seconds,
             "loaded": float(bool(kind)),
             "power_w": watts,
             "temperature_c": target + (before - target) * math.exp(-seconds / TAU_S),
-            "clock_mhz": self.clock_mhz * sick.clock * (CAPPED_CLOCK if capped else 1.0),
+            "clock_mhz": self.clock_mhz * symptoms.clock * (CAPPED_CLOCK if capped else 1.0),
             "energy_j": row["energy_j"] + watts * seconds,
             "reasons": float(
-                (sick.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
+                (symptoms.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
             ),
             **{counter: row[counter] + share * seconds for counter, share in counted.items()},
         }
 
 
-def family(metric: str, unit: str) -> str:
+def stressed_part(metric: str, unit: str) -> str:
     """Return the part of a device that does the work of a metric: as its probe declares it, else by its unit."""
     declared = declaration_of(metric)
     return declared.stresses[0] if declared and declared.stresses else "memory" if unit == "GB/s" else "compute"
@@ -171,10 +171,10 @@ def family(metric: str, unit: str) -> str:
 
 def applied(*faults: Fault) -> Symptoms:
     """Return the symptoms of a device with all of these faults."""
-    sick = Symptoms()
+    symptoms = Symptoms()
     for fault in faults:
-        FAULTS[fault.name].apply(sick, **fault.parameters)
-    return sick
+        FAULTS[fault.name].apply(symptoms, **fault.parameters)
+    return symptoms
 
 
 def begun(fault: Fault, row: Mapping[str, float]) -> bool:

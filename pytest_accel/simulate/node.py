@@ -19,8 +19,8 @@ SIMULATED_VENDORS = ("nvidia", "amd")
 """Vendors whose management library can be simulated."""
 
 NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
-"""Faults that do not exist on the devices of a vendor. They are refused, because a rehearsal in which nothing happens
-would look like a pass."""
+"""Faults that cannot be simulated on the devices of a vendor. They are refused, because a rehearsal in which nothing
+happens would look like a pass."""
 
 PROBES = tuple(sorted(each.name for each in declarations() if each.packaged and not each.fact))
 """Probes that a fault may begin with: `at: soak`, or ten simulated seconds later `at: soak+10`."""
@@ -97,7 +97,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
         findings.raise_if_any()
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
-            findings.add(root.data["faults"], f"faults: {fault.name} does not exist on devices of {sku.vendor}")
+            findings.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
     findings.raise_if_any()
     node = Node(
         str(path), sku, asked, sku.platforms[wanted], found.get("seed", 0), tuple(found.get("faults", ())), digest

@@ -191,12 +191,12 @@ def _enter(name: str, caught_by: str, does: str, apply: Callable[[Symptoms], Non
 
 def _of_device(said: Mapping[str, Any]) -> Callable[[Symptoms], None]:
     """Return a function that lets a device report these values."""
-    return lambda sick: sick.shows.update(said)
+    return lambda symptoms: symptoms.shows.update(said)
 
 
 def _of_host(files: Mapping[str, str | bytes | tuple[str, str]]) -> Callable[[Symptoms], None]:
     """Return a function that puts these files on the host."""
-    return lambda sick: sick.host.update(files)
+    return lambda symptoms: symptoms.host.update(files)
 
 
 for _name, _caught_by, _does, _said in OF_DEVICE:
@@ -206,30 +206,30 @@ for _name, _caught_by, _does, _files in OF_HOST:
 
 
 @fault("wrong-driver", "inventory.driver_version where the SKU's file limits it", of_node=True)
-def _(sick: Symptoms, version: str = "535.54.03") -> None:
+def _(symptoms: Symptoms, version: str = "535.54.03") -> None:
     """Report another driver version than the threshold file requires."""
-    sick.shows["driver"] = version
+    symptoms.shows["driver"] = version
 
 
 @fault("driver-mismatch", "inventory.driver", of_node=True)
-def _(sick: Symptoms) -> None:
+def _(symptoms: Symptoms) -> None:
     """Give library and kernel module different versions, as after a driver update without a reboot."""
-    sick.library = "mismatched"
+    symptoms.library = "mismatched"
 
 
 @fault("driver-not-loaded", "inventory.driver", of_node=True)
-def _(sick: Symptoms) -> None:
+def _(symptoms: Symptoms) -> None:
     """Let the management library report that the kernel module is not loaded."""
-    sick.library = "not loaded"
+    symptoms.library = "not loaded"
 
 
 @fault("library-missing", "inventory.driver", of_node=True)
-def _(sick: Symptoms) -> None:
+def _(symptoms: Symptoms) -> None:
     """Remove the management library."""
-    sick.library = "missing"
+    symptoms.library = "missing"
 
 
 @fault("library-blocked", "inventory.driver, after --accel-patience seconds", of_node=True)
-def _(sick: Symptoms) -> None:
+def _(symptoms: Symptoms) -> None:
     """Let the management library block for ever."""
-    sick.library = "blocked"
+    symptoms.library = "blocked"

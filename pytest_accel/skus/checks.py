@@ -15,7 +15,7 @@ KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all"
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
 
-def limits_of(root: Located) -> list[tuple[str, Located]]:
+def limit_nodes(root: Located) -> list[tuple[str, Located]]:
     """Return every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
     listed = []
     if "limits" in root.data:
@@ -48,7 +48,7 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 def check_limits(root: Located, findings: Findings) -> None:
     """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
-    for key, at in limits_of(root):
+    for key, at in limit_nodes(root):
         limit = at.plain()
         metric = key.rpartition("limits.")[2]
         bounds = bounds_of(at)
@@ -105,7 +105,7 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
     if floor is not None and ceiling is not None and floor > ceiling:
         findings.add(at, f"{key}: floor {floor:g} is above ceiling {ceiling:g}")
     if warn is not None and ((ceiling is not None and warn > ceiling) or (floor is not None and warn < floor)):
-        findings.add(at.data["warn"], f"{key}: warn {warn:g} is beyond the limit, so it would never take effect")
+        findings.add(at.data["warn"], f"{key}: warn {warn:g} lies past the bound, so no value could be MARGINAL")
     for name, bound in numbers.items():
         if limit["unit"] == "of peak" and not 0 < bound <= 1:
             findings.add(at.data[name], f"{key}: {name} {bound:g} is not a fraction of a peak in (0, 1]")
@@ -146,14 +146,17 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
     for metric, at in items_of(root.data.get("not_applicable")):
         declared = declaration_of(metric)
         if declared and declared.fact:
-            findings.add(at, f"not_applicable.{metric}: is a fact and not measured; change its limit, or waive it")
+            findings.add(
+                at,
+                f"not_applicable.{metric}: is a fact that the device or host reports; change its limit or use a waiver",
+            )
         elif at.file in own:
             findings.add(
                 at,
-                f"not_applicable.{metric}: only a file that extends no other can declare this; waive the limit instead",
+                f"not_applicable.{metric}: only the file that is extended may declare not_applicable; use a waiver",
             )
     anywhere = Platform("any", None)
-    for key, at in limits_of(root):
+    for key, at in limit_nodes(root):
         why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)
         if why:
             findings.add(at, f"{key}: has a limit, but is not applicable: {why}")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import yaml_lines
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
@@ -20,9 +21,9 @@ from pytest_accel.skus.checks import (
     check_whole,
     drop_other_kinds,
     items_of,
-    limits_of,
+    limit_nodes,
 )
-from pytest_accel.skus.schema import FIGURES, SKU, WHOLE
+from pytest_accel.skus.schema import SKU, SOURCED_KEYS, WHOLE
 
 _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
@@ -129,12 +130,12 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
         own = [*under.own, *([] if _shipped(path) else [name])]
     else:
         under, own = _vendor(root), []
-    for key, limit in limits_of(root):
+    for key, limit in limit_nodes(root):
         _needs_source(key, limit, _limit_at(under.root, key), findings)
     replaced = {metric for metric in _metrics(root) & _metrics(under.root) if not _shipped(path)}
     merged = yaml_lines.merge(under.root, root, whole=WHOLE)
-    both = dict(limits_of(merged))
-    for key, limit in limits_of(root):
+    both = dict(limit_nodes(merged))
+    for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
     _join("explained", under.root, root, merged)
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
@@ -142,7 +143,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
 
 
 def _join(key: str, under: Located, over: Located, merged: Located) -> None:
-    """Concatenate a list of both files, where a merge would replace the list of the lower file."""
+    """Concatenate the lists that both files have under `key`. A merge would keep only the list of the file on top."""
     lists = [root.data[key].data for root in (under, over) if key in root.data]
     if len(lists) == 2 and all(isinstance(each, list) for each in lists):
         merged.data[key] = Located(lists[0] + lists[1], over.file, over.data[key].line)
@@ -170,19 +171,19 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
 
 def _metrics(root: Located) -> set[str]:
     """Return the metrics that a file has limits on."""
-    return {key.rpartition("limits.")[2] for key, _ in limits_of(root)}
+    return {key.rpartition("limits.")[2] for key, _ in limit_nodes(root)}
 
 
 def _limit_at(root: Located, key: str) -> Located | None:
-    """Return the limit under a key of `limits_of`, or None."""
-    return dict(limits_of(root)).get(key)
+    """Return the limit under a key of `limit_nodes`, or None."""
+    return dict(limit_nodes(root)).get(key)
 
 
 def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:
     """Find a changed figure without its own source, since the source of the replaced figure does not apply to it."""
     if under is None or not isinstance(over.data, dict):
         return
-    changed = [name for name in FIGURES if name in over.data]
+    changed = [name for name in SOURCED_KEYS if name in over.data]
     if changed and "source" not in over.data:
         findings.add(over, f"{key}: overrides {changed[0]}, so it needs its own source")
 

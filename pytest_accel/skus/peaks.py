@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import SHEET, Platform, Sku
+from pytest_accel.core.sku import DATASHEET_DTYPE, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, finder_of
 
 
@@ -18,7 +18,7 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
     if declared is None or parse(metric).base in declared.also:
         return None
     variant = parse(metric).variant
-    dtype, ways = SHEET.get(variant, variant), 2 if variant == "both" else 1
+    dtype, ways = DATASHEET_DTYPE.get(variant, variant), 2 if variant == "both" else 1
     host: Mapping[str, float] = platform.host_link or platform.pcie
     figures = {
         "tflops": (sku.datasheet.tflops.get(dtype), f"{dtype} datasheet peak"),
@@ -40,7 +40,7 @@ def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
     declared, variant = declaration_of(metric), parse(metric).variant
     if declared is None:
         return None
-    if declared.peak == "tflops" and {variant, SHEET.get(variant)} & set(sku.datasheet.unsupported):
+    if declared.peak == "tflops" and {variant, DATASHEET_DTYPE.get(variant)} & set(sku.datasheet.unsupported):
         return f"{sku.name} has no fast path for {variant}"
     if declared.for_several and platform.devices == 1:
         return f"platform {platform.name} has one device"

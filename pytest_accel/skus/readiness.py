@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import LEVELS, Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, declarations
 
 STANDINGS = ("validated", "published", "provisional", "catalogue")
 """Standings of a file, best first.
 
-`validated`: measured by us on enough nodes. `published`: figures of others. `provisional`: measured by us on too few
-nodes. `catalogue`: a limit that an acceptance needs is missing, so the file cannot be used for one.
+`validated`: measured by us on enough nodes. `published`: based on published figures of others. `provisional`: measured
+by us on too few nodes. `catalogue`: a limit that an acceptance needs is missing, so the file cannot be used for one.
 """
 
 ENOUGH_NODES = 3

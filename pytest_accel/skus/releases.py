@@ -1,4 +1,4 @@
-"""Releases of the shipped thresholds: their version, and what their changelog says of a limit."""
+"""Releases of the shipped thresholds: their version, and the entries of their changelog."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pytest_accel.skus import loader
 VERSION = "VERSION"
 CHANGELOG = "CHANGELOG.md"
 
-FIGURES = ("floor", "ceiling", "warn", "reference", "equals")
+NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 """Facts of a limit that are in its unit."""
 FACTS = (
-    *FIGURES,
+    *NUMERIC_FACTS,
     "unit",
     "version",
     "same_on_all",
@@ -28,7 +28,7 @@ FACTS = (
     "software",
     "source",
 )
-"""What makes a limit, as far as it decides a verdict or says where its figures come from."""
+"""Facts of a limit that decide a verdict, or that state where its figures come from."""
 
 UNITLESS = ("", "1", "count", "text", "version")
 """Units that are not printed."""
@@ -37,7 +37,7 @@ Facts = Mapping[str, Any]
 """The facts of a limit by name; those that have their default are left out."""
 
 WHY = " Why: "
-"""What stands between a change and its reason in the changelog."""
+"""The text between a change and its reason in the changelog."""
 
 
 def version() -> str:
@@ -60,32 +60,34 @@ def facts_of(limit: Limit) -> dict[str, Any]:
 
 
 def differences(old: Facts, new: Facts) -> list[str]:
-    """Return what differs between two limits on one metric, each as a text: "floor 672 -> 690 TFLOPS (+2.7 %)"."""
+    """Return the differences between two limits on one metric, each as a text: "floor 672 -> 690 TFLOPS (+2.7%)"."""
     unit = str(new.get("unit", ""))
     found = []
     for name in FACTS:
         before, after = old.get(name), new.get(name)
         if before == after:
             continue
-        if name in FIGURES:
+        if name in NUMERIC_FACTS:
             unit_before = unit if after is None else ""
             found.append(f"{name} {_figure(before, unit_before)} -> {_figure(after, unit)}{_percent(before, after)}")
         else:
-            found.append(f"{_words(name)} {_said(name, before)} -> {_said(name, after)}")
+            found.append(f"{_words(name)} {_format(name, before)} -> {_format(name, after)}")
     return found
 
 
 def stated(facts: Facts) -> str:
     """Return the bounds of a limit as a text."""
     unit = str(facts.get("unit", ""))
-    figures = [f"{name} {_figure(facts[name], unit)}" for name in FIGURES if name in facts]
-    others = [f"{_words(name)} {_said(name, facts[name])}" for name in FACTS if name in facts and name not in FIGURES]
+    figures = [f"{name} {_figure(facts[name], unit)}" for name in NUMERIC_FACTS if name in facts]
+    others = [
+        f"{_words(name)} {_format(name, facts[name])}" for name in FACTS if name in facts and name not in NUMERIC_FACTS
+    ]
     return ", ".join([*figures, *(each for each in others if not each.startswith(("unit", "source")))])
 
 
 def source_of(facts: Facts) -> str:
-    """Return who stands behind the figures of a limit, with what they measured; "" where nobody does."""
-    return _said("source", facts["source"]) if "source" in facts else ""
+    """Return the source of the figures of a limit as a text; "" for a limit without a source."""
+    return _format("source", facts["source"]) if "source" in facts else ""
 
 
 def _figure(value: Any, unit: str) -> str:
@@ -105,7 +107,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _said(name: str, value: Any) -> str:
+def _format(name: str, value: Any) -> str:
     if name == "severity":
         return value or "fail"
     if value is None:

@@ -1,4 +1,4 @@
-"""The limits that apply to a SKU on a platform, and the verdicts that a level requires. Pure."""
+"""Limits that apply to a platform, and the verdicts that a level requires. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def _links(platform: Platform, where: str) -> dict[str, Limit]:
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return the limits that the level requires. The others are information, for sheets and figures of other tools."""
+    """Return the limits that the level requires.
+
+    A run and `judge RECORD` never use the others; only tables of other tools are judged by them, and data sheets show
+    them.
+    """
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}
 
 

@@ -6,14 +6,15 @@ The loader reads files by these checks, and scripts/schemas.py writes the JSON S
 from __future__ import annotations
 
 from pytest_accel.core import versions, yaml_lines
-from pytest_accel.core.sku import DTYPES, LEVELS, TOPOLOGIES, UNITS
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
 from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 
-FIGURES = ("floor", "ceiling", "equals", "version", "reference", "severity")
+SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "severity")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 WHOLE = ("source",)
@@ -87,8 +88,8 @@ _limit = yaml_lines.record_of(
             'in the datasheet or measured beside; "1": any other ratio.'
         ),
         "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)).described(
-            "The levels that require the limit, by default all. []: the metric is judged where it is measured, and "
-            "nothing requires it."
+            "The levels that require the limit, by default all. []: no run and no `judge RECORD` uses the limit; only "
+            "tables of other tools are judged by it, and data sheets show it."
         ),
         "source": _source.described("where the figures come from"),
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
@@ -99,7 +100,7 @@ _limit = yaml_lines.record_of(
         ),
     },
     required=("unit", "source"),
-).stating(title="limit", dependentRequired={figure: ["source"] for figure in FIGURES})
+).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
 
 _limits = yaml_lines.mapping_of(_limit)
 

@@ -46,10 +46,10 @@ class Waivers:
         if not waivable(verdict):
             return verdict
         names = {verdict.subject, *identities}
-        covering = [each for each in self.entries if self._why_not(each) is None and each.covers(verdict, names)]
+        covering = [each for each in self.entries if self._inapplicable(each) is None and each.covers(verdict, names)]
         return replace(verdict, waiver=covering[0]) if covering else verdict
 
-    def _why_not(self, waiver: Waiver) -> str | None:
+    def _inapplicable(self, waiver: Waiver) -> str | None:
         """Return why an entry does not apply on this host and date, or None."""
         if waiver.until < self.today:
             return f"it expired on {waiver.until}"
@@ -61,7 +61,7 @@ class Waivers:
         """Return a sentence with the reason for every entry that was not used."""
         known = sorted({each.metric for each in verdicts})
         return [
-            f"waiver of {each.limit} ({each.origin}) was not used: {self._why_not(each) or _unneeded(each, known)}"
+            f"waiver of {each.limit} ({each.origin}) was not used: {self._inapplicable(each) or _unneeded(each, known)}"
             for each in self.entries
             if each not in used(verdicts)
         ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 
-from pytest_accel.core.sku import LEVELS, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.skus import peaks
 from pytest_accel.skus.readiness import best_standing, lacking, standing
 
-FIGURES = {
+DATASHEET_LABELS = {
     "memory.type": ("memory", ""),
     "memory.gb": ("memory size", "GB"),
     "memory.gb_per_s": ("memory bandwidth", "GB/s"),
@@ -113,7 +114,7 @@ def _datasheet(sku: Sku, sources: _Sources) -> Table:
     ]
     if data.unsupported:
         rows.append(("no fast path", ", ".join(data.unsupported), sources.number(data.source_of("unsupported"))))
-    for key, (label, unit) in FIGURES.items():
+    for key, (label, unit) in DATASHEET_LABELS.items():
         group, _, name = key.partition(".")
         if name in (values := getattr(data, group)):
             rows.append((label, _shown(values[name], unit), sources.number(data.source_of(key))))
@@ -175,7 +176,7 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         _shown(limit.reference, limit.unit),
         f"{floor / limit.reference:.1%}" if floor and limit.reference else "",
         f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
-        "all" if limit.levels == LEVELS else " ".join(limit.levels) or "where measured",
+        "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
         sources.number(limit.source),
     )
 

@@ -20,7 +20,7 @@ OURS = ["amd", "ascend", "cpu", "google", "habana", "intel", "neuron", "nvidia"]
 GOOD = """
 from pytest_accel.drivers import Vendor
 
-VENDOR = Vendor(name="acme", title="ACME", open=lambda shown: None)
+VENDOR = Vendor(name="acme", title="ACME", make_driver=lambda shown: None)
 """
 
 
@@ -34,7 +34,7 @@ class Plain(Driver):
         return {}
 
 
-ACME = Vendor(name="acme", title="ACME", open=lambda shown: Plain(), called="acme")
+ACME = Vendor(name="acme", title="ACME", make_driver=lambda shown: Plain(), short_name="acme")
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_driver_that_raises_anything_keeps_no_other_from_its_devices(monkeypat
     def fail(shown: Any) -> Driver:
         raise KeyError("serial")
 
-    using(monkeypatch, ACME, Vendor(name="bad", title="Bad", open=fail))
+    using(monkeypatch, ACME, Vendor(name="bad", title="Bad", make_driver=fail))
     answer = announced(monkeypatch, None, Hint("bad", "/dev/bad0"), Hint("acme", "/dev/acme0"))
     assert [each["uuid"] for each in answer["devices"]] == ["ACME-1"]
     [problem] = answer["problems"]
@@ -172,13 +172,16 @@ def test_a_library_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.
     def missing(shown: Any) -> Driver:
         raise ModuleNotFoundError("No module named 'acme_smi'", name="acme_smi")
 
-    using(monkeypatch, Vendor(name="acme", title="ACME", open=missing, library="acme_smi", install="install ACME 2"))
+    using(
+        monkeypatch,
+        Vendor(name="acme", title="ACME", make_driver=missing, library="acme_smi", install="install ACME 2"),
+    )
     [problem] = announced(monkeypatch, "acme")["problems"]
     assert (problem["kind"], problem["reason"]) == ("device", "acme_smi cannot be imported: install ACME 2")
 
 
 def test_where_no_accelerator_is_shown_the_machine_itself_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    using(monkeypatch, ACME, Vendor(name="bread", title="Board", open=lambda shown: Plain(), accelerator=False))
+    using(monkeypatch, ACME, Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False))
     assert sensor.of_every_machine() == ["bread"]
     assert len(announced(monkeypatch, None)["devices"]) == 1
 
@@ -190,15 +193,17 @@ def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:
     (function / "class").write_text("0x120000\n")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/acme0").touch()
-    bus = Vendor(name="acme", title="ACME", open=ACME.open, pci_vendor="0xacce", pci_classes=("0x1200",))
-    nodes = Vendor(name="acme", title="ACME", open=ACME.open, nodes=("acme[0-9]*",))
+    bus = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, pci_vendor="0xacce", pci_classes=("0x1200",))
+    nodes = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, nodes=("acme[0-9]*",))
     assert hints(tmp_path, [bus]) == [Hint("acme", "PCI 0000:17:00.0")]
     assert hints(tmp_path, [nodes]) == [Hint("acme", "/dev/acme0")]
 
 
 def test_a_worker_of_devices_that_torch_drives_on_the_processor_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     on_host = TorchKind("cpu", "gloo")
-    using(monkeypatch, Vendor(name="acme", title="", open=ACME.open, torch=on_host, readings_per_second=3.0))
+    using(
+        monkeypatch, Vendor(name="acme", title="", make_driver=ACME.make_driver, torch=on_host, readings_per_second=3.0)
+    )
     devices = Plain().discover()
     assert environment_of(devices)["CUDA_VISIBLE_DEVICES"] == ""
     assert readings_per_second(devices) == 3.0

@@ -139,5 +139,5 @@ def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: p
     found.idle()
     hang.set()
     (said,) = heard.messages[-1]["profilers"]
-    assert "nobody could tell who profiles" in said["says"]
+    assert "running profilers could not be listed" in said["says"]
     assert heard.messages[-1]["reasons"] == {}

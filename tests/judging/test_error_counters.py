@@ -10,8 +10,8 @@ import as_user
 import pynvml
 import pytest
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.sensor import _facts

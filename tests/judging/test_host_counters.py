@@ -12,8 +12,8 @@ from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Called
 
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import LEVELS
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED

@@ -330,7 +330,7 @@ def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() 
 @pytest.mark.parametrize(
     ("alone", "words"),
     [
-        (730.0, "730 TFLOPS when measured alone: this node cannot feed and cool all devices at once"),
+        (730.0, "passes alone (730 TFLOPS): power, cooling or host bandwidth of the node limits it"),
         (601.0, "601 TFLOPS when measured alone: the device itself falls short"),
     ],
 )

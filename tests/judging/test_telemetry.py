@@ -234,7 +234,7 @@ def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: fl
         (soaking(690, [50, 60, 70]), HOT, None),  # at its power limit
         (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
         (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
-        (soaking(600, [50, 60, 70]), HOT, "soak inconclusive for heat: drew 600 of 700 W and was still warming at"),
+        (soaking(600, [50, 60, 70]), HOT, "soak too light to test cooling: drew 600 of 700 W and was still warming at"),
         (soaking(600, [50, 70, 60]), HOT, "drew 600 of 700 W and was still warming at"),
         (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
         (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit

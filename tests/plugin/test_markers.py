@@ -9,13 +9,13 @@ import pytest
 
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_of, registration
+from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 
 WHERE = "test_mine.py::test_ffn"
 
 
 def limit(decorator: pytest.MarkDecorator) -> Limit:
-    (found,) = limits_of([decorator.mark], WHERE)
+    (found,) = limits_from_marks([decorator.mark], WHERE)
     return found
 
 
@@ -90,7 +90,7 @@ class Misspelt:
 def test_an_unknown_accel_marker_is_an_error() -> None:
     """A misspelt marker would judge nothing."""
     with pytest.raises(BadMarker, match="there is no marker accel_max_tflops; choose from accel_min_tflops, accel"):
-        limits_of([Misspelt()], WHERE)
+        limits_from_marks([Misspelt()], WHERE)
 
 
 def test_a_wrong_marker_shows_its_signature() -> None:
@@ -104,7 +104,7 @@ def test_markers_of_others_are_left_alone() -> None:
         accel_min_gbps(0.5).mark,
         pytest.mark.parametrize("x", [1]).mark,
     ]
-    assert [each.unit for each in limits_of(others, WHERE)] == ["of peak"]
+    assert [each.unit for each in limits_from_marks(others, WHERE)] == ["of peak"]
 
 
 @pytest.mark.parametrize("name", MARKERS)

@@ -17,7 +17,7 @@ from probe_device import AtOnce, Instead, gpu
 from pytest_accel.probes.device import torch_device
 from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
-from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute
 
 if not torch_has.blocks():
@@ -128,9 +128,9 @@ def test_scales_lie_where_cublas_reads_them(rows: int, columns: int) -> None:
 )
 def test_a_product_of_blocks_is_right(device: Compute, dtype: str, hip: str | None, named: str, scaling: str) -> None:
     device.torch = multiplying(slow_scaled_mm, hip)
-    product = Product(device, dtype, 160, 96, 256)
-    product.check()
-    found = product.conditions
+    gemm = Gemm(device, dtype, 160, 96, 256)
+    gemm.check()
+    found = gemm.conditions
     assert (found["format"], found["scaling"], found["layout"]) == (named, scaling, "TN")
 
 
@@ -141,7 +141,7 @@ def test_a_scale_in_the_wrong_place_is_seen(device: Compute) -> None:
 
     device.torch = multiplying(rolled)
     with pytest.raises(WrongResult, match="fp4 160x96x256: operand set 0 is off by"):
-        Product(device, "fp4", 160, 96, 256).check()
+        Gemm(device, "fp4", 160, 96, 256).check()
 
 
 @pytest.mark.parametrize("dtype", ["mxfp8", "nvfp4"])
@@ -162,7 +162,7 @@ def test_torch_itself_finds_shapes_layouts_and_recipes_right(device: Compute, dt
         return asked[-1]
 
     device.torch = multiplying(in_mode)
-    Product(device, dtype, 160, 96, 256)
+    Gemm(device, dtype, 160, 96, 256)
     assert asked[0].shape == (160, 96)
 
 
@@ -179,7 +179,7 @@ def test_what_torch_has_not_implemented_is_not_the_devices_fault(device: Compute
 
     device.torch = multiplying(fail)
     with pytest.raises(NotApplicable, match="this torch cannot multiply mxfp4 on this device"):
-        Product(device, "mxfp4", 160, 96, 256)
+        Gemm(device, "mxfp4", 160, 96, 256)
 
 
 def test_an_error_of_the_device_stays_one(device: Compute) -> None:
@@ -188,18 +188,18 @@ def test_an_error_of_the_device_stays_one(device: Compute) -> None:
 
     device.torch = multiplying(fail)
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        Product(device, "fp4", 160, 96, 256)
+        Gemm(device, "fp4", 160, 96, 256)
 
 
 def test_what_is_lacking_is_named(device: Compute) -> None:
     cpu = Compute([gpu()], AtOnce())
     cpu.is_cpu = True
     with pytest.raises(NotApplicable, match="torch multiplies fp4 on GPUs only"):
-        Product(cpu, "fp4", 160, 96, 256)
+        Gemm(cpu, "fp4", 160, 96, 256)
     functional = SimpleNamespace()
     device.torch = Instead(torch, nn=Instead(torch.nn, functional=functional))
     with pytest.raises(NotApplicable, match=r"cannot multiply mxfp8: it has no torch\.nn\.functional\.scaled_mm"):
-        Product(device, "mxfp8", 160, 96, 256)
+        Gemm(device, "mxfp8", 160, 96, 256)
     device.torch = multiplying(slow_scaled_mm, "7.0")
     with pytest.raises(NotApplicable, match="needs n in multiples of 32, k of 128, not 160x96x64"):
-        Product(device, "fp4", 160, 96, 64)
+        Gemm(device, "fp4", 160, 96, 64)

@@ -16,11 +16,11 @@ from pytest_accel import probes
 from pytest_accel.core.sku import UNITS
 from pytest_accel.probes.declare import (
     Declaration,
+    declaration_for,
     declaration_of,
     declarations,
     finder_of,
     probe,
-    spec_of,
     unit_of,
     unusable,
 )
@@ -59,7 +59,7 @@ def test_what_a_declaration_lacks_is_said_with_the_place(
 ) -> None:
     declare = probe(metric, **{**COMPLETE, **changes})
     if says is None:
-        assert spec_of(declare(example)).metric == metric
+        assert declaration_for(declare(example)).metric == metric
         return
     with pytest.raises(TypeError) as raised:
         declare(example)
@@ -110,7 +110,7 @@ def test_what_no_worker_could_import_is_refused(function: Any, says: str) -> Non
 
 
 def test_a_plain_function_needs_no_declaration() -> None:
-    declared = spec_of(example_without)
+    declared = declaration_for(example_without)
     assert (declared.metric, declared.runs, declared.stresses) == ("example_without", "together", ())
 
 

@@ -61,4 +61,4 @@ ERRORS: list[tuple[Exception, str, bool]] = [
 @pytest.mark.parametrize(("error", "kind", "lost"), ERRORS, ids=lambda each: str(each)[-40:])
 def test_a_device_is_blamed_for_what_its_library_lays_to_it(error: Exception, kind: str, lost: bool) -> None:
     """`lost`: the process has to begin anew; of a collective, since its group is broken."""
-    assert (error_class.kind(error), error_class.context_is_lost(error)) == (kind, lost)
+    assert (error_class.trouble_kind_of(error), error_class.context_is_lost(error)) == (kind, lost)

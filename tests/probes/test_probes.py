@@ -24,7 +24,7 @@ from pytest_accel import probes
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.probes.device.gemm import Product
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -237,9 +237,9 @@ def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, 
 def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> None:
     if dtype == "fp8":
         torch_has.skip_without_fp8()
-    product = Product(device, dtype, 96, 144, 128)
-    product.check()  # raises WrongResult
-    assert product.conditions["dtype"] == dtype
+    gemm = Gemm(device, dtype, 96, 144, 128)
+    gemm.check()  # raises WrongResult
+    assert gemm.conditions["dtype"] == dtype
 
 
 @pytest.mark.parametrize("place", [(0, 0), (7, 14), (441, 441)])
@@ -251,13 +251,13 @@ def test_a_wrong_element_in_any_tile_is_seen(device: Compute, place: tuple[int, 
 
     device.torch = Instead(torch, mm=mm)
     with pytest.raises(WrongResult, match="fp32 448x448x64: operand set 0 is off by"):
-        Product(device, "fp32", 448, 448, 64).check()
+        Gemm(device, "fp32", 448, 448, 64).check()
 
 
 def test_a_product_that_is_no_number_is_wrong(device: Compute) -> None:
     device.torch = Instead(torch, mm=lambda a, b, out: out.fill_(float("nan")))
     with pytest.raises(WrongResult):
-        Product(device, "fp32", 64, 64, 64).check()
+        Gemm(device, "fp32", 64, 64, 64).check()
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_what_does_not_exist_names_the_choices(
 
 def test_an_emulated_dtype_is_refused_before_it_takes_minutes(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     rate = {"fp32": 1.0, "fp16": 0.01}
-    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "_rate", lambda product: rate[product.dtype])
+    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "_rate", lambda gemm: rate[gemm.dtype])
     with pytest.raises(NotApplicable, match=r"this CPU has no fast path for fp16: 0\.01 times the speed of fp32"):
         probes.matmul(device, dtype="fp16")
 
@@ -394,7 +394,7 @@ def test_torch_without_cuda_cannot_measure_a_gpu(monkeypatch: pytest.MonkeyPatch
 def test_a_gpu_is_opened_by_its_uuid(cuda: pytest.MonkeyPatch) -> None:
     assert Compute([gpu()], AtOnce()).cache_bytes == 60 << 20
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: SimpleNamespace(uuid="0ther"))
-    with pytest.raises(Unmeasurable, match="torch opened the device 0ther, not GPU-8932f937"):
+    with pytest.raises(Unmeasurable, match="torch opened another device: 0ther instead of GPU-8932f937"):
         Compute([gpu()], AtOnce())
 
 
@@ -475,7 +475,7 @@ def test_a_product_says_what_its_rate_depends_on(
     newer = hasattr(torch.backends.cuda.matmul, "allow_fp16_accumulation")  # than torch 2.6
     if newer:
         torch.backends.cuda.matmul.allow_fp16_accumulation = True
-    found = Product(gpu_on_cpu, dtype, 32, 64, 96).conditions
+    found = Gemm(gpu_on_cpu, dtype, 32, 64, 96).conditions
     assert [found[side] for side in "mnk"] == [32, 64, 96]
     assert (found["layout"], found["accumulation"], found["tunable_op"]) == (layout, accumulation, True)
     assert found["allow"]["tf32"] is tf32
@@ -560,9 +560,9 @@ def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
         return torch._scaled_mm(*operands, **how)  # type: ignore[arg-type]
 
     gpu_on_cpu.torch = Instead(torch, _scaled_mm=scaled_mm)
-    product = Product(gpu_on_cpu, "fp8", 32, 64, 96)
-    product.check()
-    assert (product.conditions["scaling"], product.conditions["accumulation"]) == ("tensor", "fp32")
+    gemm = Gemm(gpu_on_cpu, "fp8", 32, 64, 96)
+    gemm.check()
+    assert (gemm.conditions["scaling"], gemm.conditions["accumulation"]) == ("tensor", "fp32")
     assert not calls[0]["use_fast_accum"]
     assert calls[0]["scale_a"].numel() == 1
 

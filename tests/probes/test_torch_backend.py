@@ -63,10 +63,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Compute:
 def test_it_is_no_cpu_and_says_who_drives_it(device: Compute) -> None:
     assert not device.is_cpu
     assert not device.measures_peak
-    assert device.said["driven_by"] == "torch.xpu"
-    assert device.said["identity"].startswith("not verified: torch.xpu does not report the PCI address")
-    [finding] = worker._results([1.0], "own", device.said)
-    assert finding.conditions == device.said, "it stands with every figure"
+    assert device.extra_conditions["driven_by"] == "torch.xpu"
+    assert device.extra_conditions["identity"].startswith("not verified: torch.xpu does not report the PCI address")
+    [finding] = worker._results([1.0], "own", device.extra_conditions)
+    assert finding.conditions == device.extra_conditions, "it stands with every figure"
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -211,7 +211,7 @@ def test_torch_xla_is_not_driven(monkeypatch: pytest.MonkeyPatch, driver: str) -
 
 def test_another_product_than_meant_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     integrated = SimpleNamespace(device_id=0x56C0)
-    with pytest.raises(Unmeasurable, match="torch opened the device 56c0, not PCI-0"):
+    with pytest.raises(Unmeasurable, match="torch opened another device: 56c0 instead of PCI-0"):
         on(monkeypatch, Torch(module(get_device_properties=lambda place: integrated)))
 
 
@@ -220,8 +220,11 @@ def test_an_address_that_torch_tells_is_compared(monkeypatch: pytest.MonkeyPatch
         told = SimpleNamespace(device_id=0x0BD5, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
         return Torch(module(get_device_properties=lambda place: told))
 
-    assert on(monkeypatch, at(0)).said["identity"] == "verified by the PCI address of the device that torch opened"
-    with pytest.raises(Unmeasurable, match="torch opened the device 0000:07:00, not PCI-0"):
+    assert (
+        on(monkeypatch, at(0)).extra_conditions["identity"]
+        == "verified by the PCI address of the device that torch opened"
+    )
+    with pytest.raises(Unmeasurable, match="torch opened another device: 0000:07:00 instead of PCI-0"):
         on(monkeypatch, at(7))
 
 
@@ -237,9 +240,9 @@ def test_a_gaudi_is_named_by_its_module_or_not_opened(monkeypatch: pytest.Monkey
 
 def test_an_error_of_a_library_that_we_do_not_know_blames_nobody() -> None:
     odd = RuntimeError("UR backend failed with error 40")
-    assert error_class.kind(odd, other=True) == "need"
-    assert error_class.kind(odd) == "bug"
-    assert error_class.kind(KeyError("a probe's own"), other=True) == "bug"
+    assert error_class.trouble_kind_of(odd, other=True) == "need"
+    assert error_class.trouble_kind_of(odd) == "bug"
+    assert error_class.trouble_kind_of(KeyError("a probe's own"), other=True) == "bug"
 
 
 def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
@@ -247,9 +250,11 @@ def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
     intel, gaudi = (registry.vendor(name).torch for name in ("intel", "habana"))
     assert intel
     assert gaudi
-    assert error_class.kind(lost, other=True, words=intel.device_errors) == "device"
+    assert error_class.trouble_kind_of(lost, other=True, words=intel.device_errors) == "device"
     assert error_class.context_is_lost(lost, intel.device_errors)
-    assert error_class.kind(lost, other=True, words=gaudi.device_errors) == "need", "it is no word of that library"
+    assert error_class.trouble_kind_of(lost, other=True, words=gaudi.device_errors) == "need", (
+        "it is no word of that library"
+    )
 
 
 # -- a whole run, in processes of its own
@@ -305,7 +310,7 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     assert ran.closing.startswith("NOT JUDGED")
     assert ran.statuses("inventory.driver") == {"node": "UNMEASURED"}
     assert list(ran.statuses("health.pcie_width").values()) == ["PASS"]
-    assert "gpu0, before the run: nobody could tell whether it was idle" in ran.out
+    assert "gpu0, before the run: whether it was idle is not known" in ran.out
     measured = [each for each in ran.record["measurements"] if each["metric"] == "matmul.bf16"]
     assert [each["unit"] for each in measured] == ["TFLOPS"]
     assert measured[0]["samples"]

@@ -8,7 +8,7 @@ from typing import IO
 import pytest
 
 from pytest_accel.run import device_lock
-from pytest_accel.run.device_lock import Held
+from pytest_accel.run.device_lock import DeviceLocked
 
 GPU0, GPU1 = ("GPU-aa", "gpu0"), ("GPU-bb", "gpu1")
 
@@ -33,7 +33,7 @@ def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
 
 def test_a_second_run_is_told_who_holds_the_device(hold: Hold) -> None:
     hold([GPU0], "record /here")
-    with pytest.raises(Held) as held:
+    with pytest.raises(DeviceLocked) as held:
         hold([GPU0], "record /there")
     assert str(held.value) == f"gpu0 (GPU-aa) is being measured by pid {os.getpid()}, record /here"
 
@@ -52,7 +52,7 @@ def test_other_devices_stay_free(hold: Hold) -> None:
 def test_one_device_in_use_leaves_the_others_unlocked(hold: Hold) -> None:
     """Or a refused run would block its next try."""
     hold([GPU1], "other")
-    with pytest.raises(Held, match="gpu1"):
+    with pytest.raises(DeviceLocked, match="gpu1"):
         hold([GPU0, GPU1], "refused")
     assert len(hold([GPU0], "again")) == 1
 
@@ -61,7 +61,7 @@ def test_a_shorter_holder_leaves_nothing_of_a_longer_one(hold: Hold) -> None:
     for lock in hold([GPU0], "record /a/very/long/folder/name"):
         lock.close()
     hold([GPU0], "record /b")
-    with pytest.raises(Held, match=r"record /b$"):
+    with pytest.raises(DeviceLocked, match=r"record /b$"):
         hold([GPU0], "third")
 
 
@@ -80,12 +80,12 @@ def test_a_link_that_another_user_put_there_is_not_followed(hold: Hold, tmp_path
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "pytest-accel-GPU-aa.lock").symlink_to(victim)
-    with pytest.raises(Held, match=r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"):
+    with pytest.raises(DeviceLocked, match=r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"):
         hold([GPU0], "first")
     assert victim.read_text() == "precious"
 
 
 def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "gone")
-    with pytest.raises(Held, match="cannot be locked"):
+    with pytest.raises(DeviceLocked, match="cannot be locked"):
         hold([GPU0], "first")

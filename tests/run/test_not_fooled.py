@@ -236,7 +236,8 @@ def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
     (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.devices[0].uuid)
-    assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", "level quick has no time budget for this probe")
+    remedy = "level quick has no time budget for this probe; use --accel-level=standard"
+    assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", remedy)
 
 
 def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:

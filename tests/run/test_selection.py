@@ -64,13 +64,13 @@ def h100(**changes: str) -> Device:
     ],
 )
 def test_what_tells_a_device_from_a_product_is_named(found: Device, words: str) -> None:
-    assert words in str(sku("h100-sxm").why_not(found))
+    assert words in str(sku("h100-sxm").mismatch(found))
 
 
 def test_the_two_parts_of_one_pci_id_are_told_apart_by_their_compute_units() -> None:
     row = {"driver": "amd", "name": "AMD Instinct MI250X / MI250", "pci_id": "1002:740c", "memory_gb": "68.7"}
     assert "number of compute units is 110, not 104" in str(
-        sku("mi250").why_not(device({**row, "compute_units": "110"}))
+        sku("mi250").mismatch(device({**row, "compute_units": "110"}))
     )
     with pytest.raises(Refused, match="matches several SKUs: mi250, mi250x; name one of them"):
         selection.sku_of([device({**row, "compute_units": ""})])

@@ -30,7 +30,7 @@ from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import earlier, last_accelerators
 from pytest_accel.run.simulation import for_record, model, node
 from pytest_accel.simulate import management, stated
-from pytest_accel.simulate.board import Board
+from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.device import SimulatedDevice
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
@@ -143,7 +143,7 @@ def test_every_fault_works_with_its_defaults_and_is_listed(
 ) -> None:
     kind = FAULTS[name]
     made = modelled(f"fault: {name}" + ("" if kind.of_node else ", device: 1"), **of_amd(name))
-    row = Board(Path(made.board), 2).row(1)
+    row = SharedState(Path(made.board), 2).row(1)
     sick = made.of_node() if kind.of_node else made.symptoms(1, row)
     assert sick != made.symptoms(0, row), "it changes something, and of its own device alone"
     assert set(kind.parameters) <= set(PARAMETERS)
@@ -220,7 +220,7 @@ def test_readings_follow_what_the_worker_does(
     modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver]
 ) -> None:
     made = modelled("fault: thermal-slowdown, device: 1, at: soak")
-    opened, board = driver(made), Board(Path(made.board), 2)
+    opened, board = driver(made), SharedState(Path(made.board), 2)
     devices = opened.discover()
     for place in (0, 1):
         board.write(place, **{"began soak": 0.0})
@@ -240,7 +240,7 @@ def test_readings_follow_what_the_worker_does(
 
 def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver]) -> None:
     made = modelled("fault: device-lost, device: 1, at: soak")
-    opened, board = driver(made), Board(Path(made.board), 2)
+    opened, board = driver(made), SharedState(Path(made.board), 2)
     first, second = opened.discover()
     board.write(1, now=5.0, **{"began soak": 4.0})
     time.sleep(2 * management.FRESH_SECONDS)
@@ -258,10 +258,10 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
 ) -> None:
     healthy = load(name)
     devices = driver(Model.read(model(healthy, tmp_path))).discover()
-    assert [healthy.sku.why_not(device) for device in devices] == [None] * healthy.devices
+    assert [healthy.sku.mismatch(device) for device in devices] == [None] * healthy.devices
     limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
     for metric, limit in limits.items():
-        if metric in inventory.FIGURES and limit.equals is not None:
+        if metric in inventory.FACT_METRICS and limit.equals is not None:
             _, value, trouble = inventory.read(metric, devices[0])
             assert trouble or value == limit.equals, metric
 

@@ -34,4 +34,4 @@ def test_a_fault_that_an_amd_device_cannot_state_is_refused(tmp_path: Path) -> N
     ran = rehearsed(tmp_path, "  - {fault: fabric-not-ready, device: 2}\n", "inventory")
 
     assert ran.exit == 4, ran.out
-    assert "fabric-not-ready does not exist on devices of amd" in ran.out
+    assert "fabric-not-ready cannot be simulated on a device of amd" in ran.out

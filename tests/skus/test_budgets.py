@@ -6,8 +6,9 @@ from functools import cache
 import packaged_suite
 import pytest
 
-from pytest_accel.core.sku import LEVELS, Sku
-from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_of, declarations, spec_of
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.sku import Sku
+from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_for, declaration_of, declarations
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
@@ -17,7 +18,7 @@ DEVICES = 8
 def measurements() -> list[tuple[Declaration, str]]:
     """What the packaged suite measures on a node of eight, once for each turn."""
     every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
-    turns = [(spec_of(probe), metric) for (probe, _), metric in every.items()]
+    turns = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
     return [turn for turn in turns for _ in range(DEVICES if turn[0].runs == "in_turn" else 1)]
 
 
@@ -79,7 +80,7 @@ def test_a_metric_may_have_a_budget_of_its_own_and_the_file_says_otherwise() -> 
 def test_a_probe_of_ones_own_has_a_budget_too() -> None:
     def mine(device: object) -> None: ...
 
-    assert [budget(spec_of(mine), "mine", level, None) for level in LEVELS] == list(DEFAULT_BUDGETS.values())
+    assert [budget(declaration_for(mine), "mine", level, None) for level in LEVELS] == list(DEFAULT_BUDGETS.values())
 
 
 @pytest.mark.parametrize("level", LEVELS)

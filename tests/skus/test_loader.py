@@ -8,7 +8,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.probes.declare import spec_of
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
@@ -111,7 +111,7 @@ def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
     limit = loader.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
     if limit.of_reference is not None:
         assert limit.of_reference > 17 / 18
-    assert (spec_of(probes.peer_copy).derived_floor or 0) > 17 / 18
+    assert (declaration_for(probes.peer_copy).derived_floor or 0) > 17 / 18
 
 
 def test_names_are_found_and_near_ones_suggested() -> None:
@@ -156,8 +156,8 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "floor: 600, ceiling: 500", 7, "limits.matmul.bf16: floor 600 is above ceiling 500"),
         ("floor: 600", "floor: 600, software: {nccl: '2.18+'}", 7, "software.nccl: '2.18+' is not a comparison"),
         ("floor: 600", "floor: 600, software: {nccl: 2.18}", 7, "software.nccl: expected text, found 2.18"),
-        ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 is beyond the limit"),
-        ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 is beyond the limit"),
+        ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
+        ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 lies past the bound"),
         ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, version, same_on_all"),
         ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
@@ -349,7 +349,8 @@ def test_a_limit_cannot_be_dropped_by_calling_it_not_applicable(tmp_path: Path) 
 @pytest.mark.parametrize("metric", ["inventory.sku", "health.pcie_width", "counters.ecc_uncorrectable"])
 def test_no_fact_is_not_applicable(tmp_path: Path, metric: str) -> None:
     text = refused(tmp_path, GOOD.replace("limits:", f"not_applicable: {{{metric}: we know}}\nlimits:"))
-    assert f"mine.yaml:6: not_applicable.{metric}: is a fact and not measured; change its limit, or waive it" in text
+    why = "is a fact that the device or host reports; change its limit or use a waiver"
+    assert f"mine.yaml:6: not_applicable.{metric}: {why}" in text
 
 
 def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import LEVELS, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, requirements
 

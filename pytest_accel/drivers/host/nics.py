@@ -98,13 +98,13 @@ def nic_firmware(root: Path) -> str:
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_downed(root: Path) -> HostAnswer:
-    """Return how often the worst port lost its link."""
+    """Return the number of times that the worst port lost its link."""
     return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_recovery(root: Path) -> HostAnswer:
-    """Return how often the worst port had to recover its link."""
+    """Return the number of times that the worst port had to recover its link."""
     return _port_counters(root, "link_error_recovery")
 
 
@@ -131,7 +131,7 @@ def _port_counters(root: Path, *counters: str) -> HostAnswer:
 
 @fact(container=_ITS, machine=_HANDED)
 def nic_carrier_lost(root: Path) -> HostAnswer:
-    """Return how often the worst Ethernet interface of an RDMA NIC lost its link.
+    """Return the number of times that the worst Ethernet interface of an RDMA NIC lost its link.
 
     Under some drivers of RoCE NICs the counters of the ports do not increase, but that of the interface does.
     """
@@ -140,7 +140,7 @@ def nic_carrier_lost(root: Path) -> HostAnswer:
 
 @fact(container=_ITS, machine=_HANDED)
 def ethernet_carrier_lost(root: Path) -> HostAnswer:
-    """Return how often the worst other Ethernet interface lost its link."""
+    """Return the number of times that the worst other Ethernet interface lost its link."""
     return _carrier_lost(root, rdma=False)
 
 

@@ -74,7 +74,7 @@ def answer(fact: HostReader, root: Path, where: Place) -> Answer:
 
 
 def needed(fact: HostReader, where: Place) -> str:
-    """Return what is required to read a fact that is hidden here, by its declaration; empty if nothing is declared."""
+    """Return the declared requirements for reading a fact that is hidden here; empty if none is declared."""
     needs = []
     if fact.machine and where.machine:
         needs.append("bare metal")

@@ -33,7 +33,7 @@ def _open(shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="ascend",
     title="Ascend",
-    open=_open,
+    make_driver=_open,
     pci_vendor="0x19e5",
     pci_classes=(PROCESSING,),
     nodes=("davinci[0-9]*",),

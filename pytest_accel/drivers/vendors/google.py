@@ -17,6 +17,6 @@ def _open(shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="google",
     title="TPU",
-    open=_open,
+    make_driver=_open,
     no_torch=NO_XLA,
 )

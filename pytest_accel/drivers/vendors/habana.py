@@ -53,7 +53,7 @@ def _open(shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="habana",
     title="Gaudi",
-    open=_open,
+    make_driver=_open,
     pci_vendor="0x1da3",
     pci_classes=(PROCESSING,),
     nodes=("accel/accel*",),

@@ -44,7 +44,7 @@ def _open(shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="intel",
     title="Intel",
-    open=_open,
+    make_driver=_open,
     pci_vendor="0x8086",
     pci_classes=(DISPLAY_OTHER, PROCESSING),
     visibility=LevelZeroVisibility(),

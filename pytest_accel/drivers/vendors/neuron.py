@@ -17,7 +17,7 @@ def _open(shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="neuron",
     title="AWS Neuron",
-    open=_open,
+    make_driver=_open,
     pci_vendor="0x1d0f",
     pci_classes=(PROCESSING,),
     nodes=("neuron[0-9]*",),

@@ -1,8 +1,7 @@
 """Reasons why a probe has no result, and the classification of exceptions as fault, missing requirement or bug. Pure.
 
-A device is at fault only if its library's error attributes the fault to it. Old software, too little memory, a full
-/dev/shm, or a product that a library does not support say nothing about the device, even if the message begins with
-"CUDA error". They neither accept nor reject it.
+Only errors that the library attributes to the device fail it, whatever the message begins with. Missing software,
+memory or permissions make the metric UNMEASURED; a product that the library does not support does not apply.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ mean that /dev/shm is full (NCCL issues 328, 1683) or that another rank has ende
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
-def kind(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
+def trouble_kind_of(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
     """Return the kind of trouble (`measurement.Trouble`) that an exception is.
 
     `other` is True for a device that is driven by a library other than CUDA, whose errors cannot be attributed to the

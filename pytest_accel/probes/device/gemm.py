@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.core.sku import PRODUCTS
+from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_backend import first_line
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Sample = Callable[[int, int], Any]
 
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "tf32": 8e-3, "bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, "int8": 0.0}
-"""Largest error of a checked element as a share of sqrt(k), which allows for the rounding of inputs and result."""
 TOLERANCE |= dict.fromkeys(block_formats.DTYPES, 2e-2)
-"""Largest error of a checked element, as a share of sqrt(k): rounding of inputs and result, with room."""
+"""Largest error of a checked element as a share of sqrt(k), which allows for the rounding of inputs and result."""
 OPERAND_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 OPERAND_BYTES |= {"mxfp8": 1, "fp4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5}
 RESULT_BYTES = {**OPERAND_BYTES, "fp8": 2, "int8": 4, **dict.fromkeys(block_formats.DTYPES, 2)}
 _ALIGNED = 256
 """Elements. Every operand begins at a multiple of this number, as kernels that use vector loads require."""
 CHECKED_SIDE = 64
-"""About this many rows and columns of a product are checked, spread over it so that every tile is covered."""
+"""Approximate number of rows, and of columns, of a product that are checked. Their distance is odd, so that they lie at
+different places within the tiles of a kernel."""
 
 CAPABILITY = {
     "tf32": (8, 0),
@@ -103,14 +103,14 @@ class Operands:
         return place * step % room
 
 
-class Product:
+class Gemm:
     """A matrix product C = A B that can be called repeatedly. It uses `sets` operand sets in turn."""
 
     def __init__(
         self, device: Compute, dtype: str, m: int, n: int, k: int, *, operands: Operands | None = None
     ) -> None:
-        if dtype not in PRODUCTS:
-            raise NotApplicable(f"dtype {dtype!r} is not known (known: {', '.join(PRODUCTS)})")
+        if dtype not in MATMUL_DTYPES:
+            raise NotApplicable(f"dtype {dtype} is not supported by this probe (supported: {', '.join(MATMUL_DTYPES)})")
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
         if not device.is_cpu:
             self._refuse_unsupported()
@@ -227,7 +227,7 @@ def _kind(device: Compute, dtype: str) -> Any:
 
 
 def _sample(device: Compute, a: Tensor, b: Tensor, scale: float) -> Sample:
-    """Return a function that computes every so many rows and columns of scale A B in fp64."""
+    """Return a function (rows, columns): every `rows`-th row and `columns`-th column of scale * A B in fp64."""
     return lambda rows, columns: (
         scale * (_double(device.comparable(a[::rows])) @ _double(device.comparable(b[:, ::columns])))
     )

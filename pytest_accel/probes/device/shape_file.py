@@ -38,7 +38,7 @@ def read(path: str | Path) -> list[Given]:
     value.
     """
     from pytest_accel.core import yaml_lines
-    from pytest_accel.core.sku import PRODUCTS
+    from pytest_accel.core.sku import MATMUL_DTYPES
 
     findings, path = yaml_lines.Findings(), Path(path)
     whole = path.suffix.lower() in (".yaml", ".yml")
@@ -46,7 +46,7 @@ def read(path: str | Path) -> list[Given]:
     one = yaml_lines.record_of(
         {
             **dict.fromkeys(("m", "n", "k"), yaml_lines.count),
-            "dtype": yaml_lines.one_of(*PRODUCTS),
+            "dtype": yaml_lines.one_of(*MATMUL_DTYPES),
             "name": yaml_lines.text,
         },
         required=("m", "n", "k"),

@@ -77,7 +77,7 @@ class Gate(Protocol):
         """Report that this device has enough samples."""
 
     def released(self) -> bool:
-        """Return True once every device has enough samples, so that the load may end."""
+        """Return True once every device has enough samples. Until then a device has to keep working."""
 
     def agree(self, value: float) -> float:
         """Return the largest `value` over all ranks of a collective probe; `value` itself elsewhere."""
@@ -158,9 +158,10 @@ def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float
 
 
 def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> float:
-    """Return the seconds of the fastest call within `seconds`, after a warm-up. For choosing only, not for results.
+    """Return the duration in seconds of the fastest of all calls within `seconds`, after one call that is not timed.
 
-    Disturbances only ever add time, so the fastest call tells two shapes apart where means do not.
+    It serves to choose between shapes and is never a result. Disturbances only add time, so the fastest calls of two
+    shapes can be compared where their means cannot.
     """
     until = clock.now() + seconds
     work()
@@ -197,12 +198,15 @@ def time_bursts(
 
 
 def block_seconds(seconds: float) -> float:
-    """Return the length of a block: 50 ms, or less for a budget of `seconds` that would hold only a few blocks."""
+    """Return the duration of a block in seconds.
+
+    It is BLOCK_SECONDS, or less if a budget of `seconds` has no room for BLOCKS_AT_LEAST such blocks.
+    """
     return min(BLOCK_SECONDS, (1 - WARMUP_SHARE) * seconds / BLOCKS_AT_LEAST)
 
 
 def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> int:
-    """Return how many operations fill a block. The first call includes all lazy initialisation and is not counted."""
+    """Return the number of operations that fill a block. The first call initialises libraries and is not counted."""
     work()
     spent, count = 0.0, 1
     while spent < block / 10:

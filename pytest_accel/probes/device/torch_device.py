@@ -30,7 +30,8 @@ _FABRIC = "the NVLink fabric is not ready, which is not a fault of the GPU: see 
 KFD = "/dev/kfd"
 """Device file that HIP needs; the management library does not."""
 UVM = "/dev/nvidia-uvm"
-"""Device file that CUDA needs, and creates if it may (nvidia-modprobe --unified-memory); NVML does not need it."""
+"""Device file that CUDA needs and NVML does not. CUDA creates a missing one with `nvidia-modprobe --unified-memory`, if
+it has the permission."""
 
 _BLAS_SETTINGS = ("TORCH_BLAS_PREFER_", "PYTORCH_TUNABLEOP_", "HIPBLASLT_", "ROCBLAS_", "CUBLAS")
 """Prefixes of environment variables that choose the kernels of a product. On one stack they changed its speed by a
@@ -117,7 +118,7 @@ class Compute:
         """The module of torch that drives the devices; not set if torch works on the CPU."""
         self.other = False
         """True for a device that torch drives by another library than CUDA or HIP."""
-        self.said: dict[str, Any] = {}
+        self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
         self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
         self.torch_device = self.torch_devices[0]
@@ -149,19 +150,17 @@ class Compute:
             raise Unmeasurable(f"{library} sees only {count} of {len(self.devices)} devices")
         properties = backend.properties(place)
         if found := self.vendor.visibility.mistaken(properties, device):
-            raise Unmeasurable(f"torch opened the device {found}, not {device.uuid} at {device.pci_address}")
+            raise Unmeasurable(f"torch opened another device: {found} instead of {device.uuid} ({device.pci_address})")
         self.other = not backend.cuda
         if self.other:
-            self.said = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
+            self.extra_conditions = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
         backend.set_device(place)
         return torch.device(backend.kind.name, place)
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""
         if device.facts.get("mig"):
-            raise Unmeasurable(
-                f"MIG mode of {device.name} is on: turn it off, since only a whole device can be accepted"
-            )
+            raise Unmeasurable(f"MIG mode of {device.name} is on: neither the device nor its slices can be accepted")
         if (partition := device.facts.get("compute_partition", "SPX")) != "SPX":
             raise Unmeasurable(
                 f"{device.name} is a part of a GPU ({partition} mode): only a whole GPU (SPX) can be accepted"
@@ -200,7 +199,7 @@ class Compute:
 
     @property
     def device_errors(self) -> Sequence[str]:
-        """Words of an error that lay it to the device, as its vendor declares them."""
+        """Texts in an error that attribute it to the device, as its vendor declares them."""
         return self.vendor.torch.device_errors if self.vendor.torch else ()
 
     @property
@@ -339,10 +338,11 @@ class Compute:
         )
 
     def counted_clock(self) -> ProbeDetails:
-        """Return the SM clock in MHz, measured by a kernel that counts its cycles.
+        """Return the detail `counted_mhz`: the SM clock in MHz, measured with kernels of a known number of cycles.
 
-        The kernel runs right after the work that is still queued. Kernels of two lengths are timed, so that the cost of
-        a launch cancels out. Empty if torch has no such kernel, or if it counts other cycles.
+        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
+        cancels out. The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if
+        the longer kernel did not take longer.
         """
         spin = None if self.is_cpu or self.other or self.torch.version.hip else self.backend.offers("_sleep")
         if spin is None:
@@ -388,7 +388,7 @@ class Compute:
 
 
 def _identity(properties: Any, device: Device, backend: str) -> str:
-    """Return how the device that torch opened was identified, for the conditions."""
+    """Return a sentence on whether the device that torch opened was verified, for the conditions."""
     if verified(properties, device):
         return "verified by the PCI address of the device that torch opened"
     return f"not verified: {backend} does not report the PCI address of the device that it opened"

@@ -99,7 +99,9 @@ class Worker:
         except Exception as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
             words = error_texts(message, self.compute)
             lost = self.compute is not None and error_class.context_is_lost(error, words)
-            kind = error_class.kind(error, other=self.compute is not None and self.compute.other, words=words)
+            kind = error_class.trouble_kind_of(
+                error, other=self.compute is not None and self.compute.other, words=words
+            )
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -159,7 +161,7 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
         compute.join(**ranks)
     probe = _import(**message["probe"])
     try:
-        for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.said):
+        for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):
             pipe.send("finding", **dataclasses.asdict(result))
         pipe.send("done")
     finally:

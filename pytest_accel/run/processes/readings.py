@@ -15,7 +15,7 @@ class Telemetry:
         self._readings: dict[str, list[dict[str, Any]]] = {}
         self._file = open(side_file, "a", encoding="utf-8") if side_file else None
         self.problem: str | None = None
-        """Why the side file lacks readings; None if it has all."""
+        """The reason why the side file lacks readings; None if it has all."""
 
     def hear(self, reading: dict[str, Any]) -> None:
         """Keep one reading. If the disk is full, the side file ends and the run goes on."""

@@ -26,7 +26,7 @@ ANSWER_SECONDS = 2.0
 """Seconds that a silent process may take to answer where it is, and a failed rank's death to become known after
 other ranks have noticed it."""
 
-DISTURBING = (
+SCRUBBED_VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
     "NVIDIA_TF32_OVERRIDE",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
@@ -48,7 +48,7 @@ folder is the empty entry, which is removed before anything but `sys` (built in)
 VMSTAT = Path("/proc/vmstat")
 """Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
 
-PACE = ("working", "ready", "block")
+PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
 
@@ -192,7 +192,7 @@ def _log(path: Path) -> IO[bytes]:
 
 
 def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the environment of a child: that of this process without DISTURBING, changed by `extra`.
+    """Return the environment of a child: that of this process without SCRUBBED_VARIABLES, changed by `extra`.
 
     A variable that is None in `extra` is not inherited. PYTHONPATH begins with the folder that holds this package if
     that is not installed, and lacks empty entries, since they mean the current folder.
@@ -200,7 +200,7 @@ def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
     home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
-    kept = {name: value for name, value in os.environ.items() if name not in (*DISTURBING, *extra)}
+    kept = {name: value for name, value in os.environ.items() if name not in (*SCRUBBED_VARIABLES, *extra)}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
 
@@ -251,7 +251,7 @@ class WorkerCall:
     findings: list[Message] = field(default_factory=list)
     """Its results."""
     trouble: Message | None = None
-    """Why the request failed; None if it has not."""
+    """The message that says why the request failed; None if it has not."""
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
@@ -275,7 +275,7 @@ class WorkerCall:
             self.frames = message["frames"]
             return
         self.heard, self.asked = time.monotonic(), None
-        if event in PACE:
+        if event in PROGRESS_EVENTS:
             self.pace.append((self.heard, "warm" if message.get("warm") else event))
         if event in ("ready", "settled"):
             self.state = event

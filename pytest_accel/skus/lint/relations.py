@@ -131,7 +131,7 @@ def _match(sku: Sku, *kinds: str) -> set[str]:
 
 
 def _told_apart(one: Sku, two: Sku) -> bool:
-    """Return True if no device can be both, because they differ in a property that both state (see Sku.why_not)."""
+    """Return True if no device can be both, because they differ in a property that both state (see Sku.mismatch)."""
     for kinds in (("names",), ("pci_ids", "virtual_functions"), ("subsystems",), ("compute_units",)):
         mine, theirs = _match(one, *kinds), _match(two, *kinds)
         if mine and theirs and not mine & theirs:

@@ -16,7 +16,7 @@ def _open(_shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="amd",
     title="AMD",
-    open=_open,
+    make_driver=_open,
     library="amdsmi",
     install="pip install 'pytest-accel[amd]'",
     pci_vendor="0x1002",

@@ -69,7 +69,7 @@ def _problem(error: Exception) -> str:
 
 
 def remedy(code: int | None, root: Path = Path("/")) -> str:
-    """Return what to do if the library cannot be used or finds no device. `code` is the status it returned, if any."""
+    """Return the remedy if the library cannot be used or finds no device. `code` is the status it returned, if any."""
     if code == NOT_LOADED or not (root / "sys/module/amdgpu").is_dir():
         return "the kernel module is not loaded: modprobe amdgpu, then check dmesg"
     if closed := _closed(root):

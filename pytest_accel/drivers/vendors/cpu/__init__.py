@@ -15,10 +15,10 @@ def _open(_shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="cpu",
     title="CPU",
-    open=_open,
+    make_driver=_open,
     library="psutil",
     install="pip install psutil",
-    called="cpu",
+    short_name="cpu",
     accelerator=False,
     torch=TorchKind("cpu", "gloo"),
     readings_per_second=2.0,  # the reading itself runs on the processor

@@ -16,7 +16,7 @@ def _open(_shown: Sequence[Hint]) -> Driver:
 VENDOR = Vendor(
     name="nvidia",
     title="NVIDIA",
-    open=_open,
+    make_driver=_open,
     library="pynvml",
     install="pip install nvidia-ml-py",
     pci_vendor="0x10de",

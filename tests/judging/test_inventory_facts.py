@@ -14,7 +14,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.inventory import FIGURES, Discovery, facts, read
+from pytest_accel.judging.inventory import FACT_METRICS, Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
 from pytest_accel.skus import loader, requirements
@@ -58,7 +58,7 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
     """A fact without one is recorded only, and docs/facts.md says so."""
     judging: dict[str, list[str]] = {name: [] for name in DEVICE_FACTS}
-    made = {metric: figure.needs for metric, figure in FIGURES.items()}
+    made = {metric: figure.needs for metric, figure in FACT_METRICS.items()}
     made |= {f"counters.{name}": (counter.fact,) for name, counter in ERROR_COUNTERS.items()}
     for metric, needs in made.items():
         for name in set(needs) - {"memory_bytes"}:  # which is a field of the device
@@ -183,7 +183,7 @@ def test_a_figure_and_its_unit(metric: str, stated: dict[str, Any], unit: str, v
     assert read(metric, device(**stated)) == (unit, value, None)
 
 
-@pytest.mark.parametrize("metric", FIGURES)
+@pytest.mark.parametrize("metric", FACT_METRICS)
 def test_a_device_that_states_nothing_has_no_figure_and_a_reason(metric: str) -> None:
     _, value, trouble = read(metric, device())
     assert value is None
