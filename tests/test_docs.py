@@ -22,7 +22,7 @@ import wheels
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.sku import LEVELS, Limit
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.yaml_lines import Findings, Located
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.probes.declare import declarations, probe
