@@ -18,8 +18,8 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -93,10 +93,10 @@ def content_of(tree: str) -> Content:
     """Return the content of a git revision or a folder, loaded by the code that lies there."""
     if Path(tree).is_dir():
         return _loaded(Path(tree))
-    packed = git("archive", "--format=tar", tree, "pytest_accel", "thresholds")
+    packed = git("archive", "--format=zip", tree, "pytest_accel", "thresholds")
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(folder)
         return _loaded(Path(folder))
 
 
