@@ -12,7 +12,7 @@ from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import TOLERANCE, Gemm
+from pytest_accel.probes.device.gemm import Gemm, allowed_error
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import refuse_slow_path
 
@@ -152,7 +152,7 @@ class _Watch:
         """Return whether two products differ in many elements and by no more than rounding explains."""
         apart = (one.float() - other.float()).abs()
         many = float((apart > 0).float().mean()) > ROUNDED
-        return many and float(apart.max()) <= TOLERANCE[self.dtype] * self.shape[2] ** 0.5
+        return many and bool((apart <= allowed_error(self.dtype, self.shape[2], one.float(), roundings=2)).all())
 
     def _cut(self, pieces: list[Tensor], place: int) -> tuple[Tensor, Tensor]:
         """Return A (m x k) and B (k x n) of set number `place`. Different elements are multiplied in each set."""
