@@ -1,4 +1,4 @@
-"""What the packaged suite asks for, found by calling its tests with an `accel_check` that only notes the request."""
+"""The requests of the packaged suite, found by calling its tests with an `accel_check` that only notes the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml says, and what has to agree with it: the public CI file, and the README on a package index."""
+"""The statements of pyproject.toml, and the files that have to agree with it: the public CI file, and the README on a package index."""
 
 from __future__ import annotations
 

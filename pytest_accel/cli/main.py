@@ -10,6 +10,7 @@ from datetime import date
 import pytest_accel
 from pytest_accel.cli import judge, schema
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -22,7 +23,8 @@ from pytest_accel.views import host as host_view
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
 DISCOVER = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
-cannot read. Measures nothing. The exit status is 1 if a device cannot be used, 4 if the SKU cannot be recognised."""
+cannot read. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver or library is
+missing here, 4 if the SKU cannot be recognised."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
 datasheet. The exit status is 1 for an error or a warning that the file does not explain; notes do not count."""
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
@@ -118,9 +120,10 @@ def _sku(chosen: argparse.Namespace) -> int:
 
 
 def discover() -> int:
-    """Print devices, SKU and host as a run would find them; return 1 if an accelerator cannot be used, else 0.
+    """Print devices, SKU and host as a run would find them.
 
-    Returns 4 if the SKU cannot be recognised.
+    Returns 0, or 1 if an accelerator itself cannot be used, 6 if it cannot be used for lack of a driver or library, and
+    4 if the SKU cannot be recognised.
     """
     setup = Setup(Options(sku="auto"))
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
@@ -139,7 +142,9 @@ def discover() -> int:
     problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
-    return 1 if problem else 0
+    if problem is None:
+        return 0
+    return 1 if problem.kind == "device" else NOT_JUDGED
 
 
 def print_schema(name: str) -> int:

@@ -226,8 +226,7 @@ def probe(
         )
         if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
             raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
-        other = _DECLARED.get(metric, declared)
-        if other.place != declared.place:
+        if other := next((each for each in _DECLARED.values() if _overlap(each, declared)), None):
             raise TypeError(f"{declared.place}: probe {declared.name}: {other.name} ({other.place}) finds {metric} too")
         _DECLARED[metric] = declared
         finder_of.cache_clear()
@@ -235,6 +234,14 @@ def probe(
         return function
 
     return declare
+
+
+def _overlap(one: Declaration, other: Declaration) -> bool:
+    """Return whether two different functions find a common metric, as far as their metrics can be listed."""
+    if one.place == other.place:
+        return False
+    shared = any(map(one.finds, other.names())) or any(map(other.finds, one.names()))
+    return shared or one.metric == other.metric
 
 
 def unusable(function: Any) -> str | None:

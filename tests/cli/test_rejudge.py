@@ -309,7 +309,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> None:
-    """Of a probe of one's own, or of an older version."""
+    """A user's probe, or an older version, may have written such details."""
     write(ran(), tmp_path)
     path = tmp_path / FILE
     text = path.read_text()

@@ -11,7 +11,7 @@ from pytest_accel.core.details import Cell, Details, TelemetrySummary
 
 SOURCES = sorted(Path(pytest_accel.__file__).parent.rglob("*.py"))
 TYPES = {"details": Details, "summary": TelemetrySummary, "cell": Cell}
-"""What a variable or an attribute of this name holds, wherever one is looked into."""
+"""The type of variables and attributes, by the name that the package gives them everywhere."""
 
 
 def keys_read(tree: ast.AST) -> Iterator[tuple[str, str, int]]:

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 PAGE = wheels.CHECKOUT / "docs" / "how-to-driver.md"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-"""What is needed is in the environment already. pip takes the last one, "no isolation: no", as no isolation."""
+"""The environment has every requirement already. pip takes the last one, "no isolation: no", as no isolation."""
 
 
 @pytest.mark.slow

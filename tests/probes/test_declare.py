@@ -82,6 +82,13 @@ def test_two_probes_do_not_find_one_metric(tmp_path: Path) -> None:
         described.loader.exec_module(importlib.util.module_from_spec(described))
 
 
+def test_a_single_variant_of_a_packaged_probe_cannot_be_taken() -> None:
+    """Its limits are for what the packaged probe measures."""
+
+    with pytest.raises(TypeError, match=r"matmul \(.*matmul.py:\d+\) finds matmul.bf16 too"):
+        probe("matmul.bf16", unit="TFLOPS", stresses=["compute"])(example_without)
+
+
 def nested() -> Any:
     def inner(device: Any) -> None: ...
 

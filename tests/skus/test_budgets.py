@@ -16,7 +16,7 @@ DEVICES = 8
 
 
 def measurements() -> list[tuple[Declaration, str]]:
-    """What the packaged suite measures on a node of eight, once for each turn."""
+    """Return the measurements of the packaged suite on a node of eight, once for each turn."""
     every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
     turns = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
     return [turn for turn in turns for _ in range(DEVICES if turn[0].runs == "in_turn" else 1)]

@@ -1,4 +1,4 @@
-"""What a metric is a fraction of, and whether it can exist, by the file of a product alone."""
+"""The peak of a metric, and whether it can exist, are read from the file of a product alone."""
 
 from dataclasses import replace
 
