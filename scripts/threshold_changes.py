@@ -44,7 +44,10 @@ the SKUs in its heading. scripts/threshold_changes.py writes the entries.
 """
 
 Content = dict[str, Any]
-"""Content of the threshold files by SKU: `limits` by platform and metric, other `figures` by key, and the `places` (file and line) of both."""
+"""Content of the threshold files by SKU.
+
+`limits` by platform and metric, other `figures` by key, and the `places` (file and line) of both.
+"""
 
 
 # -- what is compared

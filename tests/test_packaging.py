@@ -1,4 +1,4 @@
-"""The statements of pyproject.toml, and the files that have to agree with it: the public CI file, and the README on a package index."""
+"""The statements of pyproject.toml, and the files that must agree with them, such as the public CI file."""
 
 from __future__ import annotations
 
