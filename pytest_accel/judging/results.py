@@ -11,9 +11,11 @@ from typing import Any
 from pytest_accel.core.details import SAMPLED, Details
 from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run
+from pytest_accel.probes.declare import finder_of
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """A function that returns the datasheet peak of a metric and its label, or None."""
@@ -128,10 +130,18 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
         samples=samples,
         seconds=tuple(finding["seconds"]),
         peak=_peak(finding["peak"], context.peak_of(finding["metric"])),
-        conditions=finding["conditions"],
+        conditions={**_method(finding["metric"], context.request), **finding["conditions"]},
         details=details_of(finding["details"], packaged=context.request.packaged),
         trouble=Trouble("device", finding["wrong"]) if finding.get("wrong") else None,
     )
+
+
+def _method(metric: str, request: WorkerRequest) -> dict[str, Any]:
+    """Return the method that the probe declares for its main metric, as far as it is known before the run."""
+    declared = finder_of(str(metric)) or finder_of(parse(str(metric)).base)
+    if declared is None or not declared.packaged or metric in declared.also:
+        return {}
+    return {key: value for key, value in declared.method_under(request.conditions).items() if value != AS_FOUND}
 
 
 def details_of(reported: Details, *, packaged: bool) -> Details:

@@ -21,7 +21,7 @@ _CHUNK = 2**26
     variants={"size": SIZES},
     budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
     derived_floor=0.94,
-    required=True,
+    required="collectives",
     verifies="sums",
     cost=Cost("link", share=0.8),
     small={"size": "64KiB"},

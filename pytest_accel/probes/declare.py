@@ -30,6 +30,18 @@ PARTS = ("compute", "memory", "host", "link")
 """Parts of a device that a probe may stress: its units and their clock, its memory, its link to the host, its links to
 other devices."""
 
+REQUIRED = (
+    "inventory",
+    "health",
+    "matrix units",
+    "memory",
+    "host link",
+    "peer links",
+    "collectives",
+    "sustained load",
+)
+"""Parts of a node that an acceptance requires a limit for. Several probes may measure the same part."""
+
 PEAKS = ("tflops", "memory", "host_link", "peer_link")
 """Figures of the datasheet or the platform that a metric may be a fraction of."""
 
@@ -77,9 +89,10 @@ class Declaration:
     budgets: Mapping[str, float] = field(default_factory=lambda: DEFAULT_BUDGETS)
     budgets_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     peak: str = ""
+    method: Callable[..., Mapping[str, Any]] | None = None
     derived_floor: float | None = None
     sustained: bool = False
-    required: bool = False
+    required: str = ""
     verifies: str = ""
     cost: Cost | Mapping[str, Cost] | None = None
     small: Mapping[str, Any] = field(default_factory=dict)
@@ -139,6 +152,24 @@ class Declaration:
             return self.also[metric]
         return self.unit if self.unit and self._pattern.fullmatch(metric) else None
 
+    def method_of(self, metric: str, packaged: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the method of a metric under the conditions that a threshold file sets, in the file's words.
+
+        Empty for a metric that has none: a fact, a count, and what is found beside the main metric.
+        """
+        match = self._pattern.fullmatch(metric) or self._pattern.fullmatch(parse(metric).base)
+        if match is None:
+            return {}
+        conditions, _ = conditions_of(self.function, dict(packaged), match.groupdict())
+        return self.method_under(conditions)
+
+    def method_under(self, conditions: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the method of the main metric under all of its conditions; empty if it declares none."""
+        if self.method is None:
+            return {}
+        wanted = inspect.signature(self.method).parameters
+        return dict(self.method(**{name: conditions[name] for name in wanted}))
+
     def cost_of(self, variant: str) -> Cost | None:
         """Return the cost of one variant of the metric."""
         return self.cost.get(variant) if isinstance(self.cost, Mapping) else self.cost
@@ -149,7 +180,7 @@ class Declaration:
         text = re.escape(self.metric)
         for key, value in self.variants.items():
             one = value.pattern if isinstance(value, re.Pattern) else "|".join(map(re.escape, value))
-            text = text.replace(re.escape(f"{{{key}}}"), f"(?:{one})")
+            text = text.replace(re.escape(f"{{{key}}}"), f"(?P<{key}>{one})")
         return re.compile(text)
 
 
@@ -168,9 +199,10 @@ def probe(
     budgets: Mapping[str, float] | None = None,
     budgets_of: Mapping[str, Mapping[str, float]] | None = None,
     peak: str = "",
+    method: Callable[..., Mapping[str, Any]] | None = None,
     derived_floor: float | None = None,
     sustained: bool = False,
-    required: bool = False,
+    required: str = "",
     verifies: str = "",
     cost: Cost | Mapping[str, Cost] | None = None,
     small: Mapping[str, Any] | None = None,
@@ -190,9 +222,14 @@ def probe(
         budgets: Seconds per metric by level, warm-up included; 0: not measured. Default: `DEFAULT_BUDGETS`.
         budgets_of: Budgets of single variants.
         peak: Figure that the metric is a fraction of, one of `PEAKS`.
+        method: Function that returns how the main metric is measured, under the conditions that it has parameters for,
+            in the words that the source of a limit uses: {"data": "normal(0, 1)", "statistic": "mean"}. The value
+            `core.method.AS_FOUND` stands for what only the run knows. A limit whose source states another method only
+            advises. Without a function every limit on the metric may reject.
         derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
         sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
-        required: True if an acceptance requires a limit on a metric of this probe.
+        required: Part of the node that an acceptance requires a limit for, one of `REQUIRED`, if a limit on a metric of
+            this probe is one.
         verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.
         cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
         small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
@@ -216,6 +253,7 @@ def probe(
             budgets=DEFAULT_BUDGETS if budgets is None else budgets,
             budgets_of=budgets_of or {},
             peak=peak,
+            method=method,
             derived_floor=derived_floor,
             sustained=sustained,
             required=required,
@@ -259,7 +297,9 @@ def _wrong_signature(declared: Declaration) -> Iterator[str]:
     """Yield what the parameters of the function lack for the declaration."""
     if not inspect.signature(declared.function).parameters:
         yield "it has no parameter; the first one is the device"
-    for name in dict.fromkeys([*re.findall(r"{(\w+)}", declared.metric), *declared.variants, *declared.small]):
+    method = inspect.signature(declared.method).parameters if declared.method else ()
+    named = re.findall(r"{(\w+)}", declared.metric)
+    for name in dict.fromkeys([*named, *declared.variants, *declared.small, *method]):
         if name not in declared.conditions:
             yield f"it has no condition {name}, which its declaration names"
 
@@ -277,6 +317,7 @@ def _wrong_fields(declared: Declaration) -> Iterator[str]:
             ("peak", [declared.peak], ("", *PEAKS)),
             ("verifies", [declared.verifies], ("", *VERIFIES)),
         ]
+    fields.append(("required", [declared.required], ("", *REQUIRED)))
     for name, values, known in fields:
         for value in values:
             if value not in known:

@@ -13,13 +13,13 @@ from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import ANY, probe
 
 
-@probe("inventory.{fact}", runs="facts", variants={"fact": ANY}, required=True)
+@probe("inventory.{fact}", runs="facts", variants={"fact": ANY}, required="inventory")
 def inventory(device: Any, *, fact: str = "driver") -> None:
     """Declare the facts of the inventory: driver, count, sku, vbios ..."""
     raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
-@probe("health.{fact}", runs="facts", variants={"fact": ANY}, required=True)
+@probe("health.{fact}", runs="facts", variants={"fact": ANY}, required="health")
 def health(device: Any, *, fact: str) -> None:
     """Declare the facts of a device's health, such as remap_pending."""
     raise NotImplementedError("the sensor process reads facts; no worker runs this function")

@@ -31,7 +31,7 @@ DIRECTIONS = ("h2d", "d2h", "both")
     budgets={"quick": 0.5, "standard": 1.0, "long": 3.0},
     peak="host_link",
     derived_floor=0.95,
-    required=True,
+    required="host link",
     verifies="copies",
     cost=Cost("peak", share=0.82),
     small={"mib": 1},

@@ -31,7 +31,7 @@ is first, because an emulated dtype may be thousands of times slower than fp32."
     peak="tflops",
     derived_floor=0.92,
     sustained=True,
-    required=True,
+    required="matrix units",
     verifies="products",
     cost=Cost("peak", share=0.7),
     small={"m": 32, "n": 32, "k": 32},

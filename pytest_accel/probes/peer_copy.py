@@ -25,7 +25,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     budgets={"quick": 10.0, "standard": 30.0, "long": 60.0},
     peak="peer_link",
     derived_floor=0.965,
-    required=True,
+    required="peer links",
     verifies="copies",
     cost=Cost("peak", share=0.78),
     small={"mib": 1},

@@ -22,7 +22,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     budgets={"quick": 15.0, "standard": 300.0, "long": 3600.0},
     derived_floor=0.92,
     sustained=True,
-    required=True,
+    required="sustained load",
     verifies="products",
     cost=Cost("matmul.{dtype}"),
     small={"m": 32, "n": 32, "k": 32},

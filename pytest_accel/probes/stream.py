@@ -47,7 +47,7 @@ MOST_WINDOWS = 256
     },
     peak="memory",
     derived_floor=0.93,
-    required=True,
+    required="memory",
     verifies="copies",
     cost=Cost("peak", share=0.87),
     small={"mib": 1},
