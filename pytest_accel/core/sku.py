@@ -62,6 +62,8 @@ class Source:
     url: str = ""
     devices: int | None = None
     nodes: int | None = None
+    method: Mapping[str, Value] = field(default_factory=dict)
+    """How the figure was measured, in the words of the probe's own method; empty if that is not known."""
 
 
 class DeclaredBy(Enum):
@@ -85,7 +87,8 @@ class Limit:
 
     `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
     line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
-    information. `of_reference` is the fraction of `reference` that the floor was derived with, if it was.
+    information. `of_reference` is the fraction of the lowest healthy figure, or of `reference` where no range is known,
+    that the floor was derived with, if it was.
     """
 
     metric: str
@@ -106,6 +109,8 @@ class Limit:
     of_unit: str | None = None
     """The unit that the metric must have for the fraction of its peak to apply."""
     reference: float | None = None
+    healthy: tuple[float, float] | None = None
+    """The lowest and the highest figure that was published for healthy devices by the method of the source."""
     of_reference: float | None = None
     levels: tuple[str, ...] = LEVELS
     source: Source | None = None
@@ -115,6 +120,8 @@ class Limit:
     origin: str = ""
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
+    differs: tuple[str, ...] = ()
+    """The differences between the method of the source and that of the probe. With any, the limit only advises."""
 
     @property
     def required(self) -> bool:

@@ -83,6 +83,9 @@ class Verdict:
     fault: bool = False
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
     under an advisory limit too."""
+    advisory: tuple[str, ...] = ()
+    """How the method of the limit's source differs from that of the measurement. Such a limit advises: it cannot fail
+    the metric. Empty if it may."""
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
 
@@ -90,6 +93,11 @@ class Verdict:
     def fails(self) -> bool:
         """True if the verdict fails its test: its status does, and no waiver covers it."""
         return self.status.fails and self.waiver is None
+
+    @property
+    def advises_short(self) -> bool:
+        """True if an advisory limit is broken."""
+        return bool(self.advisory) and self.margin is not None and self.margin < 0
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.skus import requirements
+from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
 SIMULATED = "SIMULATED"
@@ -31,6 +31,12 @@ class Circumstances:
     names: dict[str, str] = field(default_factory=dict)
     """The display name of each subject, by UUID."""
     expected_devices: int = 0
+    sku: str = ""
+    level: str = ""
+    provisional: int = 0
+    """The number of limits in effect that rest on measurements of too few nodes."""
+    wants_acceptance: bool = False
+    """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
     no_acceptance: Sequence[str] = ()
     """Reasons why the run cannot be an acceptance, independent of its verdicts."""
     unfit: str | None = None
@@ -63,6 +69,9 @@ def circumstances(
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
+        sku=sku.name if sku else "",
+        level=level,
+        provisional=readiness.provisional(requirements.required_at(level, limits).values()),
         unfit=requirements.unfit(sku, platform, level),
         overridden=sum(limit.overridden for limit in limits.values()),
         own_file=sku.own_file if sku else None,
@@ -117,17 +126,26 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else [])]
     notes = _beside(limits, around)
     if reasons:
-        return Closing(f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}", 0, "HELD")
+        text = f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}"
+        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD")
     count = around.expected_devices
-    return Closing(f"ACCEPTED {count}/{count} devices{notes}", 0, "ACCEPTED")
+    terms = f" as {around.sku} at {around.level}" if around.sku else ""
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
 
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
-    """Return the notes that qualify an acceptance, in parentheses: marginal verdicts, waivers, overridden limits."""
-    marginal = sum(each.status is Status.MARGINAL for each in limits)
+    """Return the notes that qualify an acceptance, in parentheses.
+
+    Marginal verdicts, waivers, limits that only advise, that rest on too few nodes, or that the user overrode.
+    """
+    marginal = sum(each.status is Status.MARGINAL and not each.advises_short for each in limits)
+    advisory = {each.metric for each in limits if each.advisory}
+    short = {each.metric for each in limits if each.advises_short}
     waived = len({each.waiver for each in limits if each.waiver})
     extra = [f"{marginal} marginal"] if marginal else []
     extra += [f"{waived} waiver{'s' * (waived > 1)}"] if waived else []
+    extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
+    extra += [f"{around.provisional} provisional"] if around.provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     return f" ({', '.join(extra)})" if extra else ""

@@ -193,7 +193,8 @@ def _of(measurement: Measurement, limit: Limit) -> str:
     if limit.relative and limit.floor is not None and measurement.peak is not None:
         return f" = {limit.floor:g} of {measurement.peak.source}"
     if limit.of_reference is not None:
-        return f" = {limit.of_reference:g} of reference {limit.reference:g}"
+        base = f"the lowest healthy {limit.healthy[0]:g}" if limit.healthy else f"reference {limit.reference:g}"
+        return f" = {limit.of_reference:g} of {base}"
     return ""
 
 

@@ -9,10 +9,15 @@ from typing import Any
 
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.method import found_differences
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.skus.peaks import why_not_applicable
+
+MOST_BY_METHOD = 0.15
+"""The largest known difference between two healthy figures that were measured by different methods, as a share. A
+larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
@@ -122,8 +127,31 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: E
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict after taking external disturbances and unvalidated software into account."""
+    """Return the verdict after taking disturbances, another method and unvalidated software into account."""
+    verdict = _by_another_method(verdict, measurement, limit)
     return _on_other_software(_disturbed(verdict, measurement.disturbance), limit, software)
+
+
+def _by_another_method(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    """Return the verdict under a limit whose source measured by another method: it never fails the metric.
+
+    A shortfall is MARGINAL, or INCONCLUSIVE beyond `MOST_BY_METHOD`. A value that holds passes, however closely.
+    """
+    stated = limit.source.method if limit.source else {}
+    differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
+    if not differs or limit.severity == "warn" or verdict.margin is None:
+        return verdict
+    margin, verdict = verdict.margin, replace(verdict, advisory=differs)
+    if verdict.status is Status.MARGINAL:
+        return with_sentence(verdict, verdict.sentence, Status.PASS)
+    if verdict.status is not Status.FAIL:
+        return verdict
+    others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
+    why = f"advisory, the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
+    if margin < -MOST_BY_METHOD:
+        why += f"; short by more than {MOST_BY_METHOD:.0%}, which no difference of method explains"
+        return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
+    return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
 
 
 def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, Any]) -> Verdict:
@@ -187,6 +215,11 @@ def _information(measurement: Measurement) -> Verdict:
         next_run=next_run_of(measurement),
         of_peak=of_peak_of(measurement),
     )
+
+
+def _doubtful(verdict: Verdict) -> bool:
+    """Return True for a shortfall under an advisory limit that would leave the run without a verdict."""
+    return verdict.status is Status.INCONCLUSIVE and verdict.advises_short
 
 
 def _holds(measurement: Measurement, limit: Limit) -> bool:
@@ -273,7 +306,7 @@ class Attempts:
             for (name, subject), attempts in self.attempts.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
-        return [each for each in verdicts if each.status is Status.FAIL]
+        return [each for each in verdicts if each.status is Status.FAIL or _doubtful(each)]
 
 
 def skip_verdict(

@@ -80,6 +80,7 @@ class Acceptance:
             if getattr(option, name, None):
                 self.accel_session.filtered.append(f"filtered by {shown}")
         if own_paths:
+            self.accel_session.setup.own_tests = True
             self.accel_session.filtered.append("tests were named on the command line")
         elif not any(re.match(r"-[vqxsl]*r", word) for word in words):
             option.reportchars = ""  # only the packaged suite runs, and the table shows its results, worst first

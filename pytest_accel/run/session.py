@@ -508,6 +508,7 @@ class Session:
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
             record_problem=self.pool.sensor.telemetry.problem,
+            wants_acceptance=self.setup.wants_acceptance,
             simulated=self.node is not None,
             interrupted=interrupted,
             ended=ended,

@@ -41,6 +41,8 @@ class Setup:
         """The simulated node, None on real hardware."""
         self.filtered: list[str] = []
         """Everything that narrowed the run, such as -k, one sentence each."""
+        self.own_tests = False
+        """True if the user named tests, which may be their own. The plugin sets it."""
         self.no_acceptance: list[str] = []
         """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
         self.limits: dict[str, Limit] = {}
@@ -119,6 +121,12 @@ class Setup:
     def expected_devices(self) -> int:
         """The number of devices that the platform should have."""
         return requirements.device_count(self.platform, len(self.discovery.devices))
+
+    @property
+    def wants_acceptance(self) -> bool:
+        """True if an accelerator's SKU was named and the packaged suite collected."""
+        named = self.sku is not None and self.options.sku != "auto" and registry.vendor(self.sku.vendor).accelerator
+        return named and not self.own_tests
 
     @property
     def names(self) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
 from pytest_accel.probes.declare import declaration_of, declarations, known_metrics, unit_of
+from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.peaks import why_not_applicable
 
 BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
@@ -62,6 +64,7 @@ def check_limits(root: Located, findings: Findings) -> None:
         if limit.get("floor") == "derived":
             _check_derived(key, metric, at, findings)
         _check_bounds(key, at, findings)
+        _check_healthy(key, at, findings)
         expected = unit_of(metric)
         declared = declaration_of(metric)
         if expected is None and declared and declared.packaged and not declared.fact:
@@ -86,13 +89,27 @@ def _check_equals(key: str, at: Located, findings: Findings) -> None:
 def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> None:
     """Find `floor: derived` on a limit from which no floor can be computed."""
     declared = declaration_of(metric)
-    if "reference" not in at.data:
-        findings.add(at.data["floor"], f"{key}: a derived floor needs a reference")
+    if "reference" not in at.data and "healthy" not in at.data:
+        findings.add(at.data["floor"], f"{key}: a derived floor needs a reference, or a range of healthy values")
     elif at.data["unit"].data == "of peak":
         findings.add(at.data["floor"], f"{key}: a derived floor has the unit of its reference, not 'of peak'")
     elif declared is None or declared.derived_floor is None:
         known = ", ".join(sorted({each.family for each in declarations() if each.derived_floor}))
         findings.add(at.data["floor"], f"{key}: {metric} has no rule for a derived floor (only these have: {known})")
+
+
+def _check_healthy(key: str, at: Located, findings: Findings) -> None:
+    """Find a range of healthy values that is none, or that its reference or its floor contradicts."""
+    limit = at.plain()
+    healthy, floor = limit.get("healthy"), limit.get("floor")
+    if healthy is None:
+        return
+    if len(healthy) != 2 or healthy[0] > healthy[1]:
+        findings.add(at.data["healthy"], f"{key}: healthy {healthy}: expected [lowest, highest]")
+    elif "reference" in limit and not healthy[0] <= limit["reference"] <= healthy[1]:
+        findings.add(at.data["reference"], f"{key}: reference {limit['reference']:g} lies outside healthy {healthy}")
+    elif isinstance(floor, int | float) and floor > healthy[0]:
+        findings.add(at.data["floor"], f"{key}: floor {floor:g} rejects a healthy device of {healthy[0]:g}")
 
 
 def _check_bounds(key: str, at: Located, findings: Findings) -> None:
@@ -126,6 +143,19 @@ def check_probes(root: Located, findings: Findings) -> None:
             if condition not in measuring[name].conditions:
                 known = nearest(condition, measuring[name].conditions)
                 findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
+
+
+def check_methods(root: Located, probes: Mapping[str, Mapping[str, Any]], findings: Findings) -> None:
+    """Find keys of a stated method that the probe's own method does not have: nothing would be compared with them."""
+    for key, at in limit_nodes(root):
+        metric = key.rpartition("limits.")[2]
+        source = at.data.get("source") if isinstance(at.data, dict) else None
+        stated = source.data.get("method") if source is not None and isinstance(source.data, dict) else None
+        ours = method_of(metric, probes)
+        for name, value in items_of(stated):
+            if name not in ours:
+                known = nearest(name, ours) if ours else f"{metric} has no method to compare"
+                findings.add(value, f"{key}.source.method.{name}: is no property of the method of {metric}; {known}")
 
 
 def check_whole(root: Located, findings: Findings) -> None:

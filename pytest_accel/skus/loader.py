@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pytest_accel.core import yaml_lines
@@ -14,9 +15,11 @@ from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, S
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import methods
 from pytest_accel.skus.checks import (
     check_applicable,
     check_limits,
+    check_methods,
     check_probes,
     check_whole,
     drop_other_kinds,
@@ -58,6 +61,7 @@ def read(name: str) -> tuple[Sku, Located]:
     findings.raise_if_any()
     check_limits(root, findings)
     check_probes(root, findings)
+    check_methods(root, found.get("probes", {}), findings)
     check_whole(root, findings)
     findings.raise_if_any()
     sku = _build(found, layers, own_file=None if _shipped(path) else shown(path))
@@ -194,7 +198,8 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         places = dict(items_of(at))
-        return {metric: _build_limit(metric, one, places[metric], layers) for metric, one in raw.items()}
+        probes = found.get("probes", {})
+        return {metric: _build_limit(metric, one, places[metric], layers, probes) for metric, one in raw.items()}
 
     platforms = {}
     for name, at in items_of(root.data["platforms"]):
@@ -277,14 +282,21 @@ def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
     return replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own)
 
 
-def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers) -> Limit:
-    """Return a limit, with a derived floor computed from its reference."""
-    floor, reference = raw.get("floor"), raw.get("reference")
+def _build_limit(
+    metric: str, raw: dict[str, Any], at: Located, layers: _Layers, probes: dict[str, dict[str, Any]]
+) -> Limit:
+    """Return a limit, with a derived floor computed from its reference.
+
+    `probes` are the conditions that the file sets, by probe.
+    """
+    source = Source(**raw["source"])
+    floor, healthy = raw.get("floor"), raw.get("healthy")
+    reference = raw.get("reference", round(fmean(healthy), 4) if healthy else None)
     of_reference = None
     declared = declaration_of(metric)
     if floor == "derived" and reference is not None and declared and declared.derived_floor:
         of_reference = declared.derived_floor
-        floor = round(of_reference * reference, 4)
+        floor = round(of_reference * (healthy[0] if healthy else reference), 4)
     return Limit(
         metric=metric,
         unit=raw["unit"],
@@ -297,12 +309,14 @@ def _build_limit(metric: str, raw: dict[str, Any], at: Located, layers: _Layers)
         severity=raw.get("severity", Limit.severity),
         if_supported=raw.get("if_supported", False),
         reference=reference,
+        healthy=(healthy[0], healthy[1]) if healthy else None,
         of_reference=of_reference,
         levels=tuple(raw.get("levels", LEVELS)),
-        source=Source(**raw["source"]),
+        source=source,
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
         software=raw.get("software", {}),
         origin=at.where,
         declared_by=layers.kinds[at.file],
         overridden=_overridden(metric, at, layers),
+        differs=methods.differences_of(metric, source, probes) if raw.get("severity") != "warn" else (),
     )

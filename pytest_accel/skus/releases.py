@@ -21,6 +21,7 @@ FACTS = (
     "version",
     "same_on_all",
     "of_reference",
+    "healthy",
     "severity",
     "if_supported",
     "levels",
@@ -53,7 +54,9 @@ def facts_of(limit: Limit) -> dict[str, Any]:
     default = Limit("", "")
     found = {name: getattr(limit, name) for name in FACTS if getattr(limit, name) != getattr(default, name)}
     if limit.source:
-        found["source"] = {key: each for key, each in vars(limit.source).items() if each not in ("", None)}
+        found["source"] = {key: each for key, each in vars(limit.source).items() if each not in ("", None, {})}
+    if "healthy" in found:
+        found["healthy"] = list(found["healthy"])
     if "levels" in found:
         found["levels"] = list(limit.levels)
     return {**found, "unit": limit.unit}

@@ -10,7 +10,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import lacking
+from pytest_accel.skus.readiness import advised_only, lacking
 
 NODE_FACTS = ("inventory.driver", "inventory.count")
 """Facts of the inventory whose subject is the node."""
@@ -116,4 +116,10 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     missing = lacking(sku, platform, [level])
-    return f"{sku.name} has no sourced limit at level {level} for {', '.join(missing)}" if missing else None
+    if missing:
+        return f"{sku.name} has no sourced limit at level {level} for {', '.join(missing)}"
+    advised = advised_only(sku, platform, [level])
+    if advised:
+        parts = "; ".join(f"{part}: {', '.join(each.metric for each in limits)}" for part, limits in advised.items())
+        return f"{sku.name} has only advisory limits at level {level} ({parts}), measured otherwise than we measure"
+    return None

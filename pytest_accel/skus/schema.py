@@ -20,6 +20,16 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "severity"
 WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""
 
+
+@yaml_lines.accepts({"type": ["string", "number", "boolean"]})
+def _method_value(at: Located, key: str, findings: Findings) -> str | float | bool | None:
+    """Return a value of a method: a text, a number, or true or false."""
+    if isinstance(at.data, str | int | float):
+        return at.data
+    findings.add(at, f"{key}: expected a text, a number, true or false")
+    return None
+
+
 _source = yaml_lines.record_of(
     {
         "kind": yaml_lines.one_of(*SOURCE_KINDS).described("how the figure came about"),
@@ -28,6 +38,11 @@ _source = yaml_lines.record_of(
         "software": text.described("the software that it was measured with, with versions"),
         "conditions": text.described("how it was measured: shape, size, data, sustained or burst"),
         "url": text.described("where it can be read"),
+        "method": yaml_lines.mapping_of(_method_value).described(
+            "How it was measured, in the words of the probe's own method (docs/methods.md): {shape: 8192x8192x8192, "
+            "statistic: mean}. A limit whose method differs from the probe's, or is not stated, only advises. A figure "
+            "of kind measured without a method was measured by the probe itself."
+        ),
         "devices": count.described("number of devices that it was measured on"),
         "nodes": count.described("number of nodes that it was measured on"),
     },
@@ -69,8 +84,8 @@ _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in 
 _limit = yaml_lines.record_of(
     {
         "floor": _floor.described(
-            "The lowest value that holds, in `unit`. `derived` is a fraction of `reference`, which depends on the "
-            f"probe: {_fractions}."
+            "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
+            f"`reference` where there is no range. The fraction depends on the probe: {_fractions}."
         ),
         "ceiling": yaml_lines.number.described("the highest value that holds, in `unit`"),
         "warn": yaml_lines.number.described("a value past this one holds, but is MARGINAL"),
@@ -82,7 +97,12 @@ _limit = yaml_lines.record_of(
             "MARGINAL, and it requires no measurement."
         ),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
-        "reference": positive.described("the value of healthy devices, in `unit`"),
+        "reference": positive.described(
+            "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
+        ),
+        "healthy": yaml_lines.list_of(positive).described(
+            "the lowest and the highest value that was published for healthy devices by this method, in `unit`"
+        ),
         "unit": yaml_lines.one_of(*UNITS).described(
             'The unit of floor, ceiling, warn, equals and reference. "of peak": fractions of the peak of the metric, '
             'in the datasheet or measured beside; "1": any other ratio.'

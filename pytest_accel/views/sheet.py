@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.skus import peaks
-from pytest_accel.skus.readiness import best_standing, lacking, standing
+from pytest_accel.skus.readiness import advised_only, best_standing, lacking, standing
 
 DATASHEET_LABELS = {
     "memory.type": ("memory", ""),
@@ -80,6 +81,7 @@ def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
     tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
+    tables.append(_advisory(sku))
     if sku.not_applicable:
         tables.append(Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())))
     tables.append(_source_table(sources))
@@ -135,10 +137,17 @@ def _platforms(sku: Sku, sources: _Sources) -> Table:
         )
         for platform in sku.platforms.values()
     ]
-    lacks = {platform.name: lacking(sku, platform) for platform in sku.platforms.values()}
-    note = "; ".join(f"{name}: no limit for {', '.join(probes)}" for name, probes in lacks.items() if probes)
+    reasons = {platform.name: _why_unfit(sku, platform) for platform in sku.platforms.values()}
+    note = "; ".join(f"{name}: {why}" for name, why in reasons.items() if why)
     columns = ("platform", "what", "devices", "host link", "peer link", "standing", "source")
     return Table("Platforms", columns, rows, f"A run cannot be ACCEPTED on these platforms: {note}." if note else "")
+
+
+def _why_unfit(sku: Sku, platform: Platform) -> str:
+    """Return why a run on this platform cannot be accepted, empty if it can."""
+    missing, advised = lacking(sku, platform), advised_only(sku, platform)
+    parts = [f"no limit for {', '.join(missing)}"] if missing else []
+    return "; ".join([*parts, *([f"only advisory limits for {', '.join(advised)}"] if advised else [])])
 
 
 def _host(platform: Platform) -> str:
@@ -161,8 +170,21 @@ def _limits(sku: Sku, sources: _Sources) -> Table:
     rows = [_limit(limit, sku, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]
-    columns = ("metric", "platform", "limit", "reference", "of reference", "of datasheet", "levels", "source")
+    columns = ("metric", "platform", "limit", "healthy", "of healthy", "of datasheet", "levels", "broken", "source")
     return Table("Limits", columns, rows, "A value is compared with exactly this limit: no tolerance is added.")
+
+
+def _advisory(sku: Sku) -> Table:
+    """Return the table of the limits that only advise, with the differences of method that are the reason."""
+    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
+    rows = [
+        (limit.metric, place, ", ".join(limit.differs))
+        for place, limits in places
+        for limit in limits.values()
+        if limit.differs
+    ]
+    note = "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE beyond 15 %."
+    return Table("Advisory limits", ("metric", "platform", "differences of method"), rows, note)
 
 
 def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources) -> Sequence[str]:
@@ -173,12 +195,20 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         limit.metric + "".join(f" {key}={value}" for key, value in limit.conditions.items()),
         platform.name if platform else "all",
         _bounds(limit),
-        _shown(limit.reference, limit.unit),
-        f"{floor / limit.reference:.1%}" if floor and limit.reference else "",
+        _healthy(limit),
+        f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
         f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
         "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
+        "warns" if limit.severity == "warn" else "advises" if limit.differs else "rejects",
         sources.number(limit.source),
     )
+
+
+def _healthy(limit: Limit) -> str:
+    """Return what healthy devices reach: a range, or one figure."""
+    if limit.healthy is None or limit.healthy[0] == limit.healthy[1]:
+        return _shown(limit.reference, limit.unit)
+    return f"{limit.healthy[0]:.10g} to {_shown(limit.healthy[1], limit.unit)}"
 
 
 def _bounds(limit: Limit) -> str:
@@ -195,19 +225,19 @@ def _bounds(limit: Limit) -> str:
         for word, bound in (("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn))
         if bound is not None
     ]
-    advice = " (warns only)" if limit.severity == "warn" else ""
-    return ", ".join(parts) + (" where supported" if limit.if_supported else "") + advice
+    return ", ".join(parts) + (" where supported" if limit.if_supported else "")
 
 
 def _source_table(sources: _Sources) -> Table:
     """Return the table of the sources that the other tables refer to."""
     rows = []
     for source in sources.used:
-        kind, by, date, software, conditions, url, devices, nodes = astuple(source)
-        behind = _join(f"{devices} devices" if devices else "", f"{nodes} nodes" if nodes else "")
-        rows.append(
-            (sources.number(source), kind, by, date, ", ".join(filter(None, (software, conditions, behind, url))))
+        behind = _join(
+            f"{source.devices} devices" if source.devices else "", f"{source.nodes} nodes" if source.nodes else ""
         )
+        method = ", ".join(f"{words(key)} {value}" for key, value in source.method.items())
+        what = ", ".join(filter(None, (source.software, source.conditions, method, behind, source.url)))
+        rows.append((sources.number(source), source.kind, source.by, source.date, what))
     return Table("Sources", ("no", "kind", "by", "date", "what"), rows)
 
 

@@ -172,6 +172,20 @@ def test_held_says_every_reason(changes: dict[str, list[str]]) -> None:
         assert all(reason in found.line for reason in reasons)
 
 
+def test_with_a_named_sku_and_the_packaged_suite_exit_0_means_accepted_alone() -> None:
+    assert closed(full(), wants_acceptance=True, filtered=["filtered by -k"]).exit == 6
+    assert closed(full(), wants_acceptance=True, unfit="h100-sxm has only advisory limits").exit == 6
+    assert closed(full(), wants_acceptance=True).exit == 0
+
+
+def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:
+    short = verdict("matmul.bf16", "GPU-1", Status.MARGINAL, advisory=("data",), margin=-0.05)
+    holds = verdict("stream.copy", "GPU-1", advisory=("size",), margin=0.05)
+    verdicts = [each for each in full() if (each.metric, each.subject) not in {short.key[:2], holds.key[:2]}]
+    found = closed([*verdicts, short, holds], sku="h100-sxm", level="standard", provisional=2)
+    assert found.line == ("ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 2 provisional)")
+
+
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:
     found = closed(full()[:1], filtered=["filtered by -k"])
     assert found.line == "HELD 1/1 limits; no acceptance: filtered by -k"

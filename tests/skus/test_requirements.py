@@ -78,12 +78,22 @@ def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
     assert requirements.unfit(H100, HGX8, level) is None
 
 
-@pytest.mark.parametrize("probe", ["matmul", "stream", "host_copy", "soak", "peer_copy", "all_reduce"])
+PARTS = {
+    "matmul": "matrix units",
+    "stream": "memory",
+    "host_copy": "host link",
+    "soak": "sustained load",
+    "peer_copy": "peer links",
+    "all_reduce": "collectives",
+}
+
+
+@pytest.mark.parametrize("probe", PARTS)
 def test_a_file_without_limits_on_a_part_accepts_nobody(probe: str) -> None:
     sku = without(probe)
     why = requirements.unfit(sku, sku.platforms["hgx8"], "quick")
     assert why is not None
-    assert probe in why
+    assert PARTS[probe] in why
 
 
 @pytest.mark.parametrize("probe", ["peer_copy", "all_reduce"])
@@ -95,14 +105,14 @@ def test_one_device_needs_no_peers(probe: str) -> None:
 def test_limits_of_another_level_accept_nobody() -> None:
     limits = {name: replace(each, levels=("long",)) for name, each in H100.limits.items()}
     sku = replace(H100, limits=limits)
-    assert "matmul" in str(requirements.unfit(sku, HGX8, "quick"))
+    assert "matrix units" in str(requirements.unfit(sku, HGX8, "quick"))
     assert requirements.unfit(sku, HGX8, "long") is None
 
 
 def test_limits_that_ask_for_nothing_accept_nobody() -> None:
     """`if_supported` lets a device off that turns out not to have the path: no ground to accept it on."""
     limits = {name: replace(each, if_supported=name.startswith("matmul")) for name, each in H100.limits.items()}
-    assert "matmul" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
+    assert "matrix units" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
 
 
 def test_a_platform_of_any_size_accepts_nobody() -> None:
@@ -120,7 +130,7 @@ def test_advice_is_no_limit_to_accept_against() -> None:
     kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
     why = requirements.unfit(replace(H100, limits=kept), HGX8, "standard")
     assert why is not None
-    assert why.endswith("for matmul")
+    assert why.endswith("for matrix units")
 
 
 def test_what_cannot_exist_on_the_platform_is_not_required() -> None:

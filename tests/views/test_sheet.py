@@ -39,7 +39,7 @@ def test_the_annex_is_markdown_that_holds_the_hashes(capsys: pytest.CaptureFixtu
     assert all(digest in text for digest in sku.files.values())
     rows = [line for line in text.splitlines() if line.startswith("| matmul.bf16 ")]
     assert len(rows) == 1
-    assert rows[0].count("|") == 9
+    assert rows[0].count("|") == 10
 
 
 def test_a_users_own_file_is_shown_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,4 +125,4 @@ def test_what_no_level_requires_adds_nothing() -> None:
     idle = {
         metric: Limit(metric, "TFLOPS", floor=1, levels=(), source=limit.source) for metric, limit in sku.limits.items()
     }
-    assert "matmul" in lacking(Sku(**{**vars(sku), "limits": idle}), platform)
+    assert "matrix units" in lacking(Sku(**{**vars(sku), "limits": idle}), platform)

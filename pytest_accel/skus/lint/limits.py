@@ -73,6 +73,14 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
+def method(subject: Subject) -> Iterator[Finding]:
+    """Name each limit that only advises, with the differences between its source's method and the probe's."""
+    for key, limit, _ in subject.limits():
+        if limit.differs:
+            yield subject.note(key, "advises", f"expected the probe's method: {', '.join(limit.differs)}")
+
+
+@rule
 def one_device(subject: Subject) -> Iterator[Finding]:
     """Report a link or a collective that was validated on a single device."""
     for key, limit, _ in subject.limits():

@@ -1,0 +1,35 @@
+"""The method behind a limit, held against that of the probe that measures its metric. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_accel.core.method import differences
+from pytest_accel.core.sku import Source
+from pytest_accel.probes.declare import declaration_of
+
+NOT_STATED = ("its source states no method",)
+
+
+def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how a metric is measured under the conditions that a threshold file sets (`probes`).
+
+    Empty for a metric without a method: a fact, a count, or the metric of a user's own probe.
+    """
+    declared = declaration_of(metric)
+    if declared is None or not declared.packaged:
+        return {}
+    return declared.method_of(metric, probes.get(declared.name, {}))
+
+
+def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return how the method of a limit's source differs from that of the probe; empty if the limit may reject.
+
+    A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
+    another method. Any other figure needs a stated method.
+    """
+    ours = method_of(metric, probes)
+    if not ours or (source.kind == "measured" and not source.method):
+        return ()
+    return differences(ours, source.method) if source.method else NOT_STATED

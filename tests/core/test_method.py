@@ -1,0 +1,34 @@
+"""Methods: which properties differ between what a source measured and what a probe measures."""
+
+import pytest
+
+from pytest_accel.core.method import AS_FOUND, differences, found_differences
+
+OURS = {"shape": "8192x8192x8192", "data": "normal(0, 1)", "warm_up": 50, "tunable_op": AS_FOUND}
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"shape": "8192x8192x8192", "data": "normal(0, 1)", "warm_up": 50}, ()),
+        ({"shape": "8192x8192x8192", "data": "Normal(0, 1)", "warm_up": 50.0, "tunable_op": True}, ()),
+        (
+            {"shape": "4096x4096x4096", "data": "normal(0, 1)", "warm_up": 50},
+            ("shape 4096x4096x4096 (ours: 8192x8192x8192)",),
+        ),
+        (
+            {"shape": "8192x8192x8192"},
+            ("data not stated (ours: normal(0, 1))", "warm-up not stated (ours: 50)"),
+        ),
+    ],
+)
+def test_every_property_that_differs_is_named(stated: dict[str, object], expected: tuple[str, ...]) -> None:
+    assert differences(OURS, stated) == expected
+
+
+def test_what_only_the_run_knows_is_compared_with_the_measurement() -> None:
+    stated = {"shape": "8192x8192x8192", "tunable_op": True}
+    assert found_differences({"shape": "8192x8192x8192", "tunable_op": False}, stated) == (
+        "tunable op True (ours: False)",
+    )
+    assert found_differences({"other": 1}, stated) == (), "a figure of another tool that does not say how"

@@ -1,0 +1,73 @@
+"""Limits whose source measured by another method: they advise, and never fail a device."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.judge import Attempts, judge
+
+DIFFERS = ("data uniform 0..2^32 (ours: normal(0, 1))",)
+OTHER = Limit(
+    "matmul.bf16",
+    "TFLOPS",
+    floor=100.0,
+    source=Source("published", "them", "2026-11", method={"tunable_op": True}),
+    differs=DIFFERS,
+)
+SAME = replace(OTHER, differs=())
+
+
+def judged(value: float, limit: Limit = OTHER, software: dict[str, str] | None = None, **changes: Any) -> Verdict:
+    return judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, **changes)], limit, software or {})
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "same"),
+    [
+        (120.0, Status.PASS, Status.PASS),
+        (101.0, Status.PASS, Status.MARGINAL),  # nearness to a figure of another method says nothing
+        (99.0, Status.MARGINAL, Status.FAIL),
+        (85.0, Status.MARGINAL, Status.FAIL),
+        (84.9, Status.INCONCLUSIVE, Status.FAIL),  # more than methods differ by
+        (0.0, Status.INCONCLUSIVE, Status.FAIL),
+    ],
+)
+def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Status, same: Status) -> None:
+    assert judged(value).status is other
+    assert judged(value, SAME).status is same
+    assert judged(value).advisory == DIFFERS
+    assert judged(value, SAME).advisory == ()
+
+
+def test_a_shortfall_says_how_the_source_measured() -> None:
+    assert judged(90.0).sentence.endswith(f"; advisory, the limit's source measured otherwise: {DIFFERS[0]}")
+    assert "short by more than 15%" in judged(50.0).sentence
+
+
+def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:
+    assert judged(90.0, SAME, conditions={"tunable_op": True}).status is Status.FAIL
+    without = judged(90.0, SAME, conditions={"tunable_op": False})
+    assert without.status is Status.MARGINAL
+    assert without.advisory == ("tunable op True (ours: False)",)
+
+
+def test_a_fault_of_the_device_fails_under_an_advisory_limit_too() -> None:
+    lost = judged(90.0, trouble=Trouble("device", "its worker process died"))
+    assert (lost.status, lost.fault) == (Status.FAIL, True)
+    assert judged(float("nan")).status is Status.FAIL
+
+
+def test_a_disturbed_shortfall_stays_without_a_verdict_beyond_the_difference_of_methods() -> None:
+    assert judged(50.0, disturbance="another process ran").status is Status.INCONCLUSIVE
+    assert judged(95.0, disturbance="another process ran").status is Status.MARGINAL
+
+
+def test_only_a_shortfall_that_leaves_the_run_without_a_verdict_is_measured_again() -> None:
+    for value, short in ((50.0, 1), (95.0, 0), (120.0, 0)):
+        attempts = Attempts()
+        attempts.add(Measurement("matmul.bf16", "GPU-0", "TFLOPS", value))
+        assert len(attempts.short("matmul.bf16", OTHER, {})) == short

@@ -1,0 +1,95 @@
+"""Threshold files: limits whose source states how it measured, and what follows where that is not our method."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.cli.main import main
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.probes.declare import declaration_of, declarations
+from pytest_accel.skus import loader, methods, readiness, requirements
+
+METHOD = methods.method_of("matmul.bf16", {})
+FILE = """\
+sku: mine
+vendor: nvidia
+match: {names: [NVIDIA Mine]}
+limits:
+  matmul.bf16: {LIMIT, unit: TFLOPS, source: {kind: KIND, by: them, date: 2026-11METHOD}}
+platforms:
+  single: {devices: 1}
+"""
+
+
+def load(folder: Path, kind: str = "published", limit: str = "floor: 600", **method: object) -> Sku:
+    stated = f", method: {method}".replace("'", '"') if method else ""
+    text = FILE.replace("LIMIT", limit).replace("KIND", kind).replace("METHOD", stated)
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return loader.load(str(path))
+
+
+def test_every_packaged_rate_that_a_limit_may_reject_by_declares_its_method() -> None:
+    lacking = {each.name for each in declarations() if each.packaged and each.required and not each.fact} - {
+        each.name for each in declarations() if each.method
+    }
+    assert not lacking
+
+
+def test_a_published_figure_rejects_only_by_the_same_method(tmp_path: Path) -> None:
+    same = load(tmp_path, **METHOD).limits["matmul.bf16"]
+    other = load(tmp_path, **{**METHOD, "shape": "4096x4096x4096"}).limits["matmul.bf16"]
+    silent = load(tmp_path).limits["matmul.bf16"]
+    assert same.differs == ()
+    assert other.differs == (f"shape 4096x4096x4096 (ours: {METHOD['shape']})",)
+    assert silent.differs == methods.NOT_STATED
+
+
+def test_what_the_owner_measured_with_the_probe_itself_needs_no_method(tmp_path: Path) -> None:
+    assert load(tmp_path, kind="measured").limits["matmul.bf16"].differs == ()
+    assert load(tmp_path, kind="measured", shape="64x64x64").limits["matmul.bf16"].differs != ()
+
+
+def test_a_misspelt_property_of_a_method_is_refused_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"mine\.yaml:5: limits\.matmul\.bf16\.source\.method\.shap: .*shape"):
+        load(tmp_path, shap="8192x8192x8192")
+
+
+def test_the_floor_is_derived_from_the_lowest_healthy_figure(tmp_path: Path) -> None:
+    limit = load(tmp_path, limit="floor: derived, healthy: [700, 800]").limits["matmul.bf16"]
+    declared = declaration_of("matmul.bf16")
+    assert declared
+    assert limit.floor == pytest.approx(700 * (declared.derived_floor or 0))
+    assert (limit.reference, limit.healthy) == (750, (700, 800))
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("floor: 600, healthy: [800, 700]", r"expected \[lowest, highest\]"),
+        ("floor: 600, healthy: [700]", r"expected \[lowest, highest\]"),
+        ("floor: 600, healthy: [700, 800], reference: 900", "reference 900 lies outside healthy"),
+        ("floor: 720, healthy: [700, 800]", "floor 720 rejects a healthy device of 700"),
+    ],
+)
+def test_a_range_of_healthy_values_is_checked(tmp_path: Path, limit: str, why: str) -> None:
+    with pytest.raises(BadFile, match=why):
+        load(tmp_path, limit=limit)
+
+
+def test_limits_that_only_advise_on_the_matrix_units_accept_nobody(tmp_path: Path) -> None:
+    sku = load(tmp_path)
+    platform = sku.platforms["single"]
+    assert set(readiness.advised_only(sku, platform)) == {"matrix units"}
+    own = load(tmp_path, kind="measured")
+    assert not readiness.advised_only(own, own.platforms["single"])
+    assert "no sourced limit" in str(requirements.unfit(own, own.platforms["single"], "quick")), "no memory limit"
+
+
+def test_lint_names_the_limits_that_only_advise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load(tmp_path)
+    main(["sku", "lint", str(tmp_path / "mine.yaml")])
+    out = capsys.readouterr().out
+    assert "note[method]" in out
+    assert methods.NOT_STATED[0] in out
