@@ -13,7 +13,8 @@ from pytest_accel.skus.lint.subject import Subject
 from pytest_accel.views import lint_report
 
 TODAY = "2026-11-21"
-SOURCE = "{kind: published, by: us, date: 2026-08}"
+SOURCE = "{kind: measured, by: us, date: 2026-08}"
+OTHERS = "{kind: published, by: them, date: 2026-08}"
 FP32 = "fp32_clock_mhz: 1980, fp32_flops_per_clock: 256"
 GOOD = """\
 sku: mine
@@ -210,6 +211,8 @@ SLIPS = [
     (("floor: 48", 'floor: 48, software: {nccl: ">=2.20,<2.18"}'),
      [("software", 16, "limits.matmul.fp32.software.nccl")]),
     (("floor: 48", 'floor: 48, software: {nccl: ">=2.18, <3", torch: "==2.7.0"}'), []),
+    (("floor: 48, unit: TFLOPS, source: SOURCE", "floor: 48, unit: TFLOPS, source: OTHERS"),
+     [("method", 16, "limits.matmul.fp32")]),
     # links
     (("gen: 5", "gen: 4"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),
     (("gb_per_s: 63", "gb_per_s: 128"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),

@@ -1,0 +1,57 @@
+"""docs/limits.md: fresh, and honest about what a limit can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.verdict import Status
+from pytest_accel.skus import loader
+from pytest_accel.views.limits import page, told
+
+PAGE = Path(__file__).parents[2] / "docs/limits.md"
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/limits.py"
+
+
+def sku(floor: float, healthy: tuple[float, float], **changes: object) -> Sku:
+    limit = Limit("matmul.bf16", "TFLOPS", floor=floor, reference=sum(healthy) / 2, healthy=healthy, **changes)  # type: ignore[arg-type]
+    made = {**vars(loader.load("h100-sxm")), "limits": {"matmul.bf16": limit}}
+    return Sku(**{**made, "platforms": {"single": Platform("single", 1)}})
+
+
+@pytest.mark.parametrize(
+    ("floor", "healthy", "statuses", "overlap"),
+    [
+        (92, (100, 101), (Status.PASS, Status.FAIL), ""),
+        (92, (100, 110), (Status.PASS, Status.PASS), "the best parts pass when 10 % short"),
+        (80, (100, 110), (Status.PASS, Status.PASS), "parts pass when 10 % short"),
+        (105, (100, 110), (Status.PASS, Status.FAIL), "rejects healthy parts"),
+    ],
+)
+def test_an_overlap_of_healthy_and_short_parts_is_named(
+    floor: float, healthy: tuple[float, float], statuses: tuple[Status, Status], overlap: str
+) -> None:
+    (one,) = told(sku(floor, healthy))
+    assert (one.healthy[1], one.short[1]) == statuses
+    assert one.overlap == overlap
+
+
+def test_a_limit_of_another_method_tells_nothing_apart() -> None:
+    (one,) = told(sku(92, (100, 101), differs=("data",)))
+    assert one.short[0] in (Status.PASS, Status.MARGINAL)
+    assert "another method" in one.overlap
+
+
+def test_every_shipped_limit_keeps_the_parts_that_are_known_to_be_healthy() -> None:
+    wrong = [
+        (each.name, one.metric)
+        for each in loader.load_shipped()
+        for one in told(each)
+        if not one.limit.differs and not all(status.holds for status in one.healthy)
+    ]
+    assert not wrong
