@@ -64,6 +64,7 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
+        pool.devices = self.devices
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
 
     def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:

@@ -105,12 +105,14 @@ class Compute:
     Probes allocate on `torch_device` and pass their work to `sample`.
     """
 
-    def __init__(self, devices: list[Device], gate: Gate) -> None:
+    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = ()) -> None:
+        """Open `devices`. `visible` are the UUIDs of all devices that torch sees, in order; by default these alone."""
         import torch
 
         self.torch: Any = torch
         self.devices = devices
         self.gate = gate
+        self._visible = visible or [device.uuid for device in devices]
         self.vendor = registry.vendor(devices[0].driver)
         self.is_cpu = self.vendor.torch is not None and self.vendor.torch.on_host
         """True if torch works on the CPU: for a CPU, for a simulated device, or as the vendor declares."""
@@ -120,7 +122,8 @@ class Compute:
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
-        self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
+        places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
+        self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
@@ -145,17 +148,30 @@ class Compute:
             self._start_cuda(device, kind)
         else:
             backend.start(device.product)
-        if place >= (count := backend.device_count()):
-            library = "CUDA" if backend.cuda else backend.name
-            raise Unmeasurable(f"{library} sees only {count} of {len(self.devices)} devices")
-        properties = backend.properties(place)
+        number = self._number(place, device)
+        properties = backend.properties(number)
         if found := self.vendor.visibility.mistaken(properties, device):
             raise Unmeasurable(f"torch opened another device: {found} instead of {device.uuid} ({device.pci_address})")
         self.other = not backend.cuda
         if self.other:
             self.extra_conditions = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
-        backend.set_device(place)
-        return torch.device(backend.kind.name, place)
+        backend.set_device(number)
+        return torch.device(backend.kind.name, number)
+
+    def _number(self, place: int, device: Device) -> int:
+        """Return torch's number of a device: its place among the visible ones.
+
+        If torch sees fewer, the numbers behind a missing one are lower, so that only the PCI address can tell. Raises
+        Unmeasurable if torch does not report it, or does not see the device.
+        """
+        backend, expected = self.backend, len(self._visible)
+        if (count := backend.device_count()) >= expected:
+            return place
+        found = [number for number in range(count) if verified(backend.properties(number), device)]
+        if not found:
+            library = "CUDA" if backend.cuda else backend.name
+            raise Unmeasurable(f"{library} sees only {count} of {expected} devices")
+        return found[0]
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import TimeSpent, around
-from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
@@ -41,11 +41,15 @@ class WorkerPool:
         self.progress = progress
         self.processes = REAL
         self.logs: Path | None = None
+        self.devices: Sequence[Device] = ()
+        """Every device of the run. A worker whose vendor requires it sees all of them that are not lost."""
         self.software: dict[str, Any] = {}
         """Versions that the workers report."""
         self.device_seconds = 0.0
         """Seconds in which the devices worked."""
         self._workers: dict[Group, Child] = {}
+        self._visible: dict[Group, Group] = {}
+        """The devices that the worker of a group sees, in the order in which torch counts them."""
         self._children: list[Child] = []
         """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
@@ -236,7 +240,10 @@ class WorkerPool:
     def _spawn(self, group: Group) -> Child:
         """Start the worker process of a group."""
         name = _name(group)
-        child = self.processes.worker(name, group, self._log(name))
+        lost = self.sensor.counters.lost
+        usable = [device for device in self.devices if device in group or not lost(device.uuid)]
+        self._visible[group] = visible_to(group, usable)
+        child = self.processes.worker(name, self._visible[group], self._log(name))
         self._workers[group] = child
         self._children.append(child)
         return child
@@ -248,7 +255,8 @@ class WorkerPool:
     def _opening(self, group: Group) -> Message:
         """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
-        return {"event": "open", "devices": fields, "threads": self.processes.threads(group)}
+        visible = [device.uuid for device in self._visible[group]]
+        return {"event": "open", "devices": fields, "visible": visible, "threads": self.processes.threads(group)}
 
     def spent(self) -> TimeSpent:
         """Return the seconds of the run by phase and of the devices at work, and the seconds by metric and phase."""
