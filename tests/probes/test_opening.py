@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
+import torch
 from probe_device import AtOnce
 
 from pytest_accel.core.measurement import Device

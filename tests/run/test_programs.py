@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.run.processes.programs import REAL, environment_of, visible_to
+from pytest_accel.run.processes.programs import environment_of, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
