@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import sizes
+from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -140,6 +141,11 @@ class SimulatedDevice(Compute):
         if self._symptoms(self.places[0]).event == "late":
             _never_ends()
         super().join(rendezvous, rank, world)
+
+    def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
+        """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""
+        slow = any("all_reduce" in self._symptoms(place).slow for place in range(self.model.devices))
+        return ({"algorithm": "ring", "transport": "P2P"} if slow else {}), CollectiveAccount()
 
     # -- one probe
 

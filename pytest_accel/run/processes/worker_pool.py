@@ -25,6 +25,10 @@ DEATHS_ALLOWED = 1
 LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
+FIRST_COLLECTIVE = 3.0
+"""The first collective of a process group may take this many times the patience: with the default, 180 s. NCCL connects
+all ranks in it, which takes longer than a minute where drivers, containers or the network answer slowly."""
+
 REST_SECONDS = 5.0
 """Seconds that the sensor may take to answer when the run is being interrupted."""
 
@@ -114,9 +118,11 @@ class WorkerPool:
             return  # a collective needs every rank
         calls = [WorkerCall(self._workers[group], request.message()) for group in working]
         if request.runs == "ranks":
+            starting = 1.0 if self._ranks else FIRST_COLLECTIVE
             meeting = self._meet([call.child for call in calls])
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
+                call.starting = starting
         began, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
