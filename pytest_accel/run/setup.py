@@ -65,7 +65,8 @@ class Setup:
         self._settle_platform()
         self._narrow()
         pool.devices = self.devices
-        self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
+        emulated = requirements.passed_through(self.discovery.devices)
+        self.limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
 
     def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""
