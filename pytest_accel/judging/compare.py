@@ -79,7 +79,7 @@ def _by_other_algorithm(verdict: Verdict, measurement: Measurement, limit: Limit
     used, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
     if verdict.status is not Status.FAIL or not (used and wanted) or str(used).lower() == str(wanted).lower():
         return verdict
-    library = str(measurement.conditions.get("backend", "the collective")).replace("nccl", "NCCL")
+    library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
     why = f"{library} used {used}; the limit's reference was measured with {wanted}"
     chosen = _chosen(measurement.conditions)
     if not chosen:

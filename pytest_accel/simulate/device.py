@@ -102,13 +102,13 @@ class Announced:
 class SimulatedDevice(Compute):
     """One simulated device (or all of them, for copies between peers) as a probe sees it."""
 
-    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = (), *, model: Model) -> None:
+    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = (), *, model: Model) -> None:  # noqa: ARG002
         self.model = model
         self.board = SharedState(Path(model.board), model.devices)
         self._place = {model.uuid(place): place for place in range(model.devices)}
         self.places = [self._place[device.uuid] for device in devices]
         self._announced = Announced(gate)
-        super().__init__(devices, self._announced, visible)
+        super().__init__(devices, self._announced)  # torch sees none of them
         self.is_cpu = True
         self.time = 0.0
         self._clock: SimulatedClock | None = None
