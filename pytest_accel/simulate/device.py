@@ -6,11 +6,12 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import sizes
+from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -101,13 +102,13 @@ class Announced:
 class SimulatedDevice(Compute):
     """One simulated device (or all of them, for copies between peers) as a probe sees it."""
 
-    def __init__(self, devices: list[Device], gate: Gate, model: Model) -> None:
+    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = (), *, model: Model) -> None:  # noqa: ARG002
         self.model = model
         self.board = SharedState(Path(model.board), model.devices)
         self._place = {model.uuid(place): place for place in range(model.devices)}
         self.places = [self._place[device.uuid] for device in devices]
         self._announced = Announced(gate)
-        super().__init__(devices, self._announced)
+        super().__init__(devices, self._announced)  # torch sees none of them
         self.is_cpu = True
         self.time = 0.0
         self._clock: SimulatedClock | None = None
@@ -140,6 +141,11 @@ class SimulatedDevice(Compute):
         if self._symptoms(self.places[0]).event == "late":
             _never_ends()
         super().join(rendezvous, rank, world)
+
+    def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
+        """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""
+        slow = any("all_reduce" in self._symptoms(place).slow for place in range(self.model.devices))
+        return ({"algorithm": "ring", "transport": "P2P"} if slow else {}), CollectiveAccount()
 
     # -- one probe
 

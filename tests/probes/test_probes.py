@@ -1012,6 +1012,29 @@ class Chancy(Compute):
         return 1.5e-3 if at < 20 and at % 4 == 2 else 1e-3
 
 
+class Reader(Compute):
+    """A device that notes what it reads, and when the clock is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(cpu(), AtOnce())
+        self.noted: list[int] = []
+        self.torch = Instead(torch, sum=lambda array: self.noted.append(array.data_ptr()))
+
+    @property
+    def clock(self) -> Any:
+        return SimpleNamespace(mark=lambda: self.noted.append(0), seconds=lambda start, end: 1e-3)
+
+
+def test_before_a_window_is_timed_another_one_is_read() -> None:
+    """Otherwise a cache would still hold a part of it, and a GPU without work would wait for the host."""
+    device = Reader()
+    probes.stream_windows(device, mib=1, windows=3)
+    before, starts, timed, ends = (device.noted[place::4] for place in range(4))
+    assert set(starts + ends) == {0}
+    assert len(timed) == (3 + 1) * 5
+    assert all(one != other for one, other in zip(before, timed, strict=True))
+
+
 def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
     finding = probes.stream_windows(Chancy(), mib=1, windows=4)
     assert finding.details["slowest"] == 2

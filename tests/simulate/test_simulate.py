@@ -346,7 +346,7 @@ def device(modelled: Callable[..., Model]) -> Callable[..., SimulatedDevice]:
     def make(*faults: str, **facts: Any) -> SimulatedDevice:
         made = modelled(*faults)
         shown = Device(made.uuid(1), 1, "nvidia", made.product, facts=facts)
-        opened = SimulatedDevice([shown], AtOnce(), made)
+        opened = SimulatedDevice([shown], AtOnce(), model=made)
         opened.seconds = 3.0
         return opened
 
