@@ -197,6 +197,47 @@ def time_bursts(
     return bursts
 
 
+def time_calls(
+    work: Callable[[], object],
+    clock: Clock,
+    gate: Gate,
+    *,
+    before: Callable[[], object],
+    warm_up: int,
+    calls: int,
+    seconds: float,
+) -> list[float]:
+    """Return the seconds of each of `calls` calls, which are timed one by one after `warm_up` more.
+
+    `before` runs before each call and is not timed. The device never waits for the host: all calls are queued at once.
+    The same is done, and not returned, for `seconds` beforehand.
+    """
+    gate.working()
+    before()
+    work()  # initialises libraries
+    gate.ready()
+    began = clock.now()
+    while True:
+        warm = clock.now() - began < seconds
+        spent = _one_by_one(work, clock, before, warm_up + calls)[warm_up:]
+        gate.block(sum(spent) / calls, warm)
+        if not warm:
+            return spent
+
+
+def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int) -> list[float]:
+    """Return the seconds of each call of `work`."""
+    queued, seconds = [], []
+    for _ in range(calls):
+        before()
+        start = clock.mark()
+        work()
+        queued.append((start, clock.mark()))
+        if not clock.depth:
+            seconds.append(clock.seconds(*queued.pop()))
+    return seconds + [clock.seconds(*each) for each in queued]
+
+
 def block_seconds(seconds: float) -> float:
     """Return the duration of a block in seconds.
 

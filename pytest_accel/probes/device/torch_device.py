@@ -217,6 +217,10 @@ class Compute:
         """Clock that times work on this device."""
         return HostClock() if self.is_cpu else DeviceClock(self.backend)
 
+    def clocked(self, work: Callable[[], object], amount: float, unit: str) -> tuple[Callable[[], object], Clock]:  # noqa: ARG002
+        """Return `work` and the clock for single calls of it. `amount` and `unit` are those of `sample`."""
+        return work, self.clock
+
     @property
     def measures_peak(self) -> bool:
         """True for a CPU, whose peak is measured in alternation with the samples because it has no datasheet."""
