@@ -102,7 +102,7 @@ def matmul_mamf(
         refuse_slow_path(device, dtype)
     with blas.defaults(device.torch, device.is_cpu or device.other):
         product = _Product(device, dtype, shape)
-        work, clock = device.clocked(product, product.operations / 1e12, "TFLOPS")
+        work, amount, clock = device.clocked(product, product.operations / 1e12, "TFLOPS")
         seconds = time_calls(
             work,
             clock,
@@ -117,7 +117,7 @@ def matmul_mamf(
     return ProbeResult(
         f"matmul_mamf.{dtype}",
         "TFLOPS",
-        samples=[product.operations / 1e12 / once for once in seconds],
+        samples=[amount / once for once in seconds],
         seconds=seconds,
         conditions={"dtype": dtype, "cleared_mib": product.cleared_mib, **conditions},
     )

@@ -14,7 +14,7 @@ from pytest_accel.core import sizes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.timing import Clock, Gate, block_seconds
+from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
@@ -223,10 +223,11 @@ class SimulatedDevice(Compute):
 
     # -- timing
 
-    def clocked(self, work: Callable[[], object], amount: float, unit: str) -> tuple[Callable[[], object], Clock]:
-        """Return `work` as a call that advances the simulated time, and the simulated clock."""
-        clock = SimulatedClock(self, self._blocks("", amount * self._scale, unit, as_duration=False), 1)
-        return clock.counted(work, always=False), clock
+    def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:
+        """Return `work` as a call that advances the simulated time, what it stands for, and the simulated clock."""
+        amount *= self._scale
+        clock = SimulatedClock(self, self._blocks("", amount, unit, as_duration=False), 1)
+        return clock.counted(work, always=False), amount, clock
 
     def sample(
         self,

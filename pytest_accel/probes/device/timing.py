@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 from pytest_accel.core.stats import LOOKS, estimate, estimate_ratio
 
+Work = Callable[[], object]
+"""A call that is timed."""
+
 BLOCK_SECONDS = 0.05
 BLOCKS_AT_LEAST = 12
 """Blocks that fit into every budget. With three, the interval is too wide to be useful (Student's t for 99.9 % is 31.6
