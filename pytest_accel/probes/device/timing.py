@@ -219,13 +219,14 @@ def time_calls(
     before()
     work()  # initialises libraries
     gate.ready()
-    began = clock.now()
+    began, elapsed = clock.now(), 0.0
     while True:
-        warm = clock.now() - began < seconds
+        warm = elapsed < seconds
         spent = _one_by_one(work, clock, before, warm_up + calls)[warm_up:]
         gate.block(sum(spent) / calls, warm)
         if not warm:
             return spent
+        elapsed = clock.now() - began
 
 
 def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int) -> list[float]:
