@@ -21,7 +21,9 @@ import torch_has
 from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.drivers.vendor import TorchKind
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
@@ -496,6 +498,39 @@ def test_a_product_says_what_its_rate_depends_on(
     if newer:
         assert not found["allow"]["fp16_accumulation"], "what others allowed is not what is measured"
     assert "blas" in found
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
+def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
+    if dtype == "fp8":
+        torch_has.skip_without_fp8()
+    cuda.setattr(torch.cuda.tunable, "is_enabled", lambda: True)
+    declared = declaration_for(probes.matmul).method_of(f"matmul.{dtype}", {})
+    found = Gemm(gpu_on_cpu, dtype, 32, 64, 96).conditions
+    assert declared["shape"] == "8192x8192x8192"
+    assert declared["tunable_op"] == AS_FOUND
+    assert found["tunable_op"] is True
+    shared = declared.keys() & found.keys() - {"tunable_op"}
+    assert {key: declared[key] for key in shared} == {key: found[key] for key in shared}
+    assert {"layout", "data", "accumulation"} <= shared
+
+
+def test_mamf_finder_leaves_the_switches_of_torch_as_they_are(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
+    """And the products after it do not."""
+    gpu = Cycles()
+    cuda.setattr(torch.cuda, "Event", gpu.event)
+
+    def mm(*operands: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        gpu.sleep(1000)
+        return torch.mm(*operands, out=out)
+
+    gpu_on_cpu.torch = Instead(torch, mm=mm)
+    gpu_on_cpu.seconds = 0.0
+    found = probes.matmul_mamf(gpu_on_cpu, dtype="bf16", shapes={"bf16": [32, 64, 96]})
+    assert found.conditions["allow"]["bf16_reduced_precision_reduction"] is True
+    assert found.conditions["cleared_mib"] == 256
+    after = Gemm(gpu_on_cpu, "bf16", 32, 64, 96).conditions
+    assert after["allow"]["bf16_reduced_precision_reduction"] is False
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.rank import Rank
-from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
+from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
@@ -228,6 +228,10 @@ class Compute(Rank):
     def clock(self) -> Clock:
         """Clock that times work on this device."""
         return HostClock() if self.is_cpu else DeviceClock(self.backend)
+
+    def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:  # noqa: ARG002
+        """Return `work`, what one call does, and the clock for single calls. `amount` and `unit` are as in `sample`."""
+        return work, amount, self.clock
 
     @property
     def measures_peak(self) -> bool:
