@@ -30,6 +30,7 @@ def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -
         "unit": unit,
         "value": None,
         "samples": [],
+        "statistic": "mean",
         "seconds": [],
         "peak": None,
         "conditions": {"dtype": "bf16"},
