@@ -61,6 +61,7 @@ def _method(op: str, mib: int, dtype: str) -> dict[str, Any]:
     variants={"op": OPERATIONS},
     budgets={"quick": 1.0, "standard": 3.0, "long": 10.0},
     budgets_of={  # those that only inform
+        "dot": {"quick": 0.0, "standard": 1.5, "long": 5.0},
         "write": {"quick": 0.0, "standard": 1.5, "long": 5.0},
         "copy_kernel": {"quick": 0.0, "standard": 1.5, "long": 5.0},
     },
