@@ -47,7 +47,8 @@ extends: {sku}
 budgets: {{standard: {{soak: {seconds}}}}}
 """
 SUITE = ("-m", "pytest", "-q", "-p", "pytest_accel.plugin", "-p", "no:cacheprovider", "-c", "pytest.ini")
-"""Nothing of the machine's own pytest comes along: no plugin, no configuration file of a folder above."""
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
+"""With SUITE, nothing of the machine's own pytest comes along: no plugin, option, or file of a folder above."""
 
 
 def write_soak(folder: Path, sku: str, seconds: float) -> None:
@@ -154,6 +155,7 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes - RESERVE - max(0.0, time.time() - options.since)
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: sys.exit(f"ended by signal {number}"))
+    os.environ.update(ALONE)
     folder = new_folder(options.output)
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
     machine, facts = about()
