@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PL
 """With SUITE, nothing of the machine's own pytest comes along: no plugin, option, or file of a folder above."""
 
 
-def write_soak(folder: Path, sku: str, seconds: float) -> None:
-    """Write the threshold file of the soak, and the configuration of pytest, which is empty."""
+def write_files(folder: Path, sku: str, seconds: float) -> None:
+    """Write the threshold file of the soak, and an empty configuration of pytest."""
     vendor = "nvidia" if sku == "auto" else load_sku(sku).vendor
     (folder / "soak.yaml").write_text(SOAK_FILE.format(sku=sku, vendor=vendor, seconds=seconds), encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -106,7 +107,7 @@ def about() -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         found = json.loads(said.splitlines()[-1])
     except (ValueError, IndexError):
-        return {}, {**facts, "device": f"not known: {said}"}
+        return {}, {**facts, "torch": f"not known: {said}"}
     facts |= {"torch": found["torch"], "cuda": found["cuda"] or "none"}
     query = ["nvidia-smi", "--query-gpu=name,driver_version,vbios_version,power.limit", "--format=csv,noheader"]
     return found, {**facts, "nvidia-smi": "; ".join(_said(query, 30).splitlines())}
@@ -117,7 +118,7 @@ def _said(command: Sequence[str], limit: float) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
+        return f"{Path(command[0]).name} did not answer ({type(error).__name__})"
     return done.stdout.strip() if done.returncode == 0 else (done.stderr or done.stdout).strip()
 
 
@@ -146,8 +147,18 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def subject(options: argparse.Namespace, machine: dict[str, Any]) -> tuple[str, str]:
+    """Return the SKU, "" where there is nothing to measure, and what is measured in words."""
+    if options.cpu:
+        return "cpu", "the CPU: no prediction and no ratio is judged here"
+    if not machine.get("gpu"):
+        return "", f"no GPU ({machine.get('why', 'torch could not be asked')}); --cpu goes on without"
+    sku = options.sku if options.sku != "auto" else machine["sku"] or "auto"
+    return sku, f"a GPU as {sku}" if sku != "auto" else f"a GPU; name it with --sku: {machine['unknown']}"
+
+
 def main() -> None:
-    """Run the session; see the module's docstring."""
+    """Run the session; see the docstring of this file."""
     options = parse()
     if options.plan:
         print(plan(steps(options, Path(), "SKU", "SKU")))
@@ -155,32 +166,23 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes - RESERVE - max(0.0, time.time() - options.since)
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: sys.exit(f"ended by signal {number}"))
-    os.environ.update(ALONE)
+    os.environ.update({**ALONE, **({"CUDA_VISIBLE_DEVICES": ""} if options.cpu else {})})
     folder = new_folder(options.output)
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
     machine, facts = about()
-    sku = options.sku if options.sku != "auto" else machine.get("sku") or "auto"
-    if options.cpu:
-        sku, facts["device"] = "cpu", "the CPU: no prediction and no ratio is judged here"
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    elif machine.get("gpu"):
-        facts["device"] = f"a GPU as {sku}" if sku != "auto" else f"a GPU; name it with --sku: {machine['unknown']}"
-    else:
-        facts.setdefault("device", f"no GPU ({machine.get('why')}); --cpu goes on without")
-    print(facts["device"], flush=True)
-    session = Session(folder, until, steps(options, folder, sku, "h200-sxm" if sku in ("cpu", "auto") else sku), report)
-    session.found["about"] = facts
+    sku, words = subject(options, machine)
+    every = steps(options, folder, sku, sku if sku not in ("cpu", "auto", "") else "h200-sxm")
+    session = Session(folder, until, every if sku else [replace(each, lacks="no GPU") for each in every], report)
+    session.found["about"] = {**facts, "device": words}
     try:
-        if machine.get("gpu") or options.cpu:
-            write_soak(folder, sku, 2 if options.cpu else 60)
-            session.run()
+        write_files(folder, sku or "auto", 2 if options.cpu else 60)
+        session.run()
     finally:
         session.keep()
         session.pack()
-        print(report(session.found))
-        print(f"results: {session.archive}", flush=True)
-    if not (machine.get("gpu") or options.cpu):
-        sys.exit(f"{facts['device']}: nothing was measured")
+        print(report(session.found), f"results: {session.archive}", sep="\n", flush=True)
+    if not sku:
+        sys.exit(f"{words}: nothing was measured")
 
 
 if __name__ == "__main__":
