@@ -103,6 +103,8 @@ class Session:
                 _hear(step, entry, log)
                 self.keep()
             entry["result"] = f"STOPPED at its deadline of {limit:.0f} s" if ended is None else f"ended with {ended}"
+            if ended and step.table != "suite":  # which also ends with its verdict
+                entry["result"] = f"BROKE with {ended}: {_last(log)}"
 
 
 def _begun(step: Step) -> dict[str, Any]:
@@ -121,6 +123,12 @@ def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
     for line in lines:
         with contextlib.suppress(ValueError):  # what a library prints may begin like an object
             entry["rows"] += [json.loads(line)] if line.startswith("{") else []
+
+
+def _last(log: Path) -> str:
+    """Return the last line of a log, as a cell of a table."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it printed nothing"]
+    return lines[-1].replace("|", "/")[:200]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -60,7 +60,7 @@ def _why(step: Row) -> str:
 
 def _steps(steps: Iterable[Row]) -> str:
     results = [str(each["result"]).partition(" ")[0] for each in steps]
-    named = {"ended": "ran to their end", "STOPPED": "stopped", "NOT": "not run", "the": "cut"}
+    named = {"ended": "ran to their end", "BROKE": "broke", "STOPPED": "stopped", "NOT": "not run", "the": "cut"}
     return ", ".join(f"{results.count(word)} {text}" for word, text in named.items())
 
 

@@ -13,12 +13,14 @@ found=""
 tried=""
 for each in ${PYTHON:-python3 python "python$wanted" /opt/conda/bin/python /opt/venv/bin/python /usr/bin/python3}; do
     command -v "$each" >/dev/null || continue
-    said=$("$each" -W ignore -c 'import sys; print("Python %d.%d" % sys.version_info[:2]); import torch; print("torch")' 2>&1) || :
-    case $said in
-    "Python $wanted"*torch) found=$each && break ;;
-    esac
+    version=$("$each" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version="no Python"
+    why="this archive is for $wanted"
+    if [ "$version" = "$wanted" ] && why=$("$each" -W ignore -c 'import torch' 2>&1); then
+        found=$each
+        break
+    fi
     tried="$tried
-  $(command -v "$each"): $(echo "$said" | head -n 1), $(echo "$said" | tail -n 1)"
+  $(command -v "$each") ($version): $(echo "$why" | tail -n 1)"
 done
 if [ -z "$found" ]; then
     echo "run: no interpreter here is Python $wanted and has torch; name one with PYTHON=..., or make a bundle for" \

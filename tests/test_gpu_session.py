@@ -91,17 +91,20 @@ def test_a_step_that_overruns_is_ended_and_what_it_had_is_kept(tmp_path: Path) -
 def test_a_step_that_crashes_costs_its_own_rows(tmp_path: Path) -> None:
     """Also one whose output is not ours to read: a line that only begins like JSON."""
     crashes = program("import os; print('{broken', flush=True); os.abort()")
+    fails = program("raise RuntimeError('CUDA error: an illegal memory access')")
 
     session = run(
         tmp_path / "s",
         Step("V2", 5.0, crashes, "verify", ("V2",)),
+        Step("V3", 5.0, fails, "verify", ("V3",)),
         Step("quick", 5.0, program("print('ACCEPTED 1/1 devices\\nrecord: here')")),
     )
 
     said = packed(session, "session.md")
-    assert re.search(r"^\| V2 .*NOT RUN: ended with -6", said, re.MULTILINE)
+    assert re.search(r"^\| V2 .*NOT RUN: BROKE with -6: \{broken", said, re.MULTILINE)
+    assert re.search(r"^\| V3 .*NOT RUN: BROKE with 1: RuntimeError: CUDA error: an illegal", said, re.MULTILINE)
     assert "* quick: `ACCEPTED 1/1 devices`" in said
-    assert "Steps: 2 ran to their end, 0 stopped, 0 not run, 0 cut." in said
+    assert "Steps: 1 ran to their end, 2 broke, 0 stopped, 0 not run, 0 cut." in said
 
 
 def test_the_archive_is_whole_after_every_step(tmp_path: Path) -> None:
@@ -267,7 +270,7 @@ def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert results(tmp_path)["about"]["device"] == "a GPU as h200-sxm"
     said = (tmp_path / "out" / "session" / "session.md").read_text()
-    assert "NOT RUN: ended with 1" in said
+    assert re.search(r"^\| V2 .*NOT RUN: BROKE with 1: AttributeError", said, re.MULTILINE)
     assert "| nvbandwidth | 33 | 0 | NOT RUN: no folder of builds was given (--peers) |" in said
     assert done.stdout.endswith(f"results: {tmp_path / 'out' / 'session.tar.gz'}\n")
 
