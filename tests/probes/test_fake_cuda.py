@@ -143,9 +143,14 @@ def test_without_a_stated_link_the_verification_has_its_copies(
 def test_the_verification_multiplies_fp8_both_ways(quick: pytest.MonkeyPatch) -> None:
     """With fast accumulation, of which the prediction is, and without, as our own products."""
     asked: list[bool] = []
-    multiply = torch._scaled_mm
+    multiply: Any = torch._scaled_mm
+
+    def noted(*operands: Any, use_fast_accum: bool, **how: Any) -> torch.Tensor:
+        asked.append(use_fast_accum)
+        return multiply(*operands, use_fast_accum=use_fast_accum, **how)
+
     with verification(quick) as (verify, subject):
-        quick.setattr(torch, "_scaled_mm", lambda *a, **how: asked.append(how["use_fast_accum"]) or multiply(*a, **how))
+        quick.setattr(torch, "_scaled_mm", noted)
         for fast in (False, True):
             verify._fp8(subject.bench, fast)
     assert asked == [False] * 7 + [True] * 7
