@@ -288,14 +288,16 @@ class Plan:
     seconds: float
     run: Callable[[Bench, Others, float], Iterator[Row]]
     source: str
+    tool: Tool | None
+    """Whose build it needs, if any."""
 
 
 PLANS = {
-    "mamf-finder": Plan(75, mamf_finder, peers.MAMF.source),
-    "nvbandwidth": Plan(25, nvbandwidth, peers.NVBANDWIDTH.source),
-    "BabelStream": Plan(35, babelstream, peers.BABELSTREAM.source),
-    "CUDA kernels": Plan(25, kernels, f"{peers.BABELSTREAM.source}; written anew in stream.cu"),
-    "gpu-burn": Plan(62, gpu_burn, peers.GPU_BURN["tf32"].source),
+    "mamf-finder": Plan(75, mamf_finder, peers.MAMF.source, peers.MAMF),
+    "nvbandwidth": Plan(25, nvbandwidth, peers.NVBANDWIDTH.source, peers.NVBANDWIDTH),
+    "BabelStream": Plan(35, babelstream, peers.BABELSTREAM.source, peers.BABELSTREAM),
+    "CUDA kernels": Plan(25, kernels, f"{peers.BABELSTREAM.source}; written anew in stream.cu", None),
+    "gpu-burn": Plan(62, gpu_burn, peers.GPU_BURN["tf32"].source, peers.GPU_BURN["tf32"]),
 }
 STARTING = 8.0
 """Seconds until torch and the device are there."""

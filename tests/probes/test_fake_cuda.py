@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any
@@ -114,18 +115,56 @@ def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) ->
 @pytest.mark.parametrize("name", ["V3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("V4", "V8", "V12"))])
 def test_so_it_does_those_of_the_verification(quick: pytest.MonkeyPatch, name: str) -> None:
     """The runs of benchmarks/verify.py that have calls of their own, with a clock that needs no counted cycles."""
-    quick.syspath_prepend(BENCHMARKS)
+    with verification(quick) as (verify, subject):
+        figures, _ = verify.RUNS[name].find(subject)
+    assert set(figures) == set(verify.RUNS[name].predicted)
+
+
+@contextmanager
+def verification(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """The module benchmarks/verify.py, and what its runs measure on: an H200."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
     import bench
     import verify
 
-    with gpus(quick) as (device, _):
+    with gpus(monkeypatch) as (device, _):
         device.gate = bench.Gate()
         own = {"torch": device.torch, "device": device, "gate": device.gate, "gpu": True, "driver": None}
         run: Any = SimpleNamespace(**own, side=8192, dtype="bf16", scaled=lambda seconds: 0.05)
         for method in ("product", "sample", "rate", "probe"):
             setattr(run, method, MethodType(getattr(bench.Bench, method), run))
-        figures, _ = verify.RUNS[name].find(verify.Subject(run, "h200-sxm", None))
-    assert set(figures) == set(verify.RUNS[name].predicted)
+        yield verify, verify.Subject(run, "h200-sxm", None)
+
+
+@pytest.mark.parametrize("says", ["echo '[N/A], [N/A]'", "exit 1", None])
+def test_without_a_stated_link_the_verification_has_its_copies(
+    quick: pytest.MonkeyPatch, tmp_path: Path, says: str | None
+) -> None:
+    """In a virtual machine nvidia-smi states none; there may also be no nvidia-smi."""
+    if says:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    quick.setenv("PATH", str(tmp_path))
+    with verification(quick) as (verify, subject):
+        figures, _ = verify.v7(subject)
+    assert figures["h2d GB/s"] == pytest.approx(HOST_LINK / 1e9, rel=0.01)
+    assert "gen idle / loaded" not in {name for name, value in figures.items() if value == value}  # noqa: PLR0124  nan
+
+
+def test_the_verification_multiplies_fp8_both_ways(quick: pytest.MonkeyPatch) -> None:
+    """With fast accumulation, of which the prediction is, and without, as our own products."""
+    asked: list[bool] = []
+    multiply: Any = torch._scaled_mm
+
+    def noted(*operands: Any, use_fast_accum: bool, **how: Any) -> Any:
+        asked.append(use_fast_accum)
+        return multiply(*operands, use_fast_accum=use_fast_accum, **how)
+
+    with verification(quick) as (verify, subject):
+        quick.setattr(torch, "_scaled_mm", noted)
+        for fast in (False, True):
+            verify._fp8(subject.bench, fast)
+    assert asked == [False] * 7 + [True] * 7
 
 
 # -- copies, by the time that they take
