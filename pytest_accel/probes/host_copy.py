@@ -29,6 +29,7 @@ DIRECTIONS = ("h2d", "d2h", "both")
     variants={"direction": DIRECTIONS},
     also={"host_copy.pcie_gen": "count", "host_copy.pcie_width": "count"},
     budgets={"quick": 0.5, "standard": 1.0, "long": 3.0},
+    budgets_of={"both": {"quick": 0.0, "standard": 1.0, "long": 3.0}},
     peak="host_link",
     derived_floor=0.95,
     required=True,
@@ -49,7 +50,7 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 256) -> Pro
     unit="GB/s",
     stresses=["host"],
     variants={"direction": DIRECTIONS},
-    budgets={"quick": 1.0, "standard": 2.0, "long": 5.0},
+    budgets={"quick": 0.0, "standard": 2.0, "long": 5.0},
     peak="host_link",
     derived_floor=0.95,
     verifies="copies",
@@ -150,7 +151,7 @@ LATENCY_WARM_UP = 100
     unit="us",
     stresses=["host"],
     also={"host_copy.latency_p99": "us"},
-    budgets={"quick": 0.1, "standard": 0.2, "long": 0.5},
+    budgets={"quick": 0.0, "standard": 0.2, "long": 0.5},
     derived_floor=0.95,
 )
 def host_latency(device: Compute) -> Iterator[ProbeResult]:

@@ -19,7 +19,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
         "soak.throttle.sw_thermal": "1",
         "soak.throttle.power_brake": "s",
     },
-    budgets={"quick": 15.0, "standard": 300.0, "long": 3600.0},
+    budgets={"quick": 7.0, "standard": 300.0, "long": 3600.0},
     derived_floor=0.92,
     sustained=True,
     required=True,

@@ -124,6 +124,8 @@ class Compute:
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
+        self.sustained = False
+        """True while a probe runs that is declared as a sustained load."""
         self.pairs: list[tuple[str, str]] = []
         """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
         self.rank, self.world = 0, 1
@@ -317,6 +319,7 @@ class Compute:
             precision=self.precision if precision is None else precision,
             beside=beside[0] if beside else None,
             collective=collective,
+            sustained=self.sustained,
         )
         peak = None
         if beside:
