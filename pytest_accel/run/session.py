@@ -344,6 +344,8 @@ class Session:
     def _result(self, request: ProbeRequest) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
         key = request.key
+        if request.metric.startswith("counters."):
+            self.pool.count_links()
         if request.declaration.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
@@ -402,7 +404,8 @@ class Session:
         outcomes: list[Outcome] = []
         began = clock.now()
         try:
-            self.pool.measure(work, [alone] if alone else measured, outcomes.append)
+            links = "link" in request.declaration.stresses
+            self.pool.measure(work, [alone] if alone else measured, outcomes.append, links=links)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
             context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
