@@ -13,9 +13,9 @@ REPEAT_SECONDS = {"quick": 20.0, "standard": 120.0, "long": 600.0}
 LONGEST = 60.0
 """Seconds that one repeat may take: a soak is not soaked again, since the devices are still hot."""
 
-ALONE_SECONDS = 20.0
+ALONE_SECONDS = {"quick": 0.0, "standard": 20.0, "long": 20.0}
 """Seconds for all measurements of single devices in a run, which are part of REPEAT_SECONDS. They only help to find a
-cause."""
+cause, and `quick` has no more time than the repeats that decide need."""
 
 
 def least(declared: Declaration, seconds: float) -> float:
@@ -33,7 +33,7 @@ class Repeats:
     def __init__(self, level: str) -> None:
         self.level = level
         self.left = REPEAT_SECONDS[level]
-        self._left_alone = ALONE_SECONDS
+        self._left_alone = ALONE_SECONDS[level]
         self._systematic: set[tuple[str, str]] = set()
         """UUID and part of each device that fell short of something together with most devices."""
 

@@ -16,12 +16,12 @@ budgets: {quick: {matmul.bf16: 12, matmul.fp8: 12}}
 """
 
 
-def rerun(tmp_path: Path, devices: list[int]) -> as_user.Ran:
+def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
     """Measure two products and the soak on a node whose `devices` lost 12 % of their compute."""
     (tmp_path / "ours.yaml").write_text(SKU)
     fault = f"{{fault: slow-compute, device: {devices}, by: 0.12}}"
     (tmp_path / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: hgx8\nfaults: [{fault}]\n")
-    chosen = ("--accel-simulate=node.yaml", "--accel-level=quick", "-k", "(test_matmul and (bf16 or fp8)) or test_soak")
+    chosen = ("--accel-simulate=node.yaml", f"--accel-level={level}", "-k", which)
     return as_user.pytest(tmp_path, *chosen, sku="./ours.yaml", paths=())
 
 
@@ -32,7 +32,7 @@ def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
 
 @pytest.mark.slow
 def test_what_falls_short_everywhere_is_repeated_once_and_within_the_time_for_repeats(tmp_path: Path) -> None:
-    ran = rerun(tmp_path, list(range(8)))
+    ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
     assert attempts(ran, "matmul.bf16") == attempts(ran, "matmul.fp8") == {"together": 16}
     assert attempts(ran, "soak.rate") == {"together": 8}, "12 s and 8 s are the 20 s of the level"
     assert set(ran.statuses("matmul.bf16").values()) == set(ran.statuses("matmul.fp8").values()) == {"FAIL"}
@@ -43,7 +43,7 @@ def test_what_falls_short_everywhere_is_repeated_once_and_within_the_time_for_re
 
 @pytest.mark.slow
 def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
-    ran = rerun(tmp_path, [2])
+    ran = rerun(tmp_path, [2], "standard", "test_matmul and bf16 and not burst and not best")
     assert attempts(ran, "matmul.bf16") == {"together": 16, "alone": 1}
     (verdict,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "matmul.bf16" and each["status"] == "FAIL"
