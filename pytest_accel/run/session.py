@@ -325,15 +325,23 @@ class Session:
             if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
                 self._again(result, request, seconds=seconds, alone=device)
 
-    def _again(self, result: Attempts, request: ProbeRequest, alone: Device | None = None, **how: Any) -> None:
-        """Measure again, and take what it took from the time for repeats.
+    def _again(
+        self,
+        result: Attempts,
+        request: ProbeRequest,
+        seconds: float,
+        alone: Device | None = None,
+        pairs: Sequence[Pair] = (),
+    ) -> None:
+        """Measure again for at most `seconds` on each device, and take what it took from the time for repeats.
 
-        On a simulated node that is the time by its own clock, which runs faster.
+        On a simulated node that is what the devices worked by their own clock, which runs faster.
         """
         began, worked = clock.now(), self.pool.device_seconds
-        self._measure(result, request, alone=alone, **how)
-        spent = max(clock.now() - began, self.pool.device_seconds - worked)
-        self._repeats.spend(spent, alone=alone is not None)
+        self._measure(result, request, alone=alone, seconds=seconds, pairs=pairs)
+        turns = len(self.devices) if request.declaration.runs == "in_turn" else 1
+        busy = min(self.pool.device_seconds - worked, seconds * turns)
+        self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
     def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
         """Return the verdicts of all subjects that fall short of one of the limits so far."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import packaged_suite
 import pytest
@@ -11,7 +12,7 @@ from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_for, declaration_of, declarations
 from pytest_accel.run.plan import planned
 from pytest_accel.skus import loader, requirements
-from pytest_accel.skus.budgets import budget
+from pytest_accel.skus.budgets import budget, levels_with_time
 
 shipped = cache(loader.load)
 
@@ -86,6 +87,34 @@ def test_a_probe_of_ones_own_has_a_budget_too() -> None:
     def mine(device: object) -> None: ...
 
     assert [budget(declaration_for(mine), "mine", level, None) for level in LEVELS] == list(DEFAULT_BUDGETS.values())
+
+
+@pytest.mark.parametrize(
+    ("metric", "budgets", "levels"),
+    [
+        ("matmul.bf16", {}, LEVELS),
+        ("matmul.tf32", {}, LEVELS[1:]),
+        ("matmul.tf32", {"quick": {"matmul.tf32": 5.0}}, LEVELS),
+        ("matmul.bf16", {"quick": {"matmul.bf16": 0.0}}, LEVELS),  # to take the time away loosens nothing
+        ("soak.power", {}, LEVELS),
+        ("health.remap_pending", {}, LEVELS),
+        ("no_such.thing", {}, LEVELS),
+    ],
+)
+def test_a_limit_is_required_where_its_metric_has_time(
+    metric: str, budgets: dict[str, dict[str, float]], levels: tuple[str, ...]
+) -> None:
+    assert levels_with_time(declaration_of(metric), metric, budgets) == levels
+
+
+def test_a_file_may_state_the_levels_of_a_limit_itself(tmp_path: Path) -> None:
+    source = "{kind: measured, by: us, date: 2026-11}"
+    said = f"unit: TFLOPS, source: {source}"
+    limits = f"{{matmul.tf32: {{floor: 300, {said}}}, matmul.fp16: {{floor: 600, {said}, levels: [quick, long]}}}}"
+    (tmp_path / "ours.yaml").write_text(f"sku: ours\nextends: h100-sxm\nlimits: {limits}\n")
+    found = loader.load(str(tmp_path / "ours.yaml")).limits
+    assert found["matmul.tf32"].levels == ("standard", "long")
+    assert found["matmul.fp16"].levels == ("quick", "long")
 
 
 @pytest.mark.parametrize("level", LEVELS)
