@@ -170,11 +170,11 @@ class Declaration:
         return self.method_under(conditions)
 
     def method_under(self, conditions: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the method of the main metric under all of its conditions; empty if it declares none."""
+        """Return the method of the main metric; empty if it declares none. Missing conditions have their defaults."""
         if self.method is None:
             return {}
-        wanted = inspect.signature(self.method).parameters
-        return dict(self.method(**{name: conditions[name] for name in wanted}))
+        known = {**conditions_of(self.function, {}, {})[0], **conditions}
+        return dict(self.method(**{name: known[name] for name in inspect.signature(self.method).parameters}))
 
     def cost_of(self, variant: str) -> Cost | None:
         """Return the cost of one variant of the metric."""

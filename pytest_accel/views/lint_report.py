@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 
@@ -12,9 +13,19 @@ COLOURS = {"error": "31", "warning": "33", "note": "36"}
 
 
 def text(report: LintReport, *, everything: bool = False, colour: bool = False) -> str:
-    """Return the open findings and a summary; with `everything` also explained findings and those in extended files."""
+    """Return the open findings and a summary; with `everything` also explained findings and those in extended files.
+
+    The notes on several files are counted by file and rule, unless `everything` is wanted.
+    """
     shown: Iterable[Finding] = [*report.findings, *report.below] if everything else report.open
-    return "\n".join([*(_line(finding, colour) for finding in shown), summary(report)])
+    if everything or report.files == 1:
+        return "\n".join([*(_line(finding, colour) for finding in shown), summary(report)])
+    lines = [_line(finding, colour) for finding in shown if finding.severity != "note"]
+    notes = Counter((finding.file, finding.rule) for finding in shown if finding.severity == "note")
+    lines += [
+        f"{file}: {_mark('note', rule, colour)} {count} (--all shows them)" for (file, rule), count in notes.items()
+    ]
+    return "\n".join([*lines, summary(report)])
 
 
 def summary(report: LintReport) -> str:
@@ -33,13 +44,17 @@ def as_json(report: LintReport) -> str:
 
 def _line(finding: Finding, colour: bool) -> str:
     """Return a finding as "FILE:LINE: SEVERITY[RULE] KEY: VALUE, EXPECTED (explained: WHY)"."""
-    severity = f"{finding.severity}[{finding.rule}]"
-    if colour:
-        severity = f"\033[{COLOURS[finding.severity]}m{severity}\033[0m"
+    severity = _mark(finding.severity, finding.rule, colour)
     key = f"{finding.key}: " if finding.key else ""
     text = ", ".join(part for part in (finding.value, finding.expected) if part)
     explained = f" (explained: {finding.explained})" if finding.explained else ""
     return f"{finding.file}:{finding.line}: {severity} {key}{text}{explained}"
+
+
+def _mark(severity: str, rule: str, colour: bool) -> str:
+    """Return "SEVERITY[RULE]", in colour if that is wanted."""
+    shown = f"{severity}[{rule}]"
+    return f"\033[{COLOURS[severity]}m{shown}\033[0m" if colour else shown
 
 
 def _plural(count: int, noun: str) -> str:

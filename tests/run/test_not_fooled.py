@@ -41,6 +41,7 @@ platforms:
     link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}
     limits:
       peer_copy.one_way: {floor: derived, reference: 376, unit: GB/s, source: *us}
+budgets: {quick: {peer_copy.both: 10}}
 """
 
 
@@ -103,7 +104,7 @@ def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) 
 
 def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Session]) -> None:
     run = here("ecc-counted, device: 1, at: matmul")
-    run.check(probes.stream, {"op": "copy"}, run.devices[0].uuid)
+    run.check(probes.stream, {"op": "triad"}, run.devices[0].uuid)
     early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
     run.check(probes.matmul, {"dtype": "bf16"}, run.devices[0].uuid)
     left = [each.metric for each in run.verdicts]
@@ -111,7 +112,7 @@ def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable
     late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
 
     assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
-    assert left == ["stream.copy", "matmul.bf16"]
+    assert left == ["stream.triad", "matmul.bf16"]
     assert kept == set(left), "or judging the record again would find what the run forgot"
 
 
