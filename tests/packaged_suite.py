@@ -26,7 +26,8 @@ def requests() -> list[Request]:
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
         if not declaration_for(probe).fact:
-            conditions, _ = conditions_of(probe, {}, given)
+            chosen = {name: value for name, value in given.items() if value is not None}
+            conditions, _ = conditions_of(probe, {}, chosen)
             asked.append(Request(probe, conditions, metric or declaration_for(probe).metric.format(**conditions)))
 
     for name in ORDER:

@@ -186,7 +186,8 @@ def _shares(group: Sequence[Verdict]) -> str:
 
 def limit_of(verdict: Verdict) -> str:
     """Return the bounds of a verdict as the table shows them; empty if it has none."""
-    advice = "advice " if verdict.limit and verdict.limit.severity == "warn" else ""
+    advises = bool(verdict.advisory or (verdict.limit and verdict.limit.severity == "warn"))
+    advice = "advice " if advises else ""
     if verdict.limit and verdict.limit.version:
         return advice + verdict.limit.version
     if verdict.expected is not None:

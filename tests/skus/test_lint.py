@@ -429,7 +429,8 @@ def test_findings_are_one_a_line_errors_first(shipped: Path, capsys: pytest.Capt
 
 def test_notes_alone_are_no_failure(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(shipped, ("int8: 1978.9}", "}"))
-    status, lines = run(capsys)
+    assert run(capsys)[1][0] == "mine.yaml: note[missing] 1 (--all shows them)"
+    status, lines = run(capsys, "--all")
     assert (status, lines[0]) == (0, "mine.yaml:37: note[missing] siblings.sister: no peak for int8, sister has one")
 
 
