@@ -112,7 +112,7 @@ def closed(*rows: str, header: str = HEADER) -> tuple[str, int]:
 
 
 def test_what_holds_is_held_and_never_accepted() -> None:
-    line, code = closed("gpu0,matmul.bf16,731,TFLOPS", "gpu1,matmul.bf16,730,TFLOPS")
+    line, code = closed("gpu0,stream.triad,2980,GB/s", "gpu1,stream.triad,2970,GB/s")
     assert (line, code) == ("HELD 2/2 limits; no acceptance: measured by another tool", 0)
 
 
@@ -124,9 +124,15 @@ def test_what_no_device_can_do_is_not_judged(row: str) -> None:
 
 
 def test_a_shortfall_is_rejected() -> None:
-    line, code = closed("gpu0,matmul.bf16,731,TFLOPS", "gpu1,matmul.bf16,612.4,TFLOPS")
-    assert line.startswith("REJECTED gpu1: matmul.bf16 612.4 TFLOPS, floor 671.6")
+    line, code = closed("gpu0,stream.triad,2970,GB/s", "gpu1,stream.triad,2600,GB/s")
+    assert line.startswith("REJECTED gpu1: stream.triad 2600 GB/s, floor 2762")
     assert code == 1
+
+
+def test_a_shortfall_under_an_advisory_limit_is_held_as_short() -> None:
+    line, code = closed("gpu0,matmul.bf16,600,TFLOPS")
+    assert line == "HELD 1/1 limits (1 advisory, 1 of them short); no acceptance: measured by another tool"
+    assert code == 0
 
 
 @pytest.mark.parametrize(

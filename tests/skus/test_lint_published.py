@@ -87,8 +87,13 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def opened() -> list[lint.Finding]:
+    """The findings, except that these limits advise: what is published seldom says how it was measured."""
+    return [each for each in lint.lint([], TODAY).open if each.rule != "method"]
+
+
 def rules() -> list[str]:
-    return sorted(each.rule for each in lint.lint([], TODAY).open)
+    return sorted(each.rule for each in opened())
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -145,10 +150,9 @@ LIMITS = [
 @pytest.mark.parametrize(("chip", "metric", "figures", "rule"), LIMITS)
 def test_a_published_limit(shipped: Path, chip: str, metric: str, figures: str, rule: str) -> None:
     write(shipped, chip, limit(metric, figures))
-    report = lint.lint([], TODAY)
-    assert [each.rule for each in report.open] == ([rule] if rule else [])
+    assert [each.rule for each in opened()] == ([rule] if rule else [])
     line = 6 if metric.startswith(("host_copy", "peer_copy", "all_reduce")) else 5
-    assert {each.line for each in report.open} <= {line}
+    assert {each.line for each in opened()} <= {line}
 
 
 DATASHEETS = [
@@ -191,4 +195,4 @@ def test_a_published_datasheet(shipped: Path, chip: str, change: tuple[str, str]
 def test_a_floor_copied_from_a_smaller_part(shipped: Path, one: str, two: str, metric: str, figures: str) -> None:
     for chip in (one, two):
         write(shipped, chip, limit(metric, figures, "algorithm: nvls, "))
-    assert [(each.rule, each.file) for each in lint.lint([], TODAY).open] == [("copied", f"{two}.yaml")]
+    assert [(each.rule, each.file) for each in opened()] == [("copied", f"{two}.yaml")]
