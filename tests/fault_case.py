@@ -177,7 +177,7 @@ FACTS: tuple[str, ...] = ()
 
 def advice(fault: str, metric: str, blames: str = "node", measured: tuple[str, ...] | None = None) -> Case:
     """It warns, and rejects nothing."""
-    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 0, measured=measured)
+    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 6, measured=measured)
 
 
 def stated(*pairs: tuple[str, str]) -> list[Case]:

@@ -152,7 +152,7 @@ IN_PROCESS: Sequence[Case] = (
     advice("nic-errors", "host_counters.nic_errors", measured=LITTLE),
     advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost", measured=LITTLE),
     # -- seen, and no reason to reject
-    Case("hot, device: 1", (), closing="HELD", exit=0),
+    Case("hot, device: 1", (), closing="HELD", exit=6),
 )
 """Run without a process of their own: the whole quick level but its collectives, unless a case says which probes."""
 
@@ -174,7 +174,7 @@ END_TO_END: Sequence[Case] = (
          words=("-k", "inventory or health")),
     Case("xid, device: 1, at: matmul", ("counters.xid_hardware",), platform="two",
          words=("-k", "bf16 or counters")),
-    Case("xid, device: 1, at: matmul, number: 31", ("counters.xid_application",), "gpu1", "MARGINAL", "HELD", 0,
+    Case("xid, device: 1, at: matmul, number: 31", ("counters.xid_application",), "gpu1", "MARGINAL", "HELD", 6,
          platform="two", words=("-k", "bf16 or counters")),
 )  # fmt: skip
 """Run as a user's pytest, with processes that really hang, die and reduce together."""

@@ -39,7 +39,7 @@ def alone(fault: str, *caught_by: str, measured: tuple[str, ...] = FACTS) -> Cas
 
 def warned(case: Case) -> Case:
     """The same as advice."""
-    return replace(case, status="MARGINAL", closing="HELD", exit=0)
+    return replace(case, status="MARGINAL", closing="HELD", exit=6)
 
 
 def of_host(fault: str, metric: str, sku: str = "mi300x") -> Case:
@@ -116,7 +116,7 @@ IN_PROCESS: Sequence[Case] = (
     two("cooling-fades", "soak.droop_slow", measured=SOAK),
     three("power-cap-lowered", "health.power_limit_lowered", "inventory.power_limit", "matmul.*", measured=("matmul",)),
     two("clock-locked", "health.perf_level", "matmul.*"),
-    replace(two("capped", measured=SOAK), closing="HELD", exit=0),
+    replace(two("capped", measured=SOAK), closing="HELD", exit=6),
     # -- lost in the middle
     two("device-lost, at: matmul", "matmul.*", "soak.*"),
     three("device-lost, at: peer_copy+1", "peer_copy.*", "soak.*", measured=("peer_copy", "soak")),

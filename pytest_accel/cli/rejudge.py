@@ -48,7 +48,10 @@ def names_of(record: Record) -> dict[str, str]:
 def judge_again(record: Record, terms: Terms) -> Record:
     """Return the record with the verdicts and the closing line that follow from `terms`."""
     limits = requirements.limits(
-        terms.sku, terms.platform, requirements.device_count(terms.platform, len(record.devices))
+        terms.sku,
+        terms.platform,
+        requirements.device_count(terms.platform, len(record.devices)),
+        emulated_ports=requirements.passed_through(record.devices),
     )
     judged = _Again(record, terms, requirements.required_at(terms.level, limits))
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]

@@ -49,6 +49,24 @@ class Mismatch(TypedDict, total=False):
     """memory_pattern: the differing bits in hexadecimal; None if a second read showed no difference."""
 
 
+class CollectiveAccount(TypedDict, total=False):
+    """What the library of collectives itself wrote about the timed calls (probes/device/collectives)."""
+
+    version: str
+    """The version that it states: "2.27.3+cuda12.9"."""
+    protocol: str
+    channels: int
+    """The channels of the call, or of the communicator where the call's are not stated."""
+    connections: Mapping[str, int]
+    """The number of connections between ranks by kind, such as "P2P/CUMEM", over all ranks."""
+    without_nvls: str
+    """The line that says why the switches do not add (NVLS). Read by judging/compare."""
+    lines: Sequence[str]
+    """Lines that tell how the calls were made."""
+    absent: str
+    """The reason why there is no account."""
+
+
 class ProbeDetails(TypedDict, total=False):
     """Details that a probe reports beside its value. Written in the worker process, by `probes/`."""
 
@@ -70,6 +88,8 @@ class ProbeDetails(TypedDict, total=False):
     """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
     all_reduce_ms: float
     """ddp_step: an all-reduce (ms) of the same gradients by itself. For the record."""
+    account: CollectiveAccount
+    """all_reduce: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
     p50_us: float
     """host_latency: median time (us) of one copy. For the record, as the two below."""
     p99_us: float

@@ -77,6 +77,10 @@ IDENTITY = {
 VERSIONS = {
     "driver_version": DeviceFact("version", "Version of the kernel driver.", "nvmlSystemGetDriverVersion",
                                  "amdsmi_get_gpu_driver_info", metrics=("inventory.driver_version",)),
+    "memory_numa_node": DeviceFact("", "NUMA node of the host that the device's memory is, as on GH200 and GB200.",
+                                   "nvmlDeviceGetNumaNodeId", used="the idle gate"),
+    "library_version": DeviceFact("version", "Version of the management library.", "nvmlSystemGetNVMLVersion",
+                                  "amdsmi_get_lib_version"),
     "cuda_version": DeviceFact("version", "Newest CUDA that the driver supports.", "nvmlSystemGetCudaDriverVersion",
                                metrics=("inventory.cuda_version",)),
     "rocm_version": DeviceFact("version", "Version of ROCm.", amdsmi="amdsmi_get_rocm_version",

@@ -32,6 +32,11 @@ class TorchKind:
     collectives_package: str = ""
     hip: bool = False
     """True if torch drives the devices as `torch.cuda` in its build for ROCm."""
+    ranks_see_all: bool = False
+    """True if a rank of a collective has to see the devices of all ranks, and opens its own by its place among them.
+
+    By default a rank sees its own device only, so that a sick neighbour cannot affect it.
+    """
     device_errors: tuple[str, ...] = ()
     """Texts in an error that attribute it to the device, in addition to those of CUDA, HIP and their collectives."""
 

@@ -45,7 +45,8 @@ class Visibility:
 
 def verified(properties: Any, device: Device) -> bool:
     """Return True if torch reports the PCI address of the device that it opened, and it is this device's."""
-    return address_of(properties) == bus_place(device)
+    address = address_of(properties)
+    return bool(address) and address == bus_place(device)
 
 
 def entries(text: str) -> list[str]:

@@ -123,7 +123,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
     if not limits or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
-    reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else [])]
+    advised = [] if around.unfit else _advised_only(limits, around)
+    reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
     notes = _beside(limits, around)
     if reasons:
         text = f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}"
@@ -131,6 +132,23 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
+
+
+def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return a sentence for each part that only advisory limits judged on some device, if an acceptance needs more.
+
+    Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
+    """
+    found = []
+    for part in readiness.DECISIVE:
+        judged = [
+            each for each in limits if each.limit and each.limit.required and readiness.part_of(each.limit) == part
+        ]
+        deciding = {each.subject for each in judged if not each.advisory}
+        only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
+        if only:
+            found.append(f"only advisory limits judged the {part} of {_listed(only)}")
+    return found
 
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import Measurement, Peak, Value
@@ -61,20 +62,53 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         return with_sentence(
             base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit"
         )
-    return _compare_number(base, measurement, limit)
+    return _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
+
+
+CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
+"""Settings by which a user chooses the algorithm of a collective, or a plugin that does (NCCL user guide, environment
+variables). NCCL_NVLS_ENABLE does so only where it is 0."""
+
+
+def _by_other_algorithm(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    """Name as the cause of a shortfall that a collective used another algorithm than the limit's reference did.
+
+    A library that finds all parts in order chooses the fastest algorithm. If the user's settings chose it, no part is
+    to blame, and the shortfall is INCONCLUSIVE. A value that holds, holds by any algorithm.
+    """
+    used, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
+    if verdict.status is not Status.FAIL or not (used and wanted) or str(used).lower() == str(wanted).lower():
+        return verdict
+    library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
+    why = f"{library} used {used}; the limit's reference was measured with {wanted}"
+    chosen = _chosen(measurement.conditions)
+    if not chosen:
+        said: str | None = measurement.details.get("account", {}).get("without_nvls")
+        return with_sentence(verdict, f"{verdict.sentence}; {why}{f' ({said})' if said else ''}")
+    return with_sentence(verdict, f"{verdict.sentence}; {why}; chosen by {chosen}", Status.INCONCLUSIVE)
+
+
+def _chosen(conditions: Mapping[str, Any]) -> str | None:
+    """Return the setting that chose the algorithm, with its place, or None. The first place that has it counts."""
+    places = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
+    for name in CHOOSING:
+        for place, settings in places.items():
+            if name in settings:
+                text = str(settings[name]).strip()
+                if text and (name != "NCCL_NVLS_ENABLE" or text == "0"):
+                    return f"{name}={text} in {place}"
+                break
+    return None
 
 
 def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
     """Return the reason why the limit does not apply to the measurement, or None if it does."""
     ranks = measurement.conditions.get("ranks")
-    algorithm, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
     bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
     if measurement.value is None:
         return "the probe returned no value"
     if limit.conditions.get("ranks", ranks) != ranks:
         return f"measured with {ranks or 'an unknown number of'} ranks; the limit is for {limit.conditions['ranks']}"
-    if algorithm and wanted and str(algorithm).lower() != str(wanted).lower():
-        return f"measured with algorithm {algorithm}; the limit is for {wanted}"
     if limit.equals is not None or limit.version is not None or limit.same_on_all:
         return None
     if not bounds or not all(map(_finite, bounds)):

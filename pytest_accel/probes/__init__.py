@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the names that the loop below adds, for type checkers and e
     from pytest_accel.probes.matmul import matmul as matmul
     from pytest_accel.probes.matmul import matmul_burst as matmul_burst
     from pytest_accel.probes.matmul_best import matmul_best as matmul_best
+    from pytest_accel.probes.matmul_mamf import matmul_mamf as matmul_mamf
     from pytest_accel.probes.memory_pattern import memory_pattern as memory_pattern
     from pytest_accel.probes.peer_copy import peer_copy as peer_copy
     from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all

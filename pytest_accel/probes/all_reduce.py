@@ -55,6 +55,10 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
         conditions={"size": size, "ranks": device.world, "dtype": "fp32", "data": "zeros", **device.collectives},
     )
     _check(device, payload, dist)
+    stated, account = device.account("allreduce", 4 * n)
+    result.conditions.update(stated)
+    if account:
+        result.details["account"] = account
     return result
 
 

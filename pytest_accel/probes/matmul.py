@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import Gemm
+from pytest_accel.probes.device.gemm import Gemm, method_of, shape_name
 from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -16,6 +18,22 @@ MICRO_PEAK_SIDES = (256, 512, 768)
 PILOTS = ((64, 0.05), (256, 1.2))
 """Side of the products that are tried, and the least speed compared with fp32 that counts as a fast path. The small one
 is first, because an emulated dtype may be thousands of times slower than fp32."""
+LONGEST_CALL, PILOT_SIDE = 0.2, 2048
+"""Seconds that one product may take, and the side of the product that shows how long a larger one would take."""
+BURST_REST, BURST_SECONDS, BURSTS = 1.0, 0.02, 5
+"""Seconds of rest before a burst, seconds of a burst, and how many bursts are measured."""
+
+
+def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
+    """Return the method of `matmul`, which is also that of `soak`."""
+    method = {"shape": shape_name((m, n, k)), **method_of(dtype), "cache": "operands exceed it"}
+    return {**method, "timing": "sustained", "statistic": "mean", "tunable_op": AS_FOUND}
+
+
+def _burst(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
+    """Return the method of `matmul_burst`."""
+    method = {**sustained(dtype, m, n, k), "timing": "burst", "warm_up": 3}
+    return {**method, "rest": f"{BURST_REST:g} s", "calls": f"{1000 * BURST_SECONDS:g} ms"}
 
 
 @probe(
@@ -29,6 +47,7 @@ is first, because an emulated dtype may be thousands of times slower than fp32."
         "fp4": {"quick": 0.0, "standard": 12.0, "long": 30.0},
     },
     peak="tflops",
+    method=sustained,
     derived_floor=0.92,
     sustained=True,
     required="matrix units",
@@ -42,6 +61,9 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     C (m x n) = A (m x k) B (k x n) with normally distributed data, mean 0, deviation 1 (int8: uniform -128 ... 127). A
     sample of the result, spread over the whole matrix, is compared with the product in fp64. On a CPU the peak is a
     cache-resident product of the same dtype, measured in blocks that alternate with the samples.
+
+    Where one call in fp64 would take longer than 0.2 seconds, the sides are halved until it does not, and `shape` says
+    so: a card whose vector units do fp64 at a 64th of the rate of fp32 takes four seconds for 8192 cubed.
 
     The conditions hold what affects the rate:
 
@@ -59,14 +81,15 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     """
     if device.measures_peak:
         refuse_slow_path(device, dtype)
-    gemm = Gemm(device, dtype, m, n, k)
+    shape = _shorter(device, dtype, (m, n, k))
+    gemm = Gemm(device, dtype, *shape)
     result = device.sample(
         gemm,
         amount=gemm.operations / 1e12,
         unit="TFLOPS",
         metric=f"matmul.{dtype}",
         beside=_micro_peak(device, dtype) if device.measures_peak else None,
-        conditions=gemm.conditions,
+        conditions={**gemm.conditions, **({"shape": shape_name(shape)} if shape != (m, n, k) else {})},
     )
     result.details.update(device.counted_clock())
     gemm.check()
@@ -80,6 +103,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
     peak="tflops",
+    method=_burst,
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),
@@ -93,15 +117,30 @@ def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     if device.measures_peak:
         refuse_slow_path(device, dtype)
     gemm = Gemm(device, dtype, m, n, k)
-    seconds = time_bursts(gemm, device.clock, device.gate, rest=1.0, burst=0.02, repeats=5)
+    seconds = time_bursts(gemm, device.clock, device.gate, rest=BURST_REST, burst=BURST_SECONDS, repeats=BURSTS)
     gemm.check()
     return ProbeResult(
         f"matmul_burst.{dtype}",
         "TFLOPS",
         samples=[gemm.operations / 1e12 / once for once in seconds],
         seconds=seconds,
-        conditions={**gemm.conditions, "rest_s": 1.0, "burst_s": 0.02},
+        conditions={**gemm.conditions, "rest_s": BURST_REST, "burst_s": BURST_SECONDS},
     )
+
+
+def _shorter(device: Compute, dtype: str, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the shape, with its sides halved until a call takes at most `LONGEST_CALL` seconds.
+
+    Only fp64 is tried: no other dtype is that slow on a GPU of which torch multiplies it, and the file of a CPU sets a
+    shape.
+    """
+    if dtype != "fp64" or device.is_cpu or min(shape) <= PILOT_SIDE:
+        return shape
+    rate = _rate(Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
+    m, n, k = shape
+    while 2 * m * n * k / rate > LONGEST_CALL and min(m, n, k) > PILOT_SIDE:
+        m, n, k = m // 2, n // 2, k // 2
+    return m, n, k
 
 
 def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], float, str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands
+from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands, method_of, shape_name
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
     FIRST,
@@ -40,6 +42,12 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
 """Shapes that are searched on a CPU."""
 
 
+def _method(dtype: str) -> dict[str, Any]:
+    """Return the method of `matmul_best`."""
+    method = {"procedure": "search over shapes", "shape": AS_FOUND, **method_of(dtype)}
+    return {**method, "cache": "operands exceed it", "timing": "sustained", "statistic": "mean", "tunable_op": AS_FOUND}
+
+
 @probe(
     "matmul_best.{dtype}",
     unit="TFLOPS",
@@ -47,6 +55,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
     peak="tflops",
+    method=_method,
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),
@@ -77,11 +86,11 @@ def matmul_best(
         "TFLOPS",
         samples=[rate / 1e12 for rate in best.samples],
         seconds=[gemm.operations / rate for rate in best.samples],
-        conditions={**gemm.conditions, "searched": len(best.tried)},
+        conditions={**gemm.conditions, "shape": shape_name(best.winner), "searched": len(best.tried)},
         details={
-            "finalists": {_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
+            "finalists": {shape_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
             "within_2_percent": best.plateau,
-            "anchors": {_name(shape): best.tried[shape] / 1e12 for shape in ANCHORS if shape in best.tried},
+            "anchors": {shape_name(shape): best.tried[shape] / 1e12 for shape in ANCHORS if shape in best.tried},
         },
     )
 
@@ -161,8 +170,3 @@ def _bytes(shape: Shape, dtype: str) -> int:
 def _memory(device: Compute) -> int:
     """Return the total memory of the device in bytes."""
     return int(device.backend.mem_get_info(device.torch_device)[1])
-
-
-def _name(shape: Shape) -> str:
-    """Return a shape as "8192x8192x8192"."""
-    return "x".join(map(str, shape))

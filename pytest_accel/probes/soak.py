@@ -6,6 +6,7 @@ from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
+from pytest_accel.probes.matmul import sustained
 
 
 @probe(
@@ -20,6 +21,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
         "soak.throttle.power_brake": "s",
     },
     budgets={"quick": 15.0, "standard": 300.0, "long": 3600.0},
+    method=sustained,
     derived_floor=0.92,
     sustained=True,
     required="sustained load",

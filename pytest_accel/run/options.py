@@ -89,7 +89,8 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         type=_seconds,
         default=60.0,
-        help="Give up on a device whose process sends nothing for this many seconds. Default: %(default)g.",
+        help="Give up on a device whose process sends nothing for this many seconds, or three times as many "
+        "before its first collective is done. Default: %(default)g.",
     )
     add(
         "--accel-simulate",

@@ -20,6 +20,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
@@ -184,6 +185,7 @@ class Session:
             "pytest_accel": pytest_accel.__version__,
             "kernel": platform.release(),
             "python": platform.python_version(),
+            **versions_of(self.setup.discovery.devices),
         }
         self.record.earlier_attempts = record.earlier(folder, [device.uuid for device in self.devices])
         self.save()

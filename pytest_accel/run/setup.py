@@ -66,7 +66,9 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
-        self.limits = requirements.limits(self.sku, self.platform, self.expected_devices)
+        pool.devices = self.devices
+        emulated = requirements.passed_through(self.discovery.devices)
+        self.limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
 
     def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""

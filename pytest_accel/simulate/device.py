@@ -6,15 +6,16 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import sizes
+from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.timing import Gate, block_seconds
+from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
@@ -101,13 +102,13 @@ class Announced:
 class SimulatedDevice(Compute):
     """One simulated device (or all of them, for copies between peers) as a probe sees it."""
 
-    def __init__(self, devices: list[Device], gate: Gate, model: Model) -> None:
+    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = (), *, model: Model) -> None:  # noqa: ARG002
         self.model = model
         self.board = SharedState(Path(model.board), model.devices)
         self._place = {model.uuid(place): place for place in range(model.devices)}
         self.places = [self._place[device.uuid] for device in devices]
         self._announced = Announced(gate)
-        super().__init__(devices, self._announced)
+        super().__init__(devices, self._announced)  # torch sees none of them
         self.is_cpu = True
         self.time = 0.0
         self._clock: SimulatedClock | None = None
@@ -141,6 +142,11 @@ class SimulatedDevice(Compute):
             _never_ends()
         super().join(rendezvous, rank, world)
 
+    def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
+        """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""
+        slow = any("all_reduce" in self._symptoms(place).slow for place in range(self.model.devices))
+        return ({"algorithm": "ring", "transport": "P2P"} if slow else {}), CollectiveAccount()
+
     # -- one probe
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Iterator[Any]:
@@ -149,7 +155,10 @@ class SimulatedDevice(Compute):
         small = {key: _smaller(value, declared.small.get(key, value)) for key, value in conditions.items()}
         reduced = {key: value for key, value in small.items() if value != conditions[key]}
         budget, self.seconds = self.seconds, self.seconds / SPEEDUP  # real seconds
-        self._scale = math.prod(_amount(conditions[key]) / _amount(value) for key, value in reduced.items())
+        variant = str(conditions.get("dtype", ""))
+        self._scale = math.prod(
+            _amount(conditions[key], variant) / _amount(value, variant) for key, value in reduced.items()
+        )
         self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
         try:
@@ -220,6 +229,12 @@ class SimulatedDevice(Compute):
 
     # -- timing
 
+    def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:
+        """Return `work` as a call that advances the simulated time, what it stands for, and the simulated clock."""
+        amount *= self._scale
+        clock = SimulatedClock(self, self._blocks("", amount, unit, as_duration=False), 1)
+        return clock.counted(work, always=False), amount, clock
+
     def sample(
         self,
         work: Callable[[], object],
@@ -273,12 +288,22 @@ class SimulatedDevice(Compute):
 
 
 def _smaller(value: Any, small: Any) -> Any:
-    """Return the smaller of a condition and the value that its probe declares as small. None means no bound."""
+    """Return the smaller of a condition and the value that its probe declares as small. None means no bound.
+
+    Of a mapping by dtype the entries that the probe declares are replaced.
+    """
+    if isinstance(small, Mapping):
+        return value and {key: small.get(key, each) for key, each in value.items()}
     return small if value is None or _amount(small) < _amount(value) else value
 
 
-def _amount(value: Any) -> float:
-    """Return a number as it is, a size such as 8GiB in bytes, and 1 for anything else."""
+def _amount(value: Any, variant: str = "") -> float:
+    """Return a number as it is, a size such as 8GiB in bytes, and 1 for anything else.
+
+    Of a mapping by dtype it is the product of the sides of the shape of this `variant`.
+    """
+    if isinstance(value, Mapping):
+        return math.prod(value.get(variant, ()))
     if isinstance(value, str):
         return float(sizes.in_bytes(value) or 1)
     return float(value) if isinstance(value, int | float) else 1.0

@@ -283,7 +283,7 @@ def _(symptoms: Symptoms) -> None:
     symptoms.event = "ecc"
 
 
-@fault("rank-never-arrives", "all_reduce.*, ddp.*, after --accel-patience seconds")
+@fault("rank-never-arrives", "all_reduce.*, ddp.*, after three times --accel-patience seconds")
 def _(symptoms: Symptoms) -> None:
     """Keep the rank of the device from joining the process group."""
     symptoms.event = "late"

@@ -40,14 +40,14 @@ def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> lis
 
     Limits on the inventory need no threshold file, so it is never among them.
     """
-    limited = {_part(each) for each in _binding(sku, platform, levels)} | {"inventory"}
+    limited = {part_of(each) for each in _binding(sku, platform, levels)} | {"inventory"}
     return [part for part in required_parts(sku, platform) if part not in limited]
 
 
 def advised_only(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> dict[str, list[Limit]]:
     """Return the parts of `DECISIVE` whose limits at `levels` only advise, with these limits."""
     binding = _binding(sku, platform, levels)
-    found = {part: [each for each in binding if _part(each) == part] for part in DECISIVE}
+    found = {part: [each for each in binding if part_of(each) == part] for part in DECISIVE}
     return {part: limits for part, limits in found.items() if limits and all(each.differs for each in limits)}
 
 
@@ -58,7 +58,7 @@ def standing(sku: Sku, platform: Platform) -> str:
     if advised_only(sku, platform):
         return "advisory"
     wanted = required_parts(sku, platform)
-    rejecting = [each for each in _binding(sku, platform, LEVELS) if _part(each) in wanted and not each.differs]
+    rejecting = [each for each in _binding(sku, platform, LEVELS) if part_of(each) in wanted and not each.differs]
     return max(filter(None, map(standing_of, rejecting)), key=STANDINGS.index, default="published")
 
 
@@ -79,6 +79,12 @@ def standing_of(limit: Limit) -> str | None:
     return "validated" if (limit.source.nodes or 0) >= ENOUGH_NODES else "provisional"
 
 
+def part_of(limit: Limit) -> str:
+    """Return the part of the node that a limit is on, "" for one that no acceptance requires."""
+    declared = declaration_of(limit.metric)
+    return declared.required if declared and declared.packaged and declared.finds(limit.metric) else ""
+
+
 def provisional(limits: Iterable[Limit]) -> int:
     """Return the number of limits that rest on measurements of too few nodes."""
     return sum(standing_of(each) == "provisional" for each in limits)
@@ -92,12 +98,6 @@ def _binding(sku: Sku, platform: Platform, levels: Iterable[str]) -> list[Limit]
     """Return the limits that one of the levels requires."""
     limits = sku.limits_on(platform).values()
     return [each for each in limits if set(levels) & set(each.levels) and each.required]
-
-
-def _part(limit: Limit) -> str:
-    """Return the part of the node that a limit is on, "" for one that no acceptance requires."""
-    declared = declaration_of(limit.metric)
-    return declared.required if declared and declared.packaged and declared.finds(limit.metric) else ""
 
 
 def _excluded(declared: Declaration, sku: Sku) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
@@ -14,6 +14,10 @@ from pytest_accel.skus.readiness import advised_only, lacking
 
 NODE_FACTS = ("inventory.driver", "inventory.count")
 """Facts of the inventory whose subject is the node."""
+
+
+PASSED_THROUGH = "passthrough"
+"""The fact `virtualization` of a whole device in a virtual machine, for every vendor."""
 
 
 def of_node(metric: str) -> bool:
@@ -27,8 +31,16 @@ def device_count(platform: Platform, found: int) -> int:
     return platform.devices or max(1, found)
 
 
-def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit]:
-    """Return every limit by metric, including those on the inventory, which need no threshold file."""
+def passed_through(devices: Sequence[Device]) -> bool:
+    """Return True if all of these devices report that a hypervisor passes them through to a virtual machine."""
+    return bool(devices) and all(device.facts.get("virtualization") == PASSED_THROUGH for device in devices)
+
+
+def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports: bool = False) -> dict[str, Limit]:
+    """Return every limit by metric, including those on the inventory, which need no threshold file.
+
+    `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
+    """
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
     where = f"platform {platform.name} of {sku.name}"
@@ -37,18 +49,20 @@ def limits(sku: Sku | None, platform: Platform, devices: int) -> dict[str, Limit
         "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
-    return {**facts, **_links(platform, where), **sku.limits_on(platform)}
+    emulated = emulated_ports or platform.passed_through
+    return {**facts, **_links(platform, where, emulated), **sku.limits_on(platform)}
 
 
-def _links(platform: Platform, where: str) -> dict[str, Limit]:
+def _links(platform: Platform, where: str, emulated_ports: bool) -> dict[str, Limit]:
     """Return limits on the link facts of the devices, made from what the platform declares.
 
-    There are none in a virtual machine, where the upstream port is emulated and a virtual function has no links of its
-    own.
+    A virtual function has no links of its own. A device that is passed through has its links to the peers, but the port
+    above it is the hypervisor's: what generation and width the guest sees, if any, depends on how the virtual machine
+    was started (AMDESE/AMDSEV issue 135).
     """
     if platform.virtual:
         return {}
-    pcie, link = platform.pcie, platform.link
+    pcie, link = ({} if emulated_ports else platform.pcie), platform.link
     made = []
     if "lanes" in pcie:
         made.append(Limit("health.pcie_width", "count", equals=int(pcie["lanes"])))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pytest_accel.core import versions, yaml_lines
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
+from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declarations
@@ -115,8 +116,8 @@ _limit = yaml_lines.record_of(
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
         "software": yaml_lines.mapping_of(_range).described(
-            'The versions that the limit was validated on, by name: {nccl: ">=2.18"}. A shortfall on other versions is '
-            "INCONCLUSIVE."
+            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. A shortfall on '
+            f"other versions is INCONCLUSIVE. Known names: {', '.join(MEANINGS)}."
         ),
     },
     required=("unit", "source"),

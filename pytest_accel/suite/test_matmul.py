@@ -11,6 +11,12 @@ def test_matmul(accel_check, dtype):
     accel_check(probes.matmul, dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_matmul_mamf(accel_check, dtype):
+    """Check the throughput by the procedure of mamf-finder, at the shape that it published for the product."""
+    accel_check(probes.matmul_mamf, dtype=dtype)
+
+
 def test_matmul_burst(accel_check):
     """Measure the throughput of the first milliseconds after a rest, for comparison with published results."""
     accel_check(probes.matmul_burst, dtype="bf16")

@@ -134,7 +134,7 @@ def test_a_shortfall_is_rejected() -> None:
     [
         ("8,nvls", Status.PASS),
         ("8,", Status.PASS),
-        ("8,ring", Status.UNMEASURED),
+        ("8,ring", Status.PASS),  # it holds by any algorithm
         ("4,nvls", Status.UNMEASURED),
         (",nvls", Status.UNMEASURED),
     ],

@@ -42,6 +42,7 @@ EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.slow] * (error != QUICK)) 
 HEALTHY, SICK = 0, 1
 IDENTITY = ("amdsmi_get_gpu_device_bdf", "amdsmi_get_gpu_device_uuid")
 OF_ALL = ("amdsmi_init", "amdsmi_get_socket_handles", "amdsmi_get_processor_handles")
+OF_NO_GPU = ("amdsmi_get_lib_version",)
 
 
 class Faulty(Library):
@@ -54,7 +55,7 @@ class Faulty(Library):
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> int:
         self.called.add(name)
-        if name == self.function and (name in OF_ALL or self.is_sick(arguments)):
+        if name == self.function and (name in (*OF_ALL, *OF_NO_GPU) or self.is_sick(arguments)):
             return self.code
         return super().call(name, arguments)
 
@@ -100,7 +101,7 @@ def kept(device: Device) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR)
-@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name not in OF_ALL])
+@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name not in (*OF_ALL, *OF_NO_GPU)])
 def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
     expected = healthy()
     devices, problems = everything(Faulty(function, ERRORS[error]))
@@ -111,6 +112,14 @@ def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
         assert problems[0].startswith(f"GPU {SICK} does not answer: AMDSMI_STATUS_{error}")
     else:
         assert list(by_index) == [HEALTHY, SICK], problems
+
+
+@pytest.mark.parametrize("function", OF_NO_GPU)
+def test_a_version_that_cannot_be_read_is_named_on_every_gpu(function: str) -> None:
+    assert healthy().facts["library_version"] == "26.0.2"
+    devices, problems = everything(Faulty(function, ERRORS["API_FAILED"]))
+    assert not problems
+    assert all("API_FAILED" in device.facts["unread"]["library_version"] for device in devices)
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR)
@@ -124,7 +133,7 @@ def test_a_function_of_the_library_that_fails(function: str, error: str) -> None
 def test_a_gpu_that_fails_in_everything_is_lost(error: str) -> None:
     class Lost(Faulty):
         def call(self, name: str, arguments: tuple[Any, ...]) -> int:
-            if name not in (*OF_ALL, *IDENTITY) and self.is_sick(arguments):
+            if name not in (*OF_ALL, *OF_NO_GPU, *IDENTITY) and self.is_sick(arguments):
                 return ERRORS[error]
             return super().call(name, arguments)
 

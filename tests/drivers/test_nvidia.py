@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -359,6 +360,23 @@ def test_memory_of_others_is_seen_and_explained(open_driver: Open) -> None:
     gpu = h200(nvmlDeviceGetMemoryInfo_v2=used, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, 4712))
     driver = open_driver(Library([gpu]))
     assert driver.idle(only(driver)) == "21.5 GB of its memory is in use (pid 4711, pid 4712)"
+
+
+def test_file_caches_in_the_memory_of_a_coherent_gpu_are_no_use(open_driver: Open) -> None:
+    """Its memory is a NUMA node, whose pages the operating system hands out."""
+    cached: dict[str, Any] = {"nvmlDeviceGetMemoryInfo_v2": fills(used=60 << 30), "nvmlDeviceGetNumaNodeId": 4}
+    driver = open_driver(Library([h200(**cached)]))
+    device = only(driver)
+    assert device.facts["memory_numa_node"] == 4
+    assert driver.idle(device) is None
+
+    theirs = h200(**cached, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, memory=2 << 30))
+    driver = open_driver(Library([theirs]))
+    assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 4711)"
+
+    rates = h200(**cached, nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", 70))
+    driver = open_driver(Library([rates]))
+    assert driver.idle(only(driver)) == "it is 70 % busy (by a process that is not visible from here)"
 
 
 def test_only_lasting_use_is_use(open_driver: Open) -> None:

@@ -178,12 +178,21 @@ def test_with_a_named_sku_and_the_packaged_suite_exit_0_means_accepted_alone() -
     assert closed(full(), wants_acceptance=True).exit == 0
 
 
+def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted() -> None:
+    def judged(**of_gpu1: Any) -> list[Verdict]:
+        return [replace(each, **of_gpu1) if each.key[:2] == ("matmul.bf16", "GPU-1") else each for each in full()]
+
+    assert closed(judged()).word == "ACCEPTED"
+    advised = closed(judged(advisory=("tunable op True (ours: False)",), margin=0.1), wants_acceptance=True)
+    assert (advised.word, advised.exit) == ("HELD", 6)
+    assert advised.line.endswith("no acceptance: only advisory limits judged the matrix units of gpu1")
+
+
 def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:
-    short = verdict("matmul.bf16", "GPU-1", Status.MARGINAL, advisory=("data",), margin=-0.05)
-    holds = verdict("stream.copy", "GPU-1", advisory=("size",), margin=0.05)
-    verdicts = [each for each in full() if (each.metric, each.subject) not in {short.key[:2], holds.key[:2]}]
-    found = closed([*verdicts, short, holds], sku="h100-sxm", level="standard", provisional=2)
-    assert found.line == ("ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 2 provisional)")
+    soak = verdict("soak.rate", "GPU-1", Status.MARGINAL, advisory=("data",), margin=-0.05)
+    copy = verdict("host_copy.h2d", "GPU-1", advisory=("size",), margin=0.05)
+    found = closed([*full(), soak, copy], sku="h100-sxm", level="standard", provisional=2)
+    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 2 provisional)"
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:

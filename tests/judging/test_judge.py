@@ -118,13 +118,41 @@ def test_a_limit_for_eight_ranks_does_not_judge_four(ranks: int | None, expected
     assert status(730, limit, conditions={} if ranks is None else {"ranks": ranks}) is expected
 
 
+BY_NVLS = replace(FLOOR, conditions={"algorithm": "nvls"})
+OTHER = "NCCL used ring; the limit's reference was measured with nvls"
+
+
+@pytest.mark.parametrize("algorithm", ["nvls", "NVLS", "ring", None])
+def test_a_value_that_holds_holds_by_any_algorithm(algorithm: str | None) -> None:
+    assert status(730, BY_NVLS, conditions={"algorithm": algorithm} if algorithm else {}) is Status.PASS
+
+
+def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
+    verdict = judge([found(600, conditions={"algorithm": "ring", "backend": "nccl"})], BY_NVLS)
+    assert verdict.status is Status.FAIL
+    assert verdict.sentence.endswith(f"; {OTHER}")
+    said: Any = {"account": {"without_nvls": "NVLS multicast support is not available on dev 3"}}
+    verdict = judge([found(600, conditions={"algorithm": "ring"}, details=said)], BY_NVLS)
+    assert verdict.sentence.endswith("nvls (NVLS multicast support is not available on dev 3)")
+    for same in ({"algorithm": "nvls"}, {}):
+        assert OTHER not in judge([found(600, conditions=same)], BY_NVLS).sentence
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "expected"),
-    [("nvls", Status.PASS), ("NVLS", Status.PASS), (None, Status.PASS), ("ring", Status.UNMEASURED)],
+    ("settings", "chosen"),
+    [
+        ({"environment": {"NCCL_ALGO": "Ring"}}, "NCCL_ALGO=Ring in the environment"),
+        ({"conf_files": {"/etc/nccl.conf": {"NCCL_NVLS_ENABLE": "0"}}}, "NCCL_NVLS_ENABLE=0 in /etc/nccl.conf"),
+        ({"environment": {"NCCL_NVLS_ENABLE": "1"}, "conf_files": {"/f": {"NCCL_NVLS_ENABLE": "0"}}}, ""),
+        ({"environment": {"NCCL_TOPO_FILE": "/opt/topo.xml"}}, ""),
+    ],
 )
-def test_a_limit_for_one_algorithm_does_not_judge_another(algorithm: str | None, expected: Status) -> None:
-    limit = replace(FLOOR, conditions={"algorithm": "nvls"})
-    assert status(730, limit, conditions={} if algorithm is None else {"algorithm": algorithm}) is expected
+def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any], chosen: str) -> None:
+    conditions = {"algorithm": "ring", "backend": "nccl", **settings}
+    verdict = judge([found(600, conditions=conditions)], BY_NVLS)
+    assert verdict.status is (Status.INCONCLUSIVE if chosen else Status.FAIL)
+    assert verdict.sentence.endswith(f"; chosen by {chosen}" if chosen else OTHER)
+    assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
 
 
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})

@@ -49,6 +49,9 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     ),
     (DistBackendError(f"{NCCL}internal error - please report this issue to the NCCL developers"), "need", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 2 'out of memory'"), "need", True),
+    (DistBackendError(f"{NCCL}unhandled cuda error\nLast error:\nHIP failure 'invalid device ordinal'"), "need", True),
+    (DistBackendError(f"{NCCL}unhandled cuda error\nHIP failure: 'invalid device pointer'"), "need", True),
+    (DistBackendError(f"{NCCL}unhandled cuda error\nhipIpcOpenMemHandle failed: uncorrectable error"), "device", True),
     (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
     # -- what a library has no kernel for
     (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),

@@ -21,9 +21,11 @@ from pytest_accel.probes.device.torch_device import ProbeResult
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+MAMF = {"bf16": [2048, 2048, 13312], "fp8": [1024, 9216, 14336]}
 ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     *((probes.matmul, {"dtype": dtype}) for dtype in HOPPER),
     *((probes.matmul_best, {"dtype": dtype}) for dtype in ("bf16", "fp8")),
+    *((probes.matmul_mamf, {"dtype": dtype, "shapes": MAMF}) for dtype in MAMF),
     *((probes.exact_matmul, {"dtype": dtype}) for dtype in ("bf16", "fp32")),
     *((probes.stream, {"op": op}) for op in ("copy", "copy_kernel", "triad", "read", "write")),
     *((probes.host_copy, {"direction": direction}) for direction in ("h2d", "d2h", "both")),
@@ -79,7 +81,8 @@ def measure(
 def listed() -> list[Any]:
     """`ALONE`, with readable names; what fakes more than a second of work is slow."""
     slow = ("matmul_best-bf16", "matmul_best-fp8", "matmul-fp64", "exact_matmul-bf16")
-    names = {f"{each.__name__}-{'-'.join(how.values())}": (each, how) for each, how in ALONE}
+    words = [[each for each in how.values() if isinstance(each, str)] for _, how in ALONE]
+    names = {f"{each.__name__}-{'-'.join(own)}": (each, how) for (each, how), own in zip(ALONE, words, strict=True)}
     assert set(slow) <= set(names)
     return [pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in slow)) for name, case in names.items()]
 
@@ -91,6 +94,14 @@ def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     found = measure(quick, probe, conditions)
     assert all(each.samples or each.value is not None for each in found)
     assert not any(each.wrong for each in found)
+
+
+def test_a_product_that_would_take_seconds_is_made_smaller(quick: pytest.MonkeyPatch) -> None:
+    """fp64 on a card for graphics. Every kernel takes 10 ms here, so 2048 cubed is 1.7 TFLOPS."""
+    (slow,), (usual,) = (measure(quick, probes.matmul, {"dtype": dtype}) for dtype in ("fp64", "fp32"))
+    assert (slow.conditions["m"], slow.conditions["shape"]) == (4096, "4096x4096x4096")
+    assert usual.conditions["m"] == 8192
+    assert "shape" not in usual.conditions, "it is the one that the method declares"
 
 
 @pytest.mark.skipif(not hasattr(torch.nn.functional, "scaled_mm"), reason="a torch that is too old for them")

@@ -21,7 +21,9 @@ import torch_has
 from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.drivers.vendor import TorchKind
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
@@ -496,6 +498,39 @@ def test_a_product_says_what_its_rate_depends_on(
     if newer:
         assert not found["allow"]["fp16_accumulation"], "what others allowed is not what is measured"
     assert "blas" in found
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
+def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
+    if dtype == "fp8":
+        torch_has.skip_without_fp8()
+    cuda.setattr(torch.cuda.tunable, "is_enabled", lambda: True)
+    declared = declaration_for(probes.matmul).method_of(f"matmul.{dtype}", {})
+    found = Gemm(gpu_on_cpu, dtype, 32, 64, 96).conditions
+    assert declared["shape"] == "8192x8192x8192"
+    assert declared["tunable_op"] == AS_FOUND
+    assert found["tunable_op"] is True
+    shared = declared.keys() & found.keys() - {"tunable_op"}
+    assert {key: declared[key] for key in shared} == {key: found[key] for key in shared}
+    assert {"layout", "data", "accumulation"} <= shared
+
+
+def test_mamf_finder_leaves_the_switches_of_torch_as_they_are(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
+    """And the products after it do not."""
+    gpu = Cycles()
+    cuda.setattr(torch.cuda, "Event", gpu.event)
+
+    def mm(*operands: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        gpu.sleep(1000)
+        return torch.mm(*operands, out=out)
+
+    gpu_on_cpu.torch = Instead(torch, mm=mm)
+    gpu_on_cpu.seconds = 0.0
+    found = probes.matmul_mamf(gpu_on_cpu, dtype="bf16", shapes={"bf16": [32, 64, 96]})
+    assert found.conditions["allow"]["bf16_reduced_precision_reduction"] is True
+    assert found.conditions["cleared_mib"] == 256
+    after = Gemm(gpu_on_cpu, "bf16", 32, 64, 96).conditions
+    assert after["allow"]["bf16_reduced_precision_reduction"] is False
 
 
 @pytest.mark.parametrize(
@@ -1010,6 +1045,29 @@ class Chancy(Compute):
     def _seconds(self, start: float, end: float) -> float:
         at = next(self._calls)
         return 1.5e-3 if at < 20 and at % 4 == 2 else 1e-3
+
+
+class Reader(Compute):
+    """A device that notes what it reads, and when the clock is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(cpu(), AtOnce())
+        self.noted: list[int] = []
+        self.torch = Instead(torch, sum=lambda array: self.noted.append(array.data_ptr()))
+
+    @property
+    def clock(self) -> Any:
+        return SimpleNamespace(mark=lambda: self.noted.append(0), seconds=lambda start, end: 1e-3)
+
+
+def test_before_a_window_is_timed_another_one_is_read() -> None:
+    """Otherwise a cache would still hold a part of it, and a GPU without work would wait for the host."""
+    device = Reader()
+    probes.stream_windows(device, mib=1, windows=3)
+    before, starts, timed, ends = (device.noted[place::4] for place in range(4))
+    assert set(starts + ends) == {0}
+    assert len(timed) == (3 + 1) * 5
+    assert all(one != other for one, other in zip(before, timed, strict=True))
 
 
 def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:

@@ -14,6 +14,7 @@ from pytest_accel.probes.device.timing import (
     HostClock,
     Timed,
     time_blocks,
+    time_calls,
 )
 
 
@@ -231,3 +232,18 @@ def test_the_host_clock_counts_what_lies_between_its_marks() -> None:
     start, end = clock.mark(), clock.mark()
     assert clock.seconds(start, end) == end - start >= 0
     assert clock.depth == 0
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_single_calls_are_timed_without_what_is_done_between_them(depth: int) -> None:
+    """Of four calls the last two count; the same four warm up as long as they are asked to."""
+    world = World(itertools.count(1.0), depth=depth)
+    gate = LoneGate()
+
+    def clear() -> None:
+        world.time += 100.0
+
+    found = time_calls(world.work, world, gate, before=clear, warm_up=2, calls=2, seconds=500.0)
+    assert gate.events == ["working", "ready"]
+    assert found == [12.0, 13.0], "the first call is for the libraries, then 2 to 5, 6 to 9 and 10 to 13"
+    assert gate.blocks == [(4.5, True), (8.5, True), (12.5, False)]

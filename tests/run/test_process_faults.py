@@ -299,7 +299,8 @@ def test_ranks_that_break(tmp_path: Path) -> None:
     assert ran.exit == 1, ran.out
     reasons = {how: ran.measurements(f"ranks.{how}", "node")[0]["trouble"]["reason"] for how in ("dies", "hangs")}
     assert reasons["dies"].startswith("cpu1: its worker process died: it was killed by SIGKILL")
-    assert reasons["hangs"].startswith("cpu1: its process sent nothing for 5 s; it is in work (")
+    assert reasons["hangs"].startswith("cpu1: its process sent nothing for ")
+    assert "s; it is in work (" in reasons["hangs"]
     assert ran.statuses("ranks.works")["node"] in ("PASS", "MARGINAL")
     assert ran.statuses("tiny")["cpu0"] in ("PASS", "MARGINAL")
     assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"

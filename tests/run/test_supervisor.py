@@ -283,6 +283,19 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
+def test_the_first_collective_may_take_longer(start: Start) -> None:
+    """NCCL connects its ranks in it. Once a rank is ready to be timed, its silence counts as any other."""
+    slow = 'receive()\ntime.sleep(4.5)\nsend("ready")\nreceive()\n'
+    calls = [WorkerCall(start(f'{slow}send("done")', "a"), {"event": "call"}, starting=9.0)]
+    conduct(calls, patience=1.0)
+    assert not calls[0].trouble
+
+    calls = [WorkerCall(start(f"{slow}time.sleep(1000)", "b"), {"event": "call"}, starting=9.0)]
+    conduct(calls, patience=1.0)
+    assert calls[0].trouble
+    assert calls[0].trouble["reason"].startswith("its process sent nothing for 1 s")
+
+
 # -- the pool of workers, and the sensor beside them
 
 PROBES = """

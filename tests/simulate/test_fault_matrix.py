@@ -35,7 +35,7 @@ def check(case: Case, seen: Seen) -> None:
     assert seen.missed(case) == [], seen.line
     assert seen.exit == case.exit, seen.line
     assert seen.line.startswith(f"SIMULATED {case.closing}"), seen.line
-    if case.exit:
+    if case.closing != "HELD":
         assert f" {case.blames}" in seen.line.partition(": ")[0] or f"; {case.blames} " in seen.line, seen.line
     assert seen.blamed_beside(case) == [], seen.line
     assert fault_page.row(case, fault_page.caught(case, seen)) in PAGE.read_text(encoding="utf-8"), STALE

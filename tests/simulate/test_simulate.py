@@ -346,7 +346,7 @@ def device(modelled: Callable[..., Model]) -> Callable[..., SimulatedDevice]:
     def make(*faults: str, **facts: Any) -> SimulatedDevice:
         made = modelled(*faults)
         shown = Device(made.uuid(1), 1, "nvidia", made.product, facts=facts)
-        opened = SimulatedDevice([shown], AtOnce(), made)
+        opened = SimulatedDevice([shown], AtOnce(), model=made)
         opened.seconds = 3.0
         return opened
 
@@ -363,6 +363,36 @@ def test_a_matmul_takes_the_time_of_the_model_and_says_what_was_done(device: Cal
     assert statistics.mean(found.seconds) == pytest.approx(2 * 8192**3 / 1e12 / value, rel=0.01)
     assert (found.metric, found.conditions["m"]) == ("matmul.bf16", 8192)
     assert found.conditions["simulated"] == {"m": 32, "n": 32, "k": 32}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As few threads as a worker has on a busy machine; small operations are slow with more."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_single_calls_take_the_time_of_the_model_too(device: Callable[..., SimulatedDevice]) -> None:
+    asked = {"dtype": "bf16", "shapes": {"bf16": [2048, 2048, 13312], "fp8": [1024, 9216, 14336]}}
+    found = only(device().run(probes.matmul_mamf, asked))
+    value = statistics.mean(found.samples)
+    assert value == pytest.approx(730, rel=0.03), "no limit of its own says otherwise"
+    assert statistics.mean(found.seconds) == pytest.approx(2 * 2048 * 2048 * 13312 / 1e12 / value, rel=0.01)
+    assert found.conditions["simulated"] == {"shapes": {"bf16": [32, 32, 32], "fp8": [32, 32, 32]}}
+    slow = only(device("fault: slow-compute, device: 1, by: 0.2").run(probes.matmul_mamf, asked))
+    assert statistics.mean(slow.samples) == pytest.approx(0.8 * 730, rel=0.03)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_a_flipped_bit_in_a_single_call_is_found(device: Callable[..., SimulatedDevice], dtype: str) -> None:
+    asked = {"dtype": dtype, "shapes": {dtype: [2048, 2048, 13312]}}
+    with pytest.raises(WrongResult):
+        list(device("fault: wrong-result, device: 1").run(probes.matmul_mamf, asked))
 
 
 def test_the_same_twice(device: Callable[..., SimulatedDevice]) -> None:

@@ -248,7 +248,7 @@ SLIPS = [
 def test_a_slip_is_caught_by_its_rule_alone(
     shipped: Path, change: tuple[str, str], expected: list[tuple[str, int, str]]
 ) -> None:
-    edit(shipped, (change[0].replace("SOURCE", SOURCE), change[1]))
+    edit(shipped, (change[0].replace("SOURCE", SOURCE), change[1].replace("OTHERS", OTHERS)))
     assert sorted(found()) == sorted(expected)
 
 

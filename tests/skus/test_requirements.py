@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, requirements
@@ -38,6 +38,28 @@ def test_the_inventory_is_expected_whatever_the_file_says() -> None:
     assert {limits[metric].declared_by for metric in INVENTORY} == {DeclaredBy.RUN}
     assert limits["matmul.bf16"] is H100.limits["matmul.bf16"]
     assert limits["host_copy.h2d"] is HGX8.limits["host_copy.h2d"]
+
+
+PORT = {"health.pcie_width", "inventory.pcie_gen_max"}
+
+
+def test_an_emulated_port_is_not_judged_and_the_links_to_the_peers_are() -> None:
+    bare = requirements.limits(H100, HGX8, 8)
+    assert set(bare) >= PORT
+    for inside in (
+        requirements.limits(H100, HGX8, 8, emulated_ports=True),
+        requirements.limits(H100, replace(HGX8, passed_through=True), 8),
+    ):
+        assert set(bare) - set(inside) == PORT
+    assert "health.nvlink_up" in inside
+
+
+def test_a_node_is_in_a_virtual_machine_if_all_its_devices_say_so() -> None:
+    inside = Device("a", 0, "nvidia", "", facts={"virtualization": "passthrough"})
+    outside = Device("b", 1, "nvidia", "", facts={"virtualization": "none"})
+    assert requirements.passed_through([inside])
+    assert not requirements.passed_through([inside, outside])
+    assert not requirements.passed_through([])
 
 
 def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:

@@ -15,6 +15,8 @@ SWITCHES = (
     "allow_fp16_accumulation",
 )
 """Attributes of torch.backends.cuda.matmul that trade precision for speed. The last is newer than torch 2.6."""
+AS_TORCH_STARTS = dict(zip(SWITCHES, (True, True, False), strict=True))
+"""The values of these attributes before anybody sets them."""
 ACCUMULATION = {"fp64": "fp64", "int8": "int32"}
 """Dtype in which products are summed; fp32 for every other dtype."""
 _MAPS = Path("/proc/self/maps")
@@ -25,6 +27,20 @@ def settle(torch: Any, dtype: str, cpu: bool) -> None:
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     if not cpu:
         for name in _known(torch):
+            setattr(torch.backends.cuda.matmul, name, False)
+
+
+@contextlib.contextmanager
+def defaults(torch: Any, cpu: bool) -> Iterator[None]:
+    """Let torch multiply as it does unless told otherwise, within the context: the way of tools that set nothing."""
+    settle(torch, "", cpu)
+    names = [] if cpu else _known(torch)
+    for name in names:
+        setattr(torch.backends.cuda.matmul, name, AS_TORCH_STARTS[name])
+    try:
+        yield
+    finally:
+        for name in names:
             setattr(torch.backends.cuda.matmul, name, False)
 
 
@@ -52,10 +68,15 @@ def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:
         return {}
     allowed = {name.removeprefix("allow_"): bool(getattr(torch.backends.cuda.matmul, name)) for name in _known(torch)}
     return {
-        "accumulation": ACCUMULATION.get(dtype, "fp32"),
+        "accumulation": accumulation(dtype),
         **_tunable(torch),
         "allow": {"tf32": torch.get_float32_matmul_precision() != "highest", **allowed},
     }
+
+
+def accumulation(dtype: str) -> str:
+    """Return the dtype in which the products of a matrix product are summed."""
+    return ACCUMULATION.get(dtype, "fp32")
 
 
 def version() -> str | None:

@@ -34,6 +34,12 @@ class Format:
         """Torch type of the elements. For 4 bits a byte holds two elements, the first in its lower half."""
         return "float8_e4m3fn" if self.bits == 8 else "float4_e2m1fn_x2"
 
+    @property
+    def scaling(self) -> str:
+        """Elements that share a scale and the type of the scale, as the method of a product states it: 1x32 e8m0."""
+        kind = self.scales.removeprefix("float8_").removesuffix("fnu").removesuffix("fn")
+        return f"1x{self.block} {kind}"
+
 
 FORMATS = {
     "mxfp8": Format(8, 448.0, 32, "float8_e8m0fnu"),
@@ -84,8 +90,7 @@ class Blocks:
     @property
     def conditions(self) -> dict[str, str]:
         """Format and scaling, for the conditions of a result."""
-        kind = self.format.scales.removeprefix("float8_").removesuffix("fnu").removesuffix("fn")
-        return {"format": self.name, "scaling": f"1x{self.format.block} {kind}"}
+        return {"format": self.name, "scaling": self.format.scaling}
 
     def _piece(self, elements: int) -> tuple[Tensor, Tensor]:
         """Return the codes and scales of random elements."""

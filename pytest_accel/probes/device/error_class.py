@@ -58,6 +58,10 @@ COLLECTIVE = ("NCCL error", "RCCL error")
 DEVICE_FAILED_COLLECTIVE = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
 """Messages of NCCL when a device fails. Its other errors (ncclGetErrorString: system, internal, usage, remote) mostly
 mean that /dev/shm is full (NCCL issues 328, 1683) or that another rank has ended."""
+PEER_MEMORY = ("invalid device ordinal", "invalid device pointer", "peer access is not supported", "IpcOpenMemHandle")
+"""Messages when a collective cannot open the memory of a peer: the process does not see it (modelscope/ms-swift PR
+9627), its driver does not allow it, or the library mixed up the handle (ROCm/rocm-systems issue 8178). They contain
+"unhandled cuda error" or "HIP failure" too, but no device is at fault."""
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
@@ -103,4 +107,7 @@ def _blames_nobody(error: Exception) -> bool:
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError" or any(words in text for words in (*SOFTWARE, *LACKING)):
         return True
-    return _collective(error) and not any(words in text for words in DEVICE_FAILED_COLLECTIVE)
+    if not _collective(error):
+        return False
+    unseen = any(words in text for words in PEER_MEMORY) and "uncorrectable" not in text
+    return unseen or not any(words in text for words in DEVICE_FAILED_COLLECTIVE)

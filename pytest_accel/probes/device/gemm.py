@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
@@ -32,8 +33,7 @@ RESULT_BYTES = {**OPERAND_BYTES, "fp8": 2, "int8": 4, **dict.fromkeys(block_form
 _ALIGNED = 256
 """Elements. Every operand begins at a multiple of this number, as kernels that use vector loads require."""
 CHECKED_SIDE = 64
-"""Approximate number of rows, and of columns, of a product that are checked. Their distance is odd, so that they lie at
-different places within the tiles of a kernel."""
+"""Approximate number of rows, and of columns, of a product that are checked."""
 
 CAPABILITY = {
     "tf32": (8, 0),
@@ -47,6 +47,25 @@ TRIED_SIDE = 64
 """Side of the product that shows whether a library supports a dtype at all."""
 MULTIPLE_OF = {"fp8": 16, "int8": 8}
 """Number that n and k have to be multiples of on a GPU, for torch._scaled_mm and torch._int_mm."""
+COLUMN_MAJOR = ("fp8", "int8", *block_formats.DTYPES)
+"""Dtypes whose kernels require that B lies column by column."""
+
+
+def method_of(dtype: str) -> dict[str, Any]:
+    """Return layout, data, accumulation and scaling of a `Gemm`, in the words of a method."""
+    method = {
+        "layout": "TN" if dtype in COLUMN_MAJOR else "row-major",
+        "data": "uniform -128..127" if dtype == "int8" else "normal(0, 1)",
+        "accumulation": blas.accumulation(dtype),
+    }
+    formats = {name: each.scaling for name, each in block_formats.FORMATS.items()}
+    scaling = {"fp8": "tensor", "fp4": AS_FOUND, **formats}.get(dtype)
+    return {**method, **({"scaling": scaling} if scaling else {})}
+
+
+def shape_name(shape: Sequence[int]) -> str:
+    """Return a shape as "8192x8192x8192": m, n, k."""
+    return "x".join(map(str, shape))
 
 
 class Operands:
@@ -59,7 +78,7 @@ class Operands:
     """
 
     def __init__(self, device: Compute, dtype: str, largest: int) -> None:
-        self.dtype, self.data = dtype, "uniform -128..127" if dtype == "int8" else "normal(0, 1)"
+        self.dtype = dtype
         self.scales: tuple[Any, Any] | None = None
         self._device = device
         self.blocks: block_formats.Blocks | None = None
@@ -81,7 +100,7 @@ class Operands:
         torch, where = self._device.torch, self._device.torch_device
         if self.dtype == "int8":
             return torch.randint(-128, 128, (elements,), dtype=torch.int8, device=where), None
-        kind = _kind(self._device, self.dtype)
+        kind = kind_of(self._device, self.dtype)
         piece = torch.randn(elements, dtype=torch.float32, device=where)
         if self.dtype != "fp8":
             return piece.to(kind), None
@@ -94,7 +113,7 @@ class Operands:
         B is column-major for fp8 and int8, as their kernels require.
         """
         a, b = (self._at(piece, place, size) for piece, size in ((self._a, m * k), (self._b, n * k)))
-        return a.view(m, k), b.view(n, k).t() if self.dtype in ("fp8", "int8") else b.view(k, n)
+        return a.view(m, k), b.view(n, k).t() if self.dtype in COLUMN_MAJOR else b.view(k, n)
 
     def _at(self, piece: Tensor, place: int, size: int) -> Tensor:
         """Return operand number `place` of `size` elements."""
@@ -117,8 +136,7 @@ class Gemm:
         if dtype not in MATMUL_DTYPES:
             raise NotApplicable(f"dtype {dtype} is not supported by this probe (supported: {', '.join(MATMUL_DTYPES)})")
         self.device, self.dtype, self.shape = device, dtype, (m, n, k)
-        if not device.is_cpu:
-            self._refuse_unsupported()
+        refuse_unsupported(device, dtype, self.shape)
         if dtype in block_formats.DTYPES:
             block_formats.refuse(device, dtype, self.shape)
         self.operations = 2 * m * n * k
@@ -127,7 +145,6 @@ class Gemm:
         if device.other:
             _try(device, dtype)
         self._operands = operands or Operands(device, dtype, max(m * k, n * k))
-        self.data = self._operands.data
         if operands is None:  # a caller that shares operands has checked that they fit
             device.require_memory(int(self.sets * RESULT_BYTES[dtype] * m * n))
         torch = device.torch
@@ -147,9 +164,8 @@ class Gemm:
     def conditions(self) -> dict[str, Any]:
         """Conditions of a result, which affect its rate; see `matmul`."""
         m, n, k = self.shape
-        layout = "TN" if self.dtype in ("fp8", "int8", *block_formats.DTYPES) else "row-major"
-        conditions = {"dtype": self.dtype, "m": m, "n": n, "k": k, "data": self.data, "operand_sets": self.sets}
-        conditions.update({"layout": layout, **({"scaling": "tensor"} if self.dtype == "fp8" else {})})
+        method = {key: value for key, value in method_of(self.dtype).items() if key != "accumulation"}
+        conditions = {"dtype": self.dtype, "m": m, "n": n, "k": k, "operand_sets": self.sets, **method}
         conditions.update(self._operands.blocks.conditions if self._operands.blocks else {})
         device = self.device
         return {**conditions, **device.blas, **blas.conditions(device.torch, self.dtype, device.is_cpu or device.other)}
@@ -157,19 +173,6 @@ class Gemm:
     def fixed(self) -> Callable[[], Any]:
         """Return the call of the first operand set, which has the same operands, kernel and result every time."""
         return self._calls[0][0]
-
-    def _refuse_unsupported(self) -> None:
-        """Raise NotApplicable if the GPU does not support the dtype, or torch the shape."""
-        torch, (m, n, k) = self.device.torch, self.shape
-        if self.device.other:
-            return  # for other libraries `_try` finds out with a small product
-        capability = self.device.backend.get_device_capability(self.device.torch_device)
-        if not torch.version.hip and capability < CAPABILITY.get(self.dtype, (0, 0)):
-            raise NotApplicable(f"compute capability {capability[0]}.{capability[1]} has no {self.dtype} matmul")
-        multiple = MULTIPLE_OF.get(self.dtype, 1)
-        if n % multiple or k % multiple or (self.dtype == "int8" and m <= 16):
-            text = f"n and k in multiples of {multiple}{', m over 16' if self.dtype == 'int8' else ''}"
-            raise NotApplicable(f"{self.dtype} on a GPU needs {text}, not {m}x{n}x{k}")
 
     def _one_set(self, place: int) -> tuple[Callable[[], Any], Sample]:
         """Return the call of operand set number `place`, and a sample of its exact product."""
@@ -183,27 +186,53 @@ class Gemm:
     def check(self) -> None:
         """Compare a sample of the product of every operand set with the same product in fp64. Raises WrongResult."""
         m, n, k = self.shape
-        rows, columns = (side // CHECKED_SIDE | 1 for side in (m, n))  # odd steps hit different rows of each tile
+        rows, columns = checked_steps(m, n)
         for place, (call, sample) in enumerate(self._calls):
             expected = sample(rows, columns)
-            error = (self._actual(call, rows, columns) - expected).abs()
-            if not bool((error <= allowed_error(self.dtype, k, expected)).all()):
-                worst = error.max().item()
-                text = f"{self.dtype} {m}x{n}x{k}: operand set {place} is off by {worst:.4g} from the product in fp64"
-                raise WrongResult(text)
-
-    def _actual(self, call: Callable[[], Any], rows: int, columns: int) -> Any:
-        """Return every `rows`-th row and `columns`-th column of the product, in fp64."""
-        return self.device.comparable(call()[::rows, ::columns]).double()
+            actual = self.device.comparable(call()[::rows, ::columns]).double()
+            what = f"{self.dtype} {shape_name(self.shape)}: operand set {place}"
+            refuse_wrong(actual, expected, allowed_error(self.dtype, k, expected), what)
 
 
-def allowed_error(dtype: str, k: int, expected: Tensor, roundings: int = 1) -> Tensor:
+def refuse_unsupported(device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
+    """Raise NotApplicable if the GPU does not support the dtype, or torch the shape. Does nothing for a CPU."""
+    torch, (m, n, k) = device.torch, shape
+    if device.is_cpu or device.other:
+        return  # for other libraries `_try` finds out with a small product
+    capability = device.backend.get_device_capability(device.torch_device)
+    if not torch.version.hip and capability < CAPABILITY.get(dtype, (0, 0)):
+        raise NotApplicable(f"compute capability {capability[0]}.{capability[1]} has no {dtype} matmul")
+    multiple = MULTIPLE_OF.get(dtype, 1)
+    if n % multiple or k % multiple or (dtype == "int8" and m <= 16):
+        text = f"n and k in multiples of {multiple}{', m over 16' if dtype == 'int8' else ''}"
+        raise NotApplicable(f"{dtype} on a GPU needs {text}, not {m}x{n}x{k}")
+
+
+def refuse_wrong(actual: Tensor, expected: Tensor, allowed: Tensor, what: str) -> None:
+    """Raise WrongResult if an element of `actual` is further from `expected` than `allowed`, or is no number."""
+    error = (actual - expected).abs()
+    if not bool((error <= allowed).all()):
+        raise WrongResult(f"{what} is off by {error.max().item():.4g} from the product in fp64")
+
+
+def checked_steps(rows: int, columns: int) -> tuple[int, int]:
+    """Return the distance of the rows, and of the columns, of a product that are checked.
+
+    Odd distances lie at different places within the tiles of a kernel.
+    """
+    return rows // CHECKED_SIDE | 1, columns // CHECKED_SIDE | 1
+
+
+def allowed_error(dtype: str, k: int, expected: Tensor, roundings: int = 1, rounding: float | None = None) -> Tensor:
     """Return the largest error of each element of a product over `k`, whose results were rounded `roundings` times.
+
+    `rounding` is the largest error of one rounding as a share of the element, by default that of `ROUNDING`.
 
     Without the second term, six of a million checks of healthy bf16 products over 8192 would fail: an element above
     512, which is 5.7 deviations, is rounded by up to 2.0, and the first term is 1.81.
     """
-    allowed: Tensor = TOLERANCE[dtype] * k**0.5 + roundings * ROUNDING[dtype] * expected.abs()
+    share = ROUNDING[dtype] if rounding is None else rounding
+    allowed: Tensor = TOLERANCE[dtype] * k**0.5 + roundings * share * expected.abs()
     return allowed
 
 
@@ -224,7 +253,7 @@ def _try(device: Compute, dtype: str) -> None:
     """Multiply two small matrices, for a library whose dtypes no table lists. Raises NotApplicable with its message."""
     torch, where = device.torch, device.torch_device
     try:
-        kind = torch.int8 if dtype == "int8" else _kind(device, dtype)
+        kind = torch.int8 if dtype == "int8" else kind_of(device, dtype)
         square = torch.ones(TRIED_SIDE, TRIED_SIDE, device=where).to(kind)
         one = torch.ones((), device=where)
         _call(device, square, square.t(), (one, one) if dtype == "fp8" else None)()
@@ -234,7 +263,7 @@ def _try(device: Compute, dtype: str) -> None:
         raise NotApplicable(text) from None
 
 
-def _kind(device: Compute, dtype: str) -> Any:
+def kind_of(device: Compute, dtype: str) -> Any:
     """Return the torch type of the operands."""
     torch, where = device.torch, device.torch_device
     if dtype == "fp8":
@@ -246,10 +275,10 @@ def _kind(device: Compute, dtype: str) -> Any:
 def _sample(device: Compute, a: Tensor, b: Tensor, scale: float) -> Sample:
     """Return a function (rows, columns): every `rows`-th row and `columns`-th column of scale * A B in fp64."""
     return lambda rows, columns: (
-        scale * (_double(device.comparable(a[::rows])) @ _double(device.comparable(b[:, ::columns])))
+        scale * (double(device.comparable(a[::rows])) @ double(device.comparable(b[:, ::columns])))
     )
 
 
-def _double(part: Tensor) -> Tensor:
-    """Return a tensor in fp64, converted through fp32 where torch has no direct conversion."""
+def double(part: Tensor) -> Tensor:
+    """Return an operand, or a result in fp8, in fp64, converted through fp32 where torch has no direct conversion."""
     return part if part.element_size() == 8 else part.float().double()

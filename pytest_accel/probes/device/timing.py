@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 from pytest_accel.core.stats import LOOKS, estimate, estimate_ratio
 
+Work = Callable[[], object]
+"""A call that is timed."""
+
 BLOCK_SECONDS = 0.05
 BLOCKS_AT_LEAST = 12
 """Blocks that fit into every budget. With three, the interval is too wide to be useful (Student's t for 99.9 % is 31.6
@@ -195,6 +198,48 @@ def time_bursts(
         bursts.append(clock.seconds(start, clock.mark()) / count)
         gate.block(bursts[-1], False)
     return bursts
+
+
+def time_calls(
+    work: Callable[[], object],
+    clock: Clock,
+    gate: Gate,
+    *,
+    before: Callable[[], object],
+    warm_up: int,
+    calls: int,
+    seconds: float,
+) -> list[float]:
+    """Return the seconds of each of `calls` calls, which are timed one by one after `warm_up` more.
+
+    `before` runs before each call and is not timed. The device never waits for the host: all calls are queued at once.
+    The same is done, and not returned, for `seconds` beforehand.
+    """
+    gate.working()
+    before()
+    work()  # initialises libraries
+    gate.ready()
+    began, elapsed = clock.now(), 0.0
+    while True:
+        warm = elapsed < seconds
+        spent = _one_by_one(work, clock, before, warm_up + calls)[warm_up:]
+        gate.block(sum(spent) / calls, warm)
+        if not warm:
+            return spent
+        elapsed = clock.now() - began
+
+
+def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int) -> list[float]:
+    """Return the seconds of each call of `work`."""
+    queued, seconds = [], []
+    for _ in range(calls):
+        before()
+        start = clock.mark()
+        work()
+        queued.append((start, clock.mark()))
+        if not clock.depth:
+            seconds.append(clock.seconds(*queued.pop()))
+    return seconds + [clock.seconds(*each) for each in queued]
 
 
 def block_seconds(seconds: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import os
@@ -19,7 +18,8 @@ from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
-from pytest_accel.probes.device.timing import Clock, Gate, HostClock, time_blocks
+from pytest_accel.probes.device.rank import Rank
+from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
@@ -36,8 +36,6 @@ it has the permission."""
 _BLAS_SETTINGS = ("TORCH_BLAS_PREFER_", "PYTORCH_TUNABLEOP_", "HIPBLASLT_", "ROCBLAS_", "CUBLAS")
 """Prefixes of environment variables that choose the kernels of a product. On one stack they changed its speed by a
 factor of 500."""
-
-_COLLECTIVES_SETTINGS = ("NCCL_", "CCL_", "HCCL_")
 
 SPINS = (200_000, 600_000)
 """Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
@@ -99,18 +97,20 @@ class DeviceClock:
         return time.perf_counter()
 
 
-class Compute:
+class Compute(Rank):
     """One device (or all of them, for copies between peers) as a probe sees it.
 
     Probes allocate on `torch_device` and pass their work to `sample`.
     """
 
-    def __init__(self, devices: list[Device], gate: Gate) -> None:
+    def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = ()) -> None:
+        """Open `devices`. `visible` are the UUIDs of all devices that torch sees, in order; by default these alone."""
         import torch
 
         self.torch: Any = torch
         self.devices = devices
         self.gate = gate
+        self._visible = visible or [device.uuid for device in devices]
         self.vendor = registry.vendor(devices[0].driver)
         self.is_cpu = self.vendor.torch is not None and self.vendor.torch.on_host
         """True if torch works on the CPU: for a CPU, for a simulated device, or as the vendor declares."""
@@ -120,14 +120,13 @@ class Compute:
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
-        self.torch_devices = [self._open(place, device) for place, device in enumerate(devices)]
+        places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
+        self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
         self.pairs: list[tuple[str, str]] = []
         """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
-        self.rank, self.world = 0, 1
-        self._rendezvous: str | None = None
 
     def _open(self, place: int, device: Device) -> Any:
         """Return the torch.device of a device, after checking that torch opened the right one."""
@@ -145,17 +144,30 @@ class Compute:
             self._start_cuda(device, kind)
         else:
             backend.start(device.product)
-        if place >= (count := backend.device_count()):
-            library = "CUDA" if backend.cuda else backend.name
-            raise Unmeasurable(f"{library} sees only {count} of {len(self.devices)} devices")
-        properties = backend.properties(place)
+        number = self._number(place, device)
+        properties = backend.properties(number)
         if found := self.vendor.visibility.mistaken(properties, device):
             raise Unmeasurable(f"torch opened another device: {found} instead of {device.uuid} ({device.pci_address})")
         self.other = not backend.cuda
         if self.other:
             self.extra_conditions = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
-        backend.set_device(place)
-        return torch.device(backend.kind.name, place)
+        backend.set_device(number)
+        return torch.device(backend.kind.name, number)
+
+    def _number(self, place: int, device: Device) -> int:
+        """Return torch's number of a device: its place among the visible ones.
+
+        If torch sees fewer, the numbers behind a missing one are lower, so that only the PCI address can tell. Raises
+        Unmeasurable if torch does not report it, or does not see the device.
+        """
+        backend, expected = self.backend, len(self._visible)
+        if (count := backend.device_count()) >= expected:
+            return place
+        found = [number for number in range(count) if verified(backend.properties(number), device)]
+        if not found:
+            library = "CUDA" if backend.cuda else backend.name
+            raise Unmeasurable(f"{library} sees only {count} of {expected} devices")
+        return found[0]
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""
@@ -216,6 +228,10 @@ class Compute:
     def clock(self) -> Clock:
         """Clock that times work on this device."""
         return HostClock() if self.is_cpu else DeviceClock(self.backend)
+
+    def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:  # noqa: ARG002
+        """Return `work`, what one call does, and the clock for single calls. `amount` and `unit` are as in `sample`."""
+        return work, amount, self.clock
 
     @property
     def measures_peak(self) -> bool:
@@ -353,38 +369,6 @@ class Compute:
             marks.append(clock.mark())
         short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
         return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
-
-    def join(self, rendezvous: str, rank: int, world: int) -> None:
-        """Become a rank of the process group that meets in the file `rendezvous`.
-
-        The group uses gloo on CPUs, and the vendor's library elsewhere. The hosts also communicate by gloo, over the
-        loopback interface: all ranks are on this node, and its name may resolve to any of many interfaces, or to none.
-        """
-        import torch.distributed as dist
-
-        if rendezvous == self._rendezvous:
-            return
-        with contextlib.suppress(Exception):
-            dist.destroy_process_group()  # the remains of a group that failed to start
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        backend = "gloo" if self.is_cpu else self.backend.collectives()
-        dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
-        self.rank, self.world, self._rendezvous = rank, world, rendezvous
-
-    @property
-    def collectives(self) -> dict[str, Any]:
-        """Conditions that name the library of the collectives and the environment variables that configure it."""
-        settings = {name: text for name, text in os.environ.items() if name.startswith(_COLLECTIVES_SETTINGS)}
-        library = "gloo" if self.is_cpu else self.backend.kind.collectives
-        return {"backend": library, **({"environment": settings} if settings else {})}
-
-    def agree(self, value: float) -> float:
-        """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
-        import torch.distributed as dist
-
-        shared = self.torch.tensor([value], dtype=self.torch.float64)
-        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
-        return float(shared.item())
 
 
 def _identity(properties: Any, device: Device, backend: str) -> str:

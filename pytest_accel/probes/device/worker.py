@@ -81,8 +81,8 @@ class PipeGate:
         return self.compute.agree(value) if self.collective and self.compute else value
 
 
-Open = Callable[[list[Device], PipeGate], Compute]
-"""Opens devices for probes to run on."""
+Open = Callable[[list[Device], PipeGate, Sequence[str]], Compute]
+"""Opens devices for probes to run on; the texts are the UUIDs of all devices that this process sees, in order."""
 
 
 class Worker:
@@ -145,7 +145,7 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
     cpus = sorted({cpu for device in devices for cpu in device.cpus})
     if cpus:
         os.sched_setaffinity(0, cpus)
-    compute = opened(devices, gate)
+    compute = opened(devices, gate, message.get("visible", ()))
     compute.torch.set_num_threads(max(1, int(message["threads"])))
     gate.compute = compute
     return compute

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Message
+from pytest_accel.core.messages import Group, Message
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import Vendor
 from pytest_accel.judging.preconditions import SETTLE_STEP
@@ -37,11 +37,22 @@ def without_gpus(threads: int) -> Environment:
     return {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": str(threads)}
 
 
-def environment_of(group: Sequence[Device]) -> Environment:
-    """Return the environment of a worker: it sees the devices of the group only, no GPU if those are CPUs."""
+def visible_to(group: Group, usable: Sequence[Device]) -> Group:
+    """Return the devices that the worker of a group sees, in order: its own, or all if its vendor's ranks need that.
+
+    `usable` are the devices of the run that are not lost.
+    """
     vendor = registry.vendor(group[0].driver)
+    if vendor.torch is None or not vendor.torch.ranks_see_all:
+        return group
+    return tuple(device for device in usable if registry.vendor(device.driver) is vendor or device in group) or group
+
+
+def environment_of(visible: Sequence[Device]) -> Environment:
+    """Return the environment of a worker: it sees these devices only, no GPU if those are CPUs."""
+    vendor = registry.vendor(visible[0].driver)
     on_host = vendor.torch is not None and vendor.torch.on_host
-    return {**(without_gpus(threads_of(group)) if on_host else {}), **vendor.visibility.selecting(group)}
+    return {**(without_gpus(threads_of(visible)) if on_host else {}), **vendor.visibility.selecting(visible)}
 
 
 @dataclass(frozen=True)
@@ -64,9 +75,9 @@ class Processes:
         """Start the sensor process, with its standard error in `log`."""
         return self._start("sensor", self.sensor_module, log, {})
 
-    def worker(self, name: str, group: Sequence[Device], log: Path) -> Child:
-        """Start the worker process of these devices, with its standard error in `log`."""
-        return self._start(name, self.worker_module, log, self.environment(group))
+    def worker(self, name: str, visible: Sequence[Device], log: Path) -> Child:
+        """Start a worker process that sees these devices, with its standard error in `log`."""
+        return self._start(name, self.worker_module, log, self.environment(visible))
 
     def _start(self, name: str, module: str, log: Path, environment: Environment) -> Child:
         child = self.spawn(name, module, log, environment)

@@ -262,6 +262,8 @@ class WorkerCall:
     """Time at which it was asked for its stack, after a long silence; None if it was not."""
     frames: list[str] | None = None
     """Its answer: the frames of its stack, innermost first."""
+    starting: float = 1.0
+    """Factor by which it may be silent for longer until it is ready to be timed."""
 
     @property
     def over(self) -> bool:
@@ -292,9 +294,14 @@ class WorkerCall:
             self.trouble = message
             self.state = "over"
 
+    def patience(self, seconds: float) -> float:
+        """Return how long it may be silent now, in seconds, if it may be so for `seconds` later."""
+        timed = any(event != "working" for _, event in self.pace)
+        return seconds if timed else seconds * self.starting
+
     def silent(self, seconds: float) -> bool:
-        """Return True if it is the child's turn and it has sent nothing for so many seconds."""
-        return self.state == "running" and time.monotonic() - self.heard >= seconds
+        """Return True if it is the child's turn and it has been silent for longer than `patience` allows."""
+        return self.state == "running" and time.monotonic() - self.heard >= self.patience(seconds)
 
     def ask(self) -> None:
         """Ask the child for its stack, unless it was asked already."""
@@ -327,7 +334,8 @@ def conduct(
     When every child that still works is "ready", all get "go"; when every one has "settled" (its estimate is precise
     enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
 
-    A child that sends nothing for `patience` seconds while it is its turn is killed. With `all_or_none` (the ranks of a
+    A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many
+    until it is ready). With `all_or_none` (the ranks of a
     collective) the others are killed as soon as one fails, since they would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
@@ -392,7 +400,7 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
 def _silence(call: WorkerCall, patience: float) -> str:
     """Return a sentence about a silent child, with the innermost frame of its stack if it has sent it."""
     where = f"it is in {call.frames[0]}" if call.frames else "it does not answer where it is"
-    return f"its process sent nothing for {patience:g} s; {where}"
+    return f"its process sent nothing for {call.patience(patience):g} s; {where}"
 
 
 def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> None:

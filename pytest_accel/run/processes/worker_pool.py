@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import TimeSpent, around
-from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
@@ -24,6 +24,10 @@ DEATHS_ALLOWED = 1
 
 LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
+
+FIRST_COLLECTIVE = 3.0
+"""The first collective of a process group may take this many times the patience: with the default, 180 s. NCCL connects
+all ranks in it, which takes longer than a minute where drivers, containers or the network answer slowly."""
 
 REST_SECONDS = 5.0
 """Seconds that the sensor may take to answer when the run is being interrupted."""
@@ -41,11 +45,15 @@ class WorkerPool:
         self.progress = progress
         self.processes = REAL
         self.logs: Path | None = None
+        self.devices: Sequence[Device] = ()
+        """Every device of the run. A worker whose vendor requires it sees all of them that are not lost."""
         self.software: dict[str, Any] = {}
         """Versions that the workers report."""
         self.device_seconds = 0.0
         """Seconds in which the devices worked."""
         self._workers: dict[Group, Child] = {}
+        self._visible: dict[Group, Group] = {}
+        """The devices that the worker of a group sees, in the order in which torch counts them."""
         self._children: list[Child] = []
         """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
@@ -110,9 +118,11 @@ class WorkerPool:
             return  # a collective needs every rank
         calls = [WorkerCall(self._workers[group], request.message()) for group in working]
         if request.runs == "ranks":
+            starting = 1.0 if self._ranks else FIRST_COLLECTIVE
             meeting = self._meet([call.child for call in calls])
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
+                call.starting = starting
         began, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
@@ -236,7 +246,10 @@ class WorkerPool:
     def _spawn(self, group: Group) -> Child:
         """Start the worker process of a group."""
         name = _name(group)
-        child = self.processes.worker(name, group, self._log(name))
+        lost = self.sensor.counters.lost
+        usable = [device for device in self.devices if device in group or not lost(device.uuid)]
+        self._visible[group] = visible_to(group, usable)
+        child = self.processes.worker(name, self._visible[group], self._log(name))
         self._workers[group] = child
         self._children.append(child)
         return child
@@ -248,7 +261,8 @@ class WorkerPool:
     def _opening(self, group: Group) -> Message:
         """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
-        return {"event": "open", "devices": fields, "threads": self.processes.threads(group)}
+        visible = [device.uuid for device in self._visible[group]]
+        return {"event": "open", "devices": fields, "visible": visible, "threads": self.processes.threads(group)}
 
     def spent(self) -> TimeSpent:
         """Return the seconds of the run by phase and of the devices at work, and the seconds by metric and phase."""

@@ -58,6 +58,8 @@ class Library:
             return _handles(arguments, list(range(1, len(self.gpus) + 1)))
         if name == "amdsmi_get_processor_handles":
             return _handles(arguments[1:], [_number(arguments[0])])
+        if name == "amdsmi_get_lib_version":
+            return _version(arguments[0]._obj)
         gpu = self.gpu(_number(arguments[0]) - 1)
         if gpu.lost:
             return NOT_FOUND
@@ -109,6 +111,13 @@ def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
 def installed() -> Library | None:
     """Return the library that amdsmi uses now, or None."""
     return _LOADED.library
+
+
+def _version(struct: Any) -> int:
+    """Fill in the version of amdsmi that comes with ROCm 7.0.2."""
+    struct.major, struct.minor, struct.release = 26, 0, 2
+    struct.build = type(struct.build)(ctypes.c_char(b"0"))
+    return SUCCESS
 
 
 def _number(handle: Any) -> int:

@@ -59,6 +59,7 @@ class Library:
         self.gpus, self.driver, self.init, self.lacks = gpus, driver, init, lacks
         self.system: dict[str, Any] = {
             "nvmlSystemGetCudaDriverVersion": 13000,
+            "nvmlSystemGetNVMLVersion": b"13.580.95.05",
             "nvmlSystemGetConfComputeState": fills(ccFeature=0),
         }
         """Answers of the functions that take no GPU."""
@@ -197,8 +198,8 @@ def fabric(newest: int = 3, **values: Any) -> Callable[..., int]:
     return fill
 
 
-def processes(*pids: int) -> Callable[..., int]:
-    """Return a function that lists processes."""
+def processes(*pids: int, memory: int = 0) -> Callable[..., int]:
+    """Return a function that lists processes, each of which uses `memory` bytes."""
 
     def fill(_handle: Any, count: Any, array: Any) -> int:
         if pids and array is None:
@@ -206,7 +207,7 @@ def processes(*pids: int) -> Callable[..., int]:
             return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
         count._obj.value = len(pids)
         for entry, pid in zip(array or (), pids, strict=False):
-            entry.pid = pid
+            entry.pid, entry.usedGpuMemory = pid, memory
         return 0
 
     return fill

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.software import MEANINGS
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
@@ -100,9 +101,11 @@ def ranks(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def software(subject: Subject) -> Iterator[Finding]:
-    """Report a software range that no version lies in."""
+    """Report a software range that no version lies in, and a name that no run records, whose range excuses nothing."""
     for key, limit, _ in subject.limits():
         for name, text in limit.software.items():
+            if name not in MEANINGS:
+                yield subject.warning(f"{key}.software", name, f"expected one of {', '.join(MEANINGS)}")
             bounds = re.findall(r"\d+(?:\.\d+)*", text)
             near = ["0", *bounds, *(f"{bound}.0.0.1" for bound in bounds)]  # at and just above each bound
             if not any(versions.parse(text).holds(version) for version in near):

@@ -168,7 +168,7 @@ def burst(subject: Subject) -> Iterator[Finding]:
         figure = limit.reference or limit.floor
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
-        for other in ("matmul_best", "matmul_burst"):
+        for other in ("matmul_best", "matmul_burst", "matmul_mamf"):
             higher = subject.sku.limits_on(platform).get(f"{other}.{dtype}")
             most = higher and (higher.reference or higher.floor)
             if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):

@@ -23,6 +23,8 @@ VENDOR = Vendor(
     pci_classes=(DISPLAY_OTHER, PROCESSING),  # VGA is a display adapter, often part of a processor
     shared_nodes=("kfd",),
     visibility=RocmVisibility(),
-    torch=TorchKind("cuda", "nccl", hip=True),
+    # RCCL opens the memory of its peers by HIP's IPC, which fails with "invalid device ordinal", or falls back to the
+    # host's memory, if the peer is not visible in the process (ROCm/rocm-systems PR 8136, modelscope/ms-swift PR 9627)
+    torch=TorchKind("cuda", "nccl", hip=True, ranks_see_all=True),
     equal_rates=False,
 )

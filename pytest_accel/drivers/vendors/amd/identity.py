@@ -56,6 +56,11 @@ def _level(answer: str) -> str:
     return answer.rpartition("PERF_LEVEL_")[2].lower()
 
 
+def _library(answer: Mapping[str, Any]) -> str:
+    """Return the version of amdsmi: major 26, minor 0, release 2 is "26.0.2"."""
+    return ".".join(str(answer[part]) for part in ("major", "minor", "release"))
+
+
 def _rocm(answer: tuple[bool, str]) -> str:
     known, text = answer
     if not known:
@@ -86,6 +91,7 @@ PLACE: Table = {
 }
 FIRMWARE: Table = {
     "driver_version": LibraryCall("amdsmi_get_gpu_driver_info", read=value("driver_version")),
+    "library_version": LibraryCall("amdsmi_get_lib_version", about="system", read=_library),
     "rocm_version": LibraryCall("amdsmi_get_rocm_version", about="system", read=_rocm),
     "vbios": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("version")),
     "vbios_part": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("part_number")),

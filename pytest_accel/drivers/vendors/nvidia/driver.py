@@ -110,9 +110,16 @@ class NvidiaDriver(Driver):
             asker.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
 
     def idle(self, device: Device) -> str | None:
-        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU."""
+        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU.
+
+        Where the GPU's memory is a NUMA node of the host (GH200, GB200), the operating system manages it: file caches
+        and pages of ended processes count as used (NVML, nvmlDeviceGetMemoryInfo_v2). There only the memory of the
+        processes that NVML lists counts.
+        """
         used = self._asker(device).ask(_USED).get("used")
         seen = self._asker(device).ask(power.PROCESSES).get("processes")
+        if device.facts.get("memory_numa_node", -1) >= 0:
+            used = sum(each["memory_bytes"] or 0 for each in seen or ())
         return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
 
     def events(self) -> Iterator[dict[str, Any]]:

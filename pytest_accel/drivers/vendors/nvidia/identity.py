@@ -65,12 +65,14 @@ PRODUCT: Table = {
 }
 PLACE: Table = {
     "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
+    "memory_numa_node": LibraryCall("nvmlDeviceGetNumaNodeId"),
     "chassis_serial": _platform(lambda info: text(info.chassisSerialNumber) or None),
     "slot": _platform(lambda info: _byte(info.slotNumber)),
     "tray": _platform(lambda info: _byte(info.trayIndex)),
 }
 FIRMWARE: Table = {
     "driver_version": LibraryCall("nvmlSystemGetDriverVersion", about="system", read=text),
+    "library_version": LibraryCall("nvmlSystemGetNVMLVersion", about="system", read=text),
     "cuda_version": LibraryCall("nvmlSystemGetCudaDriverVersion", about="system", read=_cuda),
     "vbios": LibraryCall("nvmlDeviceGetVbiosVersion", read=text),
     "inforom": LibraryCall("nvmlDeviceGetInforomImageVersion", read=text),

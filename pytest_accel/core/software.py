@@ -1,0 +1,44 @@
+"""The names of software and firmware in a record, by which a limit states the versions that it was validated on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_accel.core.measurement import Device
+
+OF_DEVICES = {
+    "driver": "driver_version",
+    "management_library": "library_version",
+    "cuda_driver": "cuda_version",
+    "rocm": "rocm_version",
+    "vbios": "vbios",
+    "gsp_firmware": "gsp_firmware",
+    "firmware_bundle": "firmware_bundle",
+}
+"""The names whose version the management library states, and the facts of a device that hold it."""
+
+MEANINGS = {
+    "driver": "the kernel driver of the devices",
+    "management_library": "NVML or amdsmi",
+    "cuda_driver": "the newest CUDA that the driver supports",
+    "rocm": "ROCm, as amdsmi states it",
+    "vbios": "the VBIOS",
+    "gsp_firmware": "the firmware of the GPU System Processor",
+    "firmware_bundle": "the firmware bundle (PLDM) of an AMD GPU",
+    "torch": "PyTorch",
+    "cuda": "the CUDA that torch was built with",
+    "hip": "the HIP that torch was built with",
+    "cudnn": "cuDNN or MIOpen, as torch numbers it",
+    "cublas": "cuBLAS or hipBLAS, as loaded",
+    "nccl": "NCCL, or RCCL on AMD GPUs, as torch was built with it",
+    "python": "Python",
+    "kernel": "the kernel of the host",
+    "pytest_accel": "pytest_accel",
+}
+"""Every name with its meaning. A package through which torch drives devices (torch_npu) is one more."""
+
+
+def versions_of(devices: Sequence[Device]) -> dict[str, str]:
+    """Return the versions that all devices of a node share, by name. One that differs between devices is left out."""
+    found = {name: {device.facts.get(fact) for device in devices} for name, fact in OF_DEVICES.items()}
+    return {name: str(*versions) for name, versions in found.items() if len(versions) == 1 and None not in versions}
