@@ -66,7 +66,7 @@ class DrawnDevice(Compute):
         return self._clock
 
     def operation(self, seconds: float) -> float:
-        """Return the duration of what is drawn at a time, in a go of `seconds`: a call that is timed by itself, or a block."""
+        """Return the duration of what is drawn at a time in a go of `seconds`: a call timed by itself, or a block."""
         if self._single:
             return CALL_SECONDS
         return LONG_BLOCK if seconds >= LONG else block_seconds(seconds)

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 from drawn_device import DrawnDevice
 from population import OUTLIER, PARTS, Healthy, part_of
 
-from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Measurement, is_rate
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
@@ -35,7 +34,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging import peer_matrix
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
-from pytest_accel.probes.declare import Declaration, declaration_for, declaration_of
+from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop
 from pytest_accel.simulate.model import stressed_part
@@ -80,7 +79,7 @@ class Node:
         limits = requirements.required_at(self.level, self.sku.limits_on(self.platform))
         for metric, limit in requirements.applying(limits, self.sku, self.platform).items():
             declared = declaration_of(metric)
-            if declared is None or not is_rate(limit.unit) or not (limit.healthy or limit.reference):
+            if declared is None or not is_rate(limit.unit) or not _figure(limit):
                 continue
             if self._short in (None, part_of(metric, limit.unit)):
                 yield from self._judged(metric, limit, declared, limits)
@@ -111,9 +110,9 @@ class Node:
         if declared.runs == "peers":
             return self._between(limit, device, common, seconds, result, again=again)
         if requirements.of_node(metric):
-            found = self._timed(limit, device, self.devices, common, seconds)
+            found = self._timed(limit, device, self.devices, common=common, seconds=seconds)
             return [_measurement(found, NODE, limit)]
-        goes = {uuid: self._timed(limit, device, [uuid], common, seconds) for uuid in self.devices}
+        goes = {uuid: self._timed(limit, device, [uuid], common=common, seconds=seconds) for uuid in self.devices}
         measured = [_measurement(found, uuid, limit) for uuid, found in goes.items()]
         if declared.name == "soak":
             measured += [_measurement(droop(found), uuid, limit) for uuid, found in goes.items()]
@@ -137,23 +136,17 @@ class Node:
     ) -> list[Measurement]:
         found: dict[str, dict[str, ProbeResult]] = {}
         for pair in pairs:
-            cell = self._timed(limit, device, pair, common, seconds, outlier=OUTLIER / len(pairs))
+            cell = self._timed(limit, device, pair, common=common, seconds=seconds, goes=len(pairs))
             found.setdefault(pair[0], {})[pair[1]] = cell
         return [_row(sender, cells, limit) for sender, cells in found.items()]
 
     def _timed(
-        self,
-        limit: Limit,
-        device: DrawnDevice,
-        devices: Sequence[str],
-        common: float,
-        seconds: float,
-        outlier: float = OUTLIER,
+        self, limit: Limit, device: DrawnDevice, devices: Sequence[str], *, common: float, seconds: float, goes: int = 1
     ) -> ProbeResult:
-        """Return what one device does, or several together."""
+        """Return what one device does, or several together; `goes` count as one that may have a slow block."""
         metric, unit, healthy = limit.metric, limit.unit, self._healthy
         pace = common * healthy.pace(metric, unit, devices)
-        paces = healthy.blocks(stressed_part(metric, unit), pace, device.operation(seconds), seconds, outlier)
+        paces = healthy.blocks(stressed_part(metric, unit), pace, device.operation(seconds), seconds, OUTLIER / goes)
         return device.go(metric, unit, healthy.centre(limit), seconds, paces)
 
 
@@ -244,7 +237,7 @@ def _acceptable(sku: Sku, platform: Platform, level: str) -> bool:
 
 def counted(drawn: Sequence[Population], nodes: int, seed: int, processes: int) -> dict[Population, Count]:
     """Return the count of every healthy population of so many nodes, and of those of a tenth with a short part."""
-    every = {each: nodes for each in drawn}
+    every = dict.fromkeys(drawn, nodes)
     every |= {each._replace(short=part): max(1, nodes // SHORT_SHARE) for each in drawn for part in PARTS}
     chunks = [
         (each, [f"{seed}/{place}" for place in range(start, min(total, start + CHUNK))])
@@ -294,6 +287,20 @@ def reasons(totals: Mapping[Population, Count]) -> Iterator[str]:
             yield f"| `{each.sku}` | {each.level} | {status} | `{metric}` | {rule} | {nodes / one.nodes:.2%} |"
 
 
+def undrawn(drawn: Sequence[Population]) -> Iterator[str]:
+    """Yield the required limits on rates without a healthy figure, which no node can be drawn around."""
+    for name, platform, level, *_ in drawn:
+        sku = skufile_of(name)
+        limits = requirements.required_at(level, sku.limits_on(sku.platforms[platform]))
+        metrics = [each.metric for each in limits.values() if is_rate(each.unit) and not _figure(each)]
+        if metrics:
+            yield f"Not drawn, as no healthy figure is published, `{name}` at {level}: {', '.join(metrics)}."
+
+
+def _figure(limit: Limit) -> object:
+    return limit.healthy or limit.reference
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000, help="of each SKU and level; a tenth for each short part")
@@ -309,6 +316,7 @@ def main() -> None:
     totals = counted(drawn, chosen.nodes, chosen.seed, chosen.processes)
     for table in (healthy_table, short_table, reasons):
         print(*table(totals), sep="\n", end="\n\n")
+    print(*undrawn(drawn), sep="\n")
     healthy = [one for each, one in totals.items() if each.short is None]
     nodes, rejected = sum(each.nodes for each in healthy), sum(each.rejected for each in healthy)
     print(f"{nodes:,} healthy nodes, {rejected} rejected, {time.monotonic() - began:.0f} s.")

@@ -1,7 +1,7 @@
 """Healthy nodes as they are published: the centre of a node, how its devices, goes and blocks differ, what is short.
 
-The centre of a metric is drawn from what its limit's source published as healthy (`Limit.healthy`), never from the floor
-that is to be tested. What was read for each figure is beside it; "assumed" means that no source was found.
+The centre of a metric is drawn from what its limit's source published as healthy (`Limit.healthy`), never from the
+floor that is to be tested. What was read for each figure is beside it; "assumed" means that no source was found.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SPREADS = {
     # inside: 0.10 of 55.4 GB/s on eight H200 (stas00/ml-engineering, network/README.md). between: 54.8 and 55.4 GB/s on
     # H100 and H200 of two clusters.
     "host": Spread(0.002, 0.006, 0.002, (0.002, 0.005)),
-    # inside: the 56 pairs of a node lie within 0.05 % (H100, nvbandwidth 0.10) to 1 % (method.md); the 3 % of MI300X and
-    # the 2 % of A100 are in the ranges of their limits. between: all-reduce of 8 GiB, 475 to 480 GB/s on H100.
+    # inside: the 56 pairs of a node lie within 0.05 % (H100, nvbandwidth 0.10); 1 % is assumed, and the 3 % of MI300X
+    # and 2 % of A100 are in the ranges of their limits. between: all-reduce of 8 GiB, 475 to 480 GB/s on H100.
     "link": Spread(0.01, 0.005, 0.001, (0.0005, 0.002)),
 }
 HOST_INSIDE_GEN4 = 0.035
