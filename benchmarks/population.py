@@ -53,6 +53,8 @@ LAG = (0.3, 0.6)
 """Autocorrelation from one block of 50 ms to the next (simulate/model.py)."""
 DRIFT = 0.01
 """Largest rise or fall over a go (assumed)."""
+LEAST_PACE = 0.1
+"""Least pace of a block, however much noise is drawn."""
 OFFSET = 0.1
 """Largest difference between two healthy figures of different methods, where a limit only advises."""
 HOT_SLOT, HOT_SLOT_SLOWER = 0.3, (0.01, 0.03)
@@ -138,13 +140,14 @@ class Healthy:
         if draw.random() < outlier:
             slow_at = int(draw.random() * seconds / block)
             slow = 1 + (draw.uniform(*OUTLIER_TIMES) - 1) * min(1.0, BLOCK_SECONDS / block)
-        gauss, fresh = draw.gauss, cv * (1 - lag**2) ** 0.5
-        off, line, step, count = gauss(0, cv), -drift / 2, drift * block / seconds, 0
+        gauss, fresh, count = draw.gauss, cv * (1 - lag**2) ** 0.5, 0
+        off, line, step, last = gauss(0, cv), 1 - drift / 2, drift * block / seconds, seconds / block
         while True:
-            yield pace * max(0.1, 1 + off + line) / (slow if count == slow_at else 1.0)
+            found = off + line if off + line > LEAST_PACE else LEAST_PACE
+            yield pace * (found / slow if count == slow_at else found)
             off = lag * off + gauss(0, fresh)
             count += 1
-            if count * block < seconds:
+            if count < last:
                 line += step
 
     def _deviations(self, kind: str, count: int) -> list[float]:
