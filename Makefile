@@ -13,6 +13,7 @@ help:
 	@echo '  make accept      examine this node:  make accept ARGS="--accel-sku=h100-sxm --accel-level=standard"'
 	@echo '  make wheel       build dist/pytest_accel-*.whl, for an environment of your own'
 	@echo '  make bundle      pack one file for a node without a network:  make bundle ARGS="--python 3.12"'
+	@echo '                   with --session: one file for a first session on a GPU (benchmarks/README.md)'
 	@echo 'Work on it'
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
 	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, the whole fault matrix'

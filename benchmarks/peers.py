@@ -92,7 +92,7 @@ NVBANDWIDTH = Tool(
 )
 BABELSTREAM = Tool(
     ("cuda-stream", "omp-stream"),
-    ("--float", "--csv", "-n", "100", "-s", "{n}"),
+    ("--csv", "-n", "100", "-s", "{n}"),
     babelstream,
     "UoB-HPC/BabelStream at 57637d5 and v5.0: decimal, src/benchmark.h `weight` arrays a kernel",
 )

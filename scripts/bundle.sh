@@ -5,12 +5,14 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: scripts/bundle.sh [--python 3.12] [--platform PLATFORM] [--output FILE.tar.gz]
+usage: scripts/bundle.sh [--python 3.12] [--platform PLATFORM] [--output FILE.tar.gz] [--session [--peers DIR]]
 
   --python    the node's Python, as major.minor (default: that of $PYTHON, or python3)
   --platform  x86_64, aarch64, or a tag of the newest glibc allowed, as manylinux_2_28_x86_64
               (default: this machine's architecture, and a glibc of 2.28 or newer)
   --output    default: dist/pytest-accel-VERSION-pyPYTHON-ARCHITECTURE.tar.gz
+  --session   also pack run.sh and what it starts: a first session on a GPU (benchmarks/README.md)
+  --peers     a folder with builds of the tools of others, for the session to compare with
 TEXT
 }
 say() { printf 'bundle: %s\n' "$*" >&2; }
@@ -20,20 +22,23 @@ die() {
 }
 
 python=${PYTHON:-python3}
-target="" platform=$(uname -m) output=""
+target="" platform=$(uname -m) output="" session=no peers=""
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit 0 ;;
-    --python | --platform | --output) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    --session) session=yes && shift && continue ;;
+    --python | --platform | --output | --peers) [ $# -gt 1 ] || die "$1 needs a value" ;;
     *) usage >&2 && die "unknown option '$1'" ;;
     esac
     case $1 in
     --python) target=$2 ;;
     --platform) platform=$2 ;;
     --output) output=$(realpath -m -- "$2") ;;
+    --peers) peers=$(realpath -e -- "$2") || die "--peers is '$2', which is not there" ;;
     esac
     shift 2
 done
+[ -z "$peers" ] || [ $session = yes ] || die "--peers is for --session"
 cd "$(dirname "$0")/.."
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "'$python' is older than Python 3.10: PYTHON=/path/to/python3"
@@ -88,12 +93,21 @@ do
 done
 
 name=pytest-accel-$version-py$target-$machine
+[ $session = no ] || name=pytest-accel-session-$version-py$target-$machine
 root=$work/$name
 mkdir "$root"
 mv "$work/wheels" "$root/wheels"
 cp scripts/install.sh LICENSE "$root"
+next=install.sh
+if [ $session = yes ]; then
+    cp scripts/run.sh "$root"
+    next="run.sh --minutes 10"
+    mkdir "$root/benchmarks"
+    cp benchmarks/{bench,compare,cuda_stream,gpu_session,machine,peers,session,session_report,verify}.py benchmarks/stream.cu "$root/benchmarks"
+    [ -z "$peers" ] || cp -RL -- "$peers" "$root/peers"
+fi
 printf 'version=%s\npython=%s\nmachine=%s\n' "$version" "$target" "$machine" >"$root/bundle.conf"
-(cd "$root" && find . -type f | LC_ALL=C sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
+(cd "$root" && find . -type f | LC_ALL=C sort | xargs -d '\n' sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
 
 : "${output:=$PWD/dist/$name.tar.gz}"
 mkdir -p "$(dirname "$output")"
@@ -102,5 +116,5 @@ say "made $output ($(du -h "$output" | cut -f1))"
 cat <<TEXT
 Copy it to the node, and there:
   tar -xzf $(basename "$output")
-  $name/install.sh
+  $name/$next
 TEXT

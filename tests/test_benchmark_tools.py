@@ -17,7 +17,6 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import bench  # noqa: E402  programs, not a package
 import compare  # noqa: E402
-import gpu_session  # noqa: E402
 import peers  # noqa: E402
 import verify  # noqa: E402
 
@@ -185,16 +184,11 @@ def test_a_prediction_holds_with_all_of_its_figures() -> None:
     assert verify.judge(run, found, gpu=True, sku="h200-sxm") == "NOT HELD: slowest window / median"
     assert verify.judge(run, {**found, "slowest window / median": 0.995}, gpu=True, sku="h200-sxm") == "HELD"
     assert verify.judge(run, found, gpu=True, sku="h100-sxm").startswith("NOT RUN: predicted of h200-sxm")
-    assert verify.judge(run, {"copy TB/s": 4.1}, gpu=True, sku="h200-sxm").startswith("NOT RUN: no figure of triad")
+    assert verify.judge(run, {"copy TB/s": 4.1}, gpu=True, sku="h200-sxm").startswith(
+        "HELD IN PART: no figure of triad"
+    )
+    assert verify.judge(run, {}, gpu=True, sku="h200-sxm").startswith("NOT RUN: no figure of copy TB/s, triad")
     assert verify.judge(run, found, gpu=False, sku="h200-sxm").startswith("NOT RUN")
-
-
-def test_the_plan_fits_in_ten_minutes() -> None:
-    """And says so: every step and every part of it, with the sum."""
-    assert sum(gpu_session.PLAN.values()) < 60 * 9.6
-    table = gpu_session.plan()
-    assert all(f"verify {name} |" in table for name in verify.RUNS)
-    assert all(f"compare {name} |" in table for name in compare.PLANS)
 
 
 SHIM = """

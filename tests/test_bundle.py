@@ -3,9 +3,11 @@
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -86,6 +88,40 @@ def test_installer_wants_whole_files(bundle: Path, tmp_path: Path) -> None:
     assert "bundle.conf: FAILED" in done.stderr
 
 
+def test_a_session_needs_the_bundle_and_torch_alone(session: Path, tmp_path: Path) -> None:
+    """One command, in a folder of its own: our wheel and not the checkout, and the tools that were packed."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    where = "import pytest_accel; print(pytest_accel.__file__)"
+
+    done = on_node(
+        "sh", session / "run.sh", "--cpu", "--minutes", "3", "--steps", "V8", "nvbandwidth", "gpu-burn", "--", tmp_path,
+        PYTHON=sys.executable,
+    )  # fmt: skip
+    found = on_node(session / "venv" / "bin" / "python", "-I", "-c", where).stdout
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Path(found.strip()).is_relative_to(session / "venv")
+    assert re.search(r"^\| V8 .*wrong elements 0, wrong with K permuted 0", done.stdout, re.MULTILINE)
+    assert "nvbandwidth: ended with 0" in done.stdout
+    assert "gpu-burn: NOT RUN: there is no gpu_burn among the builds" in done.stdout
+    with tarfile.open(tmp_path / "session.tar.gz") as results:
+        assert {"session/session.md", "session/session.json", "session/V8.log"} <= set(results.getnames())
+
+
+def test_a_session_names_the_interpreters_that_it_tried(session: Path, tmp_path: Path) -> None:
+    """Where none has torch and the version of the bundle, with what each of them said."""
+    other = tmp_path / "python9"
+    other.write_text("#!/bin/sh\necho 3.99\n")
+    other.chmod(0o755)
+
+    done = on_node("sh", session / "run.sh", PYTHON=f"{other} {tmp_path}/nowhere")
+
+    assert done.returncode == 1
+    assert f"no interpreter here is Python {PYTHON} and has torch" in done.stderr
+    assert f"{other} (3.99): this archive is for {PYTHON}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("python", "missing"),
     [
@@ -120,17 +156,30 @@ def test_markers_are_read_as_on_the_node(tmp_path: Path, python: str, missing: s
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle for the Python that runs this, unpacked."""
-    root = tmp_path_factory.mktemp("bundle")
+    return unpacked(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with a session, and with a folder of tools of others, unpacked."""
+    root = tmp_path_factory.mktemp("session")
+    (root / "builds").mkdir()
+    (root / "builds" / "nvbandwidth").write_text("#!/bin/sh\nexit 1\n")
+    return unpacked(root, "--session", "--peers", str(root / "builds"))
+
+
+def unpacked(root: Path, *options: str) -> Path:
+    """Make a bundle and unpack it."""
     script = str(CHECKOUT / "scripts" / "bundle.sh")
-    command = [script, "--python", PYTHON, "--output", str(root / "bundle.tar.gz")]
+    command = [script, "--python", PYTHON, "--output", str(root / "bundle.tar.gz"), *options]
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == os.EX_UNAVAILABLE and os.environ.get("CI") != "true":
         pytest.skip("a bundle is made of downloaded wheels, and no package index can be reached")
     assert done.returncode == 0, done.stderr
     subprocess.run(["tar", "-xzf", "bundle.tar.gz"], cwd=root, check=True)
-    (unpacked,) = root.glob("pytest-accel-*")
-    return unpacked
+    (found,) = root.glob("pytest-accel-*")
+    return found
 
 
 def install(bundle: Path, python: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
@@ -138,9 +187,9 @@ def install(bundle: Path, python: Path, *options: str | Path) -> subprocess.Comp
     return on_node(bundle / "install.sh", "--python", python, *options)
 
 
-def on_node(*command: str | Path) -> subprocess.CompletedProcess[str]:
+def on_node(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command without a package index, and without a network where that can be arranged."""
-    environment = {"PATH": os.environ["PATH"], "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "file:///nowhere"}
+    environment = {"PATH": os.environ["PATH"], "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "file:///nowhere", **more}
     words: list[str | Path] = [*without_network(), *command]
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 

@@ -80,6 +80,8 @@ class ProbeDetails(TypedDict, total=False):
     """Seconds from the start of sampling to the end of each block. Read by the soak, for its droop."""
     warmup_blocks: int
     """Blocks that were not counted. For the record."""
+    mean_of_calls: float
+    """The rate by the mean of all calls, where the value is that of the fastest ones. For the record."""
 
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
@@ -131,7 +133,7 @@ class ProbeDetails(TypedDict, total=False):
     """The rate (GB/s) of each window, by place."""
 
 
-SAMPLED = ("ended_by", "ends", "warmup_blocks")
+SAMPLED = ("ended_by", "ends", "warmup_blocks", "mean_of_calls")
 """Keys that `Compute.sample` writes for any probe."""
 
 

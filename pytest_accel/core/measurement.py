@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pytest_accel.core import details
 from pytest_accel.core.details import Details
-from pytest_accel.core.stats import Estimate, estimate, estimate_rate, estimate_ratio
+from pytest_accel.core.stats import Estimate, estimate, estimate_median, estimate_rate, estimate_ratio
 
 NODE = "node"
 """The subject of a measurement that concerns all devices at once."""
@@ -20,14 +20,22 @@ EVERYTHING_ELSE = "everything else"
 
 Value = details.Value
 
+Statistic = Literal["mean", "median"]
+"""What the value of a measurement is of its samples."""
+
 
 def is_rate(unit: str) -> bool:
     """Return True for a unit of work per time, where more is better: TFLOPS, TOPS, GB/s."""
     return unit.endswith(("/s", "OPS"))
 
 
-def estimate_of(samples: Sequence[float], unit: str) -> Estimate:
-    """Return the estimate of samples (one per block, in `unit`): total work over time for a rate, else the mean."""
+def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic = "mean") -> Estimate:
+    """Return the estimate of samples (one per block, in `unit`).
+
+    It is their median, or their mean: for a rate total work over total time.
+    """
+    if statistic == "median":
+        return estimate_median(samples)
     return estimate_rate(samples) if is_rate(unit) else estimate(samples)
 
 
@@ -113,11 +121,13 @@ class Measurement:
     ended: float = 0.0
     details: Details = field(default_factory=Details)
     """Evidence that explains the value: the telemetry summary, a peer matrix, the rank skew."""
+    statistic: Statistic = "mean"
+    """What the value is of the samples."""
 
     @cached_property
     def estimate(self) -> Estimate | None:
         """The estimate of the samples, None without samples."""
-        return estimate_of(self.samples, self.unit) if self.samples else None
+        return estimate_of(self.samples, self.unit, self.statistic) if self.samples else None
 
     @cached_property
     def of_peak(self) -> Estimate | None:
@@ -129,7 +139,7 @@ class Measurement:
             return estimate_ratio([_time(peak) for _, peak in pairs], [_time(value) for value, _ in pairs])
         if not self.peak.value > 0:
             return None
-        return estimate_of([value / self.peak.value for value in self.samples], self.unit)
+        return estimate_of([value / self.peak.value for value in self.samples], self.unit, self.statistic)
 
 
 def _time(rate: float) -> float:

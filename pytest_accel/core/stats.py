@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean, median, stdev
 
 CONFIDENCE = 0.999
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
@@ -69,6 +69,34 @@ def estimate_rate(rates: Sequence[float]) -> Estimate:
         return replace(time, mean=1 / time.mean)
     high = 1 / time.low if time.low > 0 else math.inf
     return replace(time, mean=1 / time.mean, low=1 / time.high, high=high)
+
+
+def estimate_median(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Estimate the median of `samples`, between two of them (H. A. David, Order Statistics, section 2.5).
+
+    The k-th lowest and the k-th highest of n independent samples enclose the median unless fewer than k of them lie on
+    one side of it. Correlated samples count as fewer, as in `estimate`. The interval is infinite below 11 samples.
+    Raises ValueError if there is no sample.
+    """
+    n, middle = len(samples), float(median(samples)) if samples else math.nan
+    if n == 0:
+        raise ValueError("no samples to estimate from")
+    if not all(map(math.isfinite, samples)):
+        return Estimate(middle, -math.inf, math.inf, n, 0.0)
+    r, ordered = autocorrelation(samples), sorted(samples)
+    effective = max(1, math.floor(n * (1 - r) / (1 + r))) if r > 0 else n
+    place = _rank(effective, confidence) * n // effective
+    if place == 0:
+        return Estimate(middle, -math.inf, math.inf, n, r)
+    return Estimate(middle, float(ordered[place - 1]), float(ordered[n - place]), n, r)
+
+
+def _rank(n: int, confidence: float) -> int:
+    """Return the largest k for which at least k of n samples lie on either side of the median; 0 if there is none."""
+    outside, rank = 0, 0
+    while 2 * (outside := outside + math.comb(n, rank)) <= (1 - confidence) * 2**n:
+        rank += 1
+    return rank
 
 
 def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:

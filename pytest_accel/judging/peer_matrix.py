@@ -9,7 +9,6 @@ from statistics import median
 from pytest_accel.core.details import Cell, Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.messages import Pair
-from pytest_accel.core.stats import estimate_rate
 
 SHORT = 0.97
 """A pair below this fraction of the fastest pairs falls short: one of 18 links costs 5.6 %, healthy pairs lie within
@@ -87,7 +86,7 @@ def _cells(found: Sequence[Measurement]) -> dict[Pair, Cell]:
 
 
 def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
-    return {pair: 0.0 if cell["wrong"] else estimate_rate(cell["samples"]).mean for pair, cell in cells.items()}
+    return {pair: 0.0 if cell["wrong"] else median(cell["samples"]) for pair, cell in cells.items()}
 
 
 def attributed(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
@@ -130,8 +129,9 @@ def _own(
     return replace(
         row,
         conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},
-        value=estimate_rate(samples).mean if samples else None,
+        value=median(samples) if samples else None,
         samples=samples,
+        statistic="median",
         seconds=tuple(cell["seconds"]),
         trouble=Trouble("device", f"{cell['wrong']}; {_why(me, mine, matrix, names)}")
         if cell["wrong"]

@@ -122,12 +122,13 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
     samples = tuple(finding["samples"])
     value = finding["value"]
     if value is None and samples:
-        value = estimate_of(samples, finding["unit"]).mean
+        value = estimate_of(samples, finding["unit"], finding["statistic"]).mean
     return replace(
         _bare(_named(finding, context.request), subject, context),
         unit=finding["unit"],
         value=value,
         samples=samples,
+        statistic=finding["statistic"],
         seconds=tuple(finding["seconds"]),
         peak=_peak(finding["peak"], context.peak_of(finding["metric"])),
         conditions={**_method(finding["metric"], context.request), **finding["conditions"]},
@@ -140,6 +141,8 @@ def _method(metric: str, request: WorkerRequest) -> dict[str, Any]:
     """Return the method that the probe declares for its main metric, as far as it is known before the run."""
     declared = finder_of(str(metric)) or finder_of(parse(str(metric)).base)
     if declared is None or not declared.packaged or metric in declared.also:
+        return {}
+    if declared.function.__module__ != request.probe["module"]:  # a user's probe that uses the name of ours
         return {}
     return {key: value for key, value in declared.method_under(request.conditions).items() if value != AS_FOUND}
 

@@ -59,6 +59,13 @@ def accel_counters(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def accel_size(request: pytest.FixtureRequest) -> str:
+    """Return a size of an all-reduce, such as "8GiB"; the test runs once for each size of this run."""
+    _session(request)
+    return str(request.param)
+
+
+@pytest.fixture
 def accel_sku(request: pytest.FixtureRequest) -> Sku:
     """Return the SKU that the node is judged as; skips the test if none was recognised."""
     sku = _session(request).sku

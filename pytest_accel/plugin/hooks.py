@@ -161,6 +161,8 @@ class Acceptance:
             if f"accel_{probe}" in names:
                 facts = self.accel_session.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
+        if "accel_size" in names:
+            metafunc.parametrize("accel_size", self.accel_session.all_reduce_sizes(), indirect=True)
         if SUBJECT not in names:
             return
         subjects = {device.uuid: device.name for device in self.accel_session.devices}

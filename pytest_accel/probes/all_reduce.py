@@ -13,10 +13,16 @@ _CHUNK = 2**26
 """Elements that are made and compared at a time, so that the check needs little memory besides the payload."""
 
 
+def _method() -> dict[str, Any]:
+    """Return the method of `all_reduce`, without ranks and algorithm, which are compared by themselves."""
+    return {"dtype": "fp32", "in_place": True, "statistic": "mean"}
+
+
 @probe(
     "all_reduce.busbw@{size}",
     runs="ranks",
     unit="GB/s",
+    method=_method,
     stresses=["link"],
     variants={"size": SIZES},
     budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
@@ -31,7 +37,9 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
 
     The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is that of the slowest rank. The payload
     is fp32, as in nccl-tests: NVSwitches add four floats at once, but integers one by one (NCCL,
-    src/device/reduce_kernel.h).
+    src/device/reduce_kernel.h). As there, the sum replaces the payload, calls are queued back to back, and the mean
+    counts. Their number differs: nccl-tests makes 20 calls after 1 to 5 of warm-up, this probe as many as its budget
+    holds after a quarter of it. The packaged suite measures every size that the SKU has a limit for.
 
     Before and after the timing the payload holds integers whose sum is exact in any order, and every rank compares the
     result bit by bit. During the timing it holds zeros, because other numbers would grow with every sum.

@@ -6,20 +6,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import cycle, groupby, permutations
 from operator import itemgetter
+from statistics import median
 from typing import Any
 
 from pytest_accel.core.details import Cell
-from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
+def _method(direction: str, mib: int) -> dict[str, Any]:
+    """Return the method of `peer_copy`: that of nvbandwidth's device_to_device_memcpy_write_ce and its bidirectional.
+
+    torch queues a copy on the sender (aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device): the sender writes.
+    """
+    way = "write" if direction == "one_way" else "write by both"
+    size = {"engine": "copy engine", "way": way, "size": f"{mib} MiB"}
+    return {**size, "pairs": "one at a time", "statistic": "median"}
+
+
+def _method_of_all(how: str, mib: int) -> dict[str, Any]:
+    """Return the method of `peer_copy_all`."""
+    size = {"engine": "copy engine", "way": "write by both", "size": f"{mib} MiB"}
+    return {**size, "pairs": "disjoint at once" if how == "rounds" else "all at once", "statistic": "median"}
+
+
 @probe(
     "peer_copy.{direction}",
     runs="peers",
     unit="GB/s",
+    method=_method,
     stresses=["link"],
     variants={"direction": ("one_way", "both")},
     budgets={"quick": 10.0, "standard": 30.0, "long": 60.0},
@@ -30,12 +47,16 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     cost=Cost("peak", share=0.78),
     small={"mib": 1},
 )
-def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) -> Iterator[ProbeResult]:
+def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 512) -> Iterator[ProbeResult]:
     """Measure the bandwidth of the peer link in GB/s for every directed pair, and compare the data that arrived.
+
+    The pairs are measured one at a time, at every level: what a level has less of is time for each. A sample is several
+    copies back to back, and the rate of a pair is the median of its samples, as in nvbandwidth.
 
     Yields one result for each sender: the rate of its slowest pair. The details hold all its pairs (`cells`), because
     only the whole matrix shows which end of a slow pair is at fault. With `direction` "both" the two devices copy to
-    each other at the same time, and the rate is the sum of both directions. `mib` is the size of a transfer in MiB.
+    each other at the same time, and the rate is the bytes of both until the slower one ends. `mib` is the size of a
+    transfer in MiB.
     Without peer access torch copies through host memory, and the condition `peer_access` is False.
 
     Each pair is announced before it is measured, so that an error is attributed to that pair only. A repeat measures
@@ -55,6 +76,7 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) ->
     "peer_copy_all.{how}",
     runs="peers",
     unit="GB/s",
+    method=_method_of_all,
     stresses=["link"],
     variants={"how": ("rounds", "all")},
     budgets={"quick": 0.0, "standard": 5.0, "long": 10.0},
@@ -62,7 +84,7 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 256) ->
     cost={"rounds": Cost("peer_copy.both"), "all": Cost("peer_copy.one_way", for_each_link=True)},
     small={"mib": 1},
 )
-def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> Iterator[ProbeResult]:
+def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 512) -> Iterator[ProbeResult]:
     """Measure the bandwidth of the peer links in GB/s with all devices copying at once.
 
     A switch or fabric manager without enough bandwidth shows only here. "rounds" copies between disjoint pairs, in both
@@ -81,7 +103,7 @@ def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 256) -> It
     results = [_at_once(device, group, wrong, how=how, mib=mib, budget=budget) for group in groups]
     for place in places:
         took_part = [one for one, group in zip(results, groups, strict=True) if any(place in pair for pair in group)]
-        slowest = min(took_part, key=lambda one: estimate_rate(one.samples).mean)
+        slowest = min(took_part, key=lambda one: median(one.samples))
         yield replace(slowest, subject=device.devices[place].uuid, wrong=wrong.get(place))
 
 
@@ -109,6 +131,7 @@ def _at_once(
         seconds=budget,
         conditions={"how": how, "mib": mib, "copies_at_once": len(ways)},
         streams=streams,
+        statistic="median",
     )
     device.synchronize()
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
@@ -130,7 +153,7 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
         direct = one.conditions["peer_access"]
         cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong, "direct": direct}
         results.append(one)
-    worst = min(results, key=lambda one: estimate_rate(one.samples).mean)
+    worst = min(results, key=lambda one: median(one.samples))
     return replace(
         worst, subject=device.devices[pairs[0][0]].uuid, details={**worst.details, "cells": cells}, wrong=None
     )
@@ -158,6 +181,7 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
         seconds=budget,
         conditions={"direction": direction, "mib": mib, "peer_access": direct},
         streams=streams,
+        statistic="median",
     )
     device.synchronize()
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):

@@ -17,9 +17,21 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = {"copy": 2, "copy_kernel": 2, "triad": 3, "read": 1, "write": 1}
+TRAFFIC = {"copy_kernel": 2, "triad": 3, "dot": 2, "copy": 2, "read": 1, "write": 1}
 """Arrays read plus arrays written by one call (as J. McCalpin's STREAM counts)."""
 OPERATIONS = tuple(TRAFFIC)
+BYTES = {"fp64": 8, "fp32": 4}
+"""Bytes of an element, by dtype."""
+_DONE_BY = {
+    "copy_kernel": ("b = a", "kernel"),
+    "triad": ("a = b + s c", "kernel"),
+    "dot": ("sum of a b", "kernel of the BLAS library"),
+    "copy": ("b = a", "copy engine"),
+    "read": ("sum of a", "kernel of torch.sum"),
+    "write": ("a = s", "kernel"),
+}
+"""Operation and engine, in the words of a method. A plain kernel reads and writes each element once, and every one of
+them fills the memory's queues; a sum over an array does not in every implementation (PyTorch issue 132964)."""
 _CHUNK = 2**22
 """Elements that are compared at a time, so that the check needs little memory besides the arrays."""
 _NUMBERS = 1021
@@ -34,13 +46,21 @@ MOST_WINDOWS = 256
 """Number of windows at most."""
 
 
+def _method(op: str, mib: int, dtype: str) -> dict[str, Any]:
+    """Return the method of `stream`."""
+    operation, engine = _DONE_BY[op]
+    return {"operation": operation, "engine": engine, "dtype": dtype, "array": f"{mib} MiB", "statistic": "best"}
+
+
 @probe(
     "stream.{op}",
     unit="GB/s",
     stresses=["memory"],
+    method=_method,
     variants={"op": OPERATIONS},
     budgets={"quick": 1.0, "standard": 3.0, "long": 10.0},
     budgets_of={  # those that only inform
+        "dot": {"quick": 0.0, "standard": 1.5, "long": 5.0},
         "write": {"quick": 0.0, "standard": 1.5, "long": 5.0},
         "copy_kernel": {"quick": 0.0, "standard": 1.5, "long": 5.0},
     },
@@ -49,48 +69,67 @@ MOST_WINDOWS = 256
     required="memory",
     verifies="copies",
     cost=Cost("peak", share=0.87),
-    small={"mib": 1},
+    small={"mib": 1, "calls": 1},
 )
-def stream(device: Compute, *, op: str = "copy", mib: int = 4096) -> ProbeResult:
+def stream(
+    device: Compute, *, op: str = "copy_kernel", mib: int = 4096, dtype: str = "fp64", calls: int = 20
+) -> ProbeResult:
     """Measure the memory bandwidth in GB/s (10^9) over arrays of `mib` MiB, with bytes counted as read plus written.
 
     `op` is one of
 
+    - copy_kernel (b = a + 0), triad (a = b + 3 c): torch's elementwise kernels
+    - dot (sum of a b): the BLAS library's kernel
     - copy (b = a): the driver's copy on a GPU (cudaMemcpyAsync), which may use another path than a kernel
-    - copy_kernel (b = a + 0): the same work in torch's elementwise kernel, as are the next three
-    - triad (a = b + 3 c)
-    - read (sum of a)
+    - read (sum of a): torch's reduction
     - write (a = 1021, N bytes)
 
-    Limits are on copy, triad and read; the other two are information. The arrays are fp32 and hold whole numbers. They
-    are allocated and touched before, and the result is checked afterwards. On a CPU the peak is the C library's copy of
-    the same arrays, measured in alternation.
+    The first three are BabelStream's Copy, Triad and Dot (github.com/UoB-HPC/BabelStream, src/main.cpp), and timed like
+    those: the host waits for each call, and the fastest counts. BabelStream prints the fastest of 100 calls. Here a
+    sample is the fastest of `calls`, samples are taken until their mean is known, and the mean of all calls is in the
+    details, so that a device that is fast only now and then shows it. The host's share of a call (about 10 us) is below
+    1 % if a call takes a millisecond, which arrays of 4 GiB do on every device; BabelStream's default of 256 MiB does
+    not.
+
+    `dtype` is fp64 or fp32. The arrays hold whole numbers. They are allocated and touched before, and the result is
+    checked afterwards. On a CPU the peak is the C library's copy of the same arrays, measured in alternation.
     """
     if op not in OPERATIONS:
         raise NotApplicable(f"op {op!r} is not known (known: {', '.join(OPERATIONS)})")
-    torch = device.torch
-    n = mib * 2**20 // 4
-    device.require_memory(4 * n * TRAFFIC[op] + 4 * 4 * _CHUNK)
-    numbers = torch.arange(_NUMBERS, dtype=torch.float32, device=device.torch_device)
-    pattern = numbers.repeat(n // _NUMBERS + 1)[:n]
-    arrays = [pattern] + [torch.ones_like(pattern) for _ in range(TRAFFIC[op] - 1)]
+    if dtype not in BYTES:
+        raise NotApplicable(f"dtype {dtype!r} is not supported by this probe (supported: {', '.join(BYTES)})")
+    size = mib * 2**20
+    device.require_memory(size * TRAFFIC[op] + 4 * BYTES[dtype] * _CHUNK)
+    arrays = _arrays(device, op, size // BYTES[dtype], dtype)
     work, check = _work(device, op, arrays)
     beside = None
     if device.measures_peak:
-        other = arrays[-1] if len(arrays) > 1 else torch.zeros_like(pattern)
-        beside = _memcpy(pattern, other, n * 4)
+        other = arrays[-1] if len(arrays) > 1 else device.torch.zeros_like(arrays[0])
+        beside = _memcpy(arrays[0], other, size)
     result = device.sample(
         work,
-        amount=TRAFFIC[op] * n * 4 / 1e9,
+        amount=TRAFFIC[op] * size / 1e9,
         unit="GB/s",
         metric=f"stream.{op}",
         beside=beside,
-        conditions={"op": op, "mib": mib, "dtype": "fp32", "counted": "read + written"},
+        fastest_of=calls,
+        conditions={"op": op, "mib": mib, "dtype": dtype, "calls": calls, "counted": "read + written"},
     )
     work()
     if not check():
         raise WrongResult(f"stream.{op}: the arrays do not hold the expected result")
     return result
+
+
+def _arrays(device: Compute, op: str, n: int, dtype: str) -> list[Tensor]:
+    """Return the arrays of an operation, of `n` elements each: the pattern, and others."""
+    torch = device.torch
+    kind = {"fp64": torch.float64, "fp32": torch.float32}[dtype]
+    numbers = torch.arange(_NUMBERS, dtype=kind, device=device.torch_device)
+    pattern = numbers.repeat(n // _NUMBERS + 1)[:n]
+    if op == "dot":
+        return [pattern, pattern.clone()]
+    return [pattern] + [torch.ones_like(pattern) for _ in range(TRAFFIC[op] - 1)]
 
 
 def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], Any], Callable[[], bool]]:
@@ -113,10 +152,20 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
             (lambda: torch.add(b, c, alpha=3.0, out=a)),
             (lambda: all(torch.equal(a, b + 3.0 * c) for b, c, a in zip(*parts, strict=True))),
         )
-    (a,) = arrays
-    rounds, left = divmod(a.numel(), _NUMBERS)
-    exact = rounds * _NUMBERS * (_NUMBERS - 1) / 2 + left * (left - 1) / 2
-    return (lambda: torch.sum(a)), lambda: bool((torch.sum(a) - exact).abs().item() <= 1e-4 * exact)
+    summed: Callable[[], Any] = (lambda: torch.dot(*arrays)) if op == "dot" else (lambda: torch.sum(arrays[0]))
+    exact = _sum(arrays[0].numel(), squares=op == "dot")
+    error = 0.0 if arrays[0].dtype == torch.float64 else 1e-4  # in fp64 every partial sum is a whole number below 2^53
+    return summed, lambda: bool((summed() - exact).abs().item() <= error * exact)
+
+
+def _sum(n: int, *, squares: bool) -> int:
+    """Return the sum of the `n` numbers of the pattern, or that of their squares."""
+
+    def first(count: int) -> int:
+        return (count - 1) * count * (2 * count - 1) // 6 if squares else count * (count - 1) // 2
+
+    rounds, left = divmod(n, _NUMBERS)
+    return rounds * first(_NUMBERS) + first(left)
 
 
 def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], object], float, str]:

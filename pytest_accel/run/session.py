@@ -115,6 +115,10 @@ class Session:
         """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios"."""
         return self.setup.limited_facts(probe)
 
+    def all_reduce_sizes(self) -> list[str]:
+        """Return the sizes of the all-reduces of this run: that of the packaged suite, and those that have a limit."""
+        return self.setup.all_reduce_sizes()
+
     def budget(self, declared: Declaration, metric: str) -> float:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
         return budgets.budget(declared, metric, self.options.level, self.sku)

@@ -11,11 +11,13 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
+from pytest_accel.probes import all_reduce
 from pytest_accel.run import record, selection, simulation
 from pytest_accel.run.options import Options
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.request import request_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 
@@ -142,6 +144,16 @@ class Setup:
             for metric in self.limits
             if parse(metric).probe == probe and metric != "inventory.sku" and not requirements.of_node(metric)
         ]
+
+    def all_reduce_sizes(self) -> list[str]:
+        """Return the sizes of the all-reduces of this run: that of the packaged suite, and those that have a limit.
+
+        At level quick it is the packaged one alone.
+        """
+        packaged = request_of(all_reduce, {}, None, self.sku)
+        limited = [] if self.options.level == "quick" else list(map(parse, self.limits))
+        alike = [each.size for each in limited if each.base == parse(packaged.metric).base]
+        return list(dict.fromkeys([str(packaged.conditions["size"]), *alike]))
 
 
 def is_accelerator(device: Device) -> bool:

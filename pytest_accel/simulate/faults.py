@@ -148,10 +148,11 @@ def _(symptoms: Symptoms, dtype: str = "fp8", by: float = 0.12) -> None:
     symptoms.slow[f"matmul.{dtype}"] = 1 - by
 
 
-@fault("slow-writes", "stream.copy, stream.triad")
+@fault("slow-writes", "stream.copy, stream.copy_kernel, stream.triad")
 def _(symptoms: Symptoms, by: float = 0.12) -> None:
     """Slow down writes to device memory, but not reads."""
-    symptoms.slow["stream.copy"] = symptoms.slow["stream.triad"] = 1 - by
+    for writes in ("copy", "copy_kernel", "triad"):
+        symptoms.slow[f"stream.{writes}"] = 1 - by
 
 
 @fault("slow-uploads", "host_copy.d2h")

@@ -48,6 +48,14 @@ def drop_other_kinds(under: Located, over: Located) -> None:
             del under.data[name]
 
 
+def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
+    """Remove the `keys` that speak of a limit's source, if `over` replaces that source and does not state them."""
+    if isinstance(over.data, dict) and isinstance(under.data, dict) and "source" in over.data:
+        for key in keys:
+            if key not in over.data:
+                under.data.pop(key, None)
+
+
 def check_limits(root: Located, findings: Findings) -> None:
     """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
     for key, at in limit_nodes(root):

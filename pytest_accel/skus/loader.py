@@ -22,11 +22,12 @@ from pytest_accel.skus.checks import (
     check_methods,
     check_probes,
     check_whole,
+    drop_of_source,
     drop_other_kinds,
     items_of,
     limit_nodes,
 )
-from pytest_accel.skus.schema import SKU, SOURCED_KEYS, WHOLE
+from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
 _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
@@ -141,6 +142,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
+        drop_of_source(both[key], limit, OF_SOURCE)
     _join("explained", under.root, root, merged)
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)

@@ -15,8 +15,11 @@ from pytest_accel.probes.declare import declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 
-SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "severity")
+SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "healthy", "severity")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
+
+OF_SOURCE = ("healthy", "software")
+"""Keys of a limit that speak of what its source measured: they do not outlive a replaced source."""
 
 WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""

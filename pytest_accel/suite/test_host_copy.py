@@ -5,9 +5,12 @@ import pytest
 from pytest_accel import probes
 
 
-@pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
+@pytest.mark.parametrize("direction", ["d2h", "h2d", "both"])
 def test_host_copy(accel_check, direction):
-    """Check the bandwidth of the host link, with one device copying at a time."""
+    """Check the bandwidth of the host link, with one device copying at a time.
+
+    Copies to the host come first, because on some versions of ROCm they are slower after one to the device.
+    """
     accel_check(probes.host_copy, direction=direction)
 
 
@@ -17,7 +20,7 @@ def test_host_copy_link(accel_check, metric):
     accel_check(probes.host_copy, direction="h2d", metric=metric)
 
 
-@pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
+@pytest.mark.parametrize("direction", ["d2h", "h2d", "both"])
 def test_host_copy_all(accel_check, direction):
     """Check the bandwidth of the host links, with all devices copying at once."""
     accel_check(probes.host_copy_all, direction=direction)

@@ -10,7 +10,7 @@ from pytest_accel.core.method import AS_FOUND, words
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.judging.judge import judge
-from pytest_accel.probes.declare import declaration_of, declarations
+from pytest_accel.probes.declare import Declaration, conditions_of, declaration_of, declarations
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.methods import method_of
 
@@ -115,9 +115,16 @@ def _both(statuses: tuple[Status, Status]) -> str:
 
 
 def _methods() -> list[str]:
-    packaged = (each for each in declarations() if each.method and each.packaged)
-    rows = [(metric, method_of(metric, {})) for each in packaged for metric in each.names()]
+    packaged = [each for each in declarations() if each.method and each.packaged]
+    metrics = [metric for each in packaged for metric in [*each.names()] or [_usual(each)] if metric not in each.also]
+    rows = [(metric, method_of(metric, {})) for metric in metrics]
     return _table(("metric", "method"), list(_alike(rows)))
+
+
+def _usual(declared: Declaration) -> str:
+    """Return the metric under the probe's own conditions, for a probe whose metrics cannot be listed."""
+    conditions, _ = conditions_of(declared.function, {}, {})
+    return declared.metric.format(**conditions)
 
 
 def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from pytest_accel.core.stats import (
     autocorrelation,
     between_runs,
     estimate,
+    estimate_median,
     estimate_rate,
     estimate_ratio,
     next_run,
@@ -211,3 +212,49 @@ def test_no_value_of_eight_is_three_deviations_from_their_mean() -> None:
     """Why neighbours are never judged by mean - 3 sigma: of 8 devices the worst possible one reaches 2.47."""
     node = [100.0] * 7 + [1.0]
     assert (fmean(node) - min(node)) / stdev(node) == pytest.approx(7 / math.sqrt(8))
+
+
+# -- the median
+
+
+def test_the_median_lies_between_the_samples_that_tables_of_order_statistics_name() -> None:
+    """At 99.9 % the extremes of 11 samples, as 2 / 2^11 is 0.00098; at 95 % the sixth of 20 from either end."""
+    assert estimate_median([1.0, 3.0, 2.0]).mean == 2.0
+    ten, eleven, twenty = (_from_both_ends(n) for n in (10, 11, 20))
+    assert estimate_median(ten).low == -math.inf
+    assert (estimate_median(eleven).low, estimate_median(eleven).mean, estimate_median(eleven).high) == (1, 6, 11)
+    found = estimate_median(twenty, 0.95)
+    assert (found.low, found.mean, found.high, found.n) == (6, 10.5, 15, 20)
+
+
+def _from_both_ends(n: int) -> list[float]:
+    """The numbers 1 to n, low and high by turns, which is the opposite of a drift."""
+    numbers = [float(each) for each in range(1, n + 1)]
+    return [numbers.pop(0 if len(numbers) % 2 else -1) for _ in range(n)]
+
+
+def test_one_slow_sample_moves_the_mean_and_not_the_median() -> None:
+    samples = [100.0] * 30 + [20.0]
+    assert estimate_rate(samples).mean < 90
+    found = estimate_median(samples)
+    assert (found.mean, found.low, found.high) == (100.0, 100.0, 100.0)
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
+    random.seed(7)
+    runs = [estimate_median([random.gauss(0, 1) for _ in range(18)], 0.95) for _ in range(1000)]
+    missed = sum(not each.low <= 0 <= each.high for each in runs)
+    assert missed <= 65, "5 % of a thousand, and three standard errors"
+
+
+def test_correlated_samples_leave_the_median_less_certain() -> None:
+    slow = [math.sin(each / 8) for each in range(60)]
+    by_turns = [slow[each * 23 % 60] for each in range(60)]
+    own, other = estimate_median(slow), estimate_median(by_turns)
+    assert own.high - own.low > other.high - other.low
+
+
+def test_a_median_needs_numbers() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        estimate_median([])
+    assert estimate_median([1.0, math.nan, 2.0]).low == -math.inf

@@ -318,7 +318,7 @@ def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_co
     (replays,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "counters.pcie_replays" and each["value"]
     ]
-    assert replays["sentence"].endswith("during stream.copy")
+    assert "during stream." in replays["sentence"]
     (matmul,) = ran.measurements("matmul.bf16", "gpu1")
     assert matmul["details"]["counters"] == {"ecc_uncorrectable": 1}, "it is beside what was measured"
     assert set(LIMITS["counters.ecc_uncorrectable"].levels) == set(LEVELS)

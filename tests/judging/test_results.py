@@ -30,6 +30,7 @@ def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -
         "unit": unit,
         "value": None,
         "samples": [],
+        "statistic": "mean",
         "seconds": [],
         "peak": None,
         "conditions": {"dtype": "bf16"},
@@ -66,6 +67,22 @@ def test_a_peak_measured_beside_stands_over_the_datasheet() -> None:
     (found,) = per_device(outcome(finding(samples=[700.0, 720.0], peak=beside)), context())
     assert found.peak is not None
     assert (found.peak.value, found.peak.samples, found.peak.provisional) == (800.0, (790.0, 810.0), True)
+
+
+def test_the_value_is_the_median_of_the_samples_where_the_probe_says_so() -> None:
+    samples = [700.0, 710.0, 720.0, 100.0, 705.0]
+    (found,) = per_device(outcome(finding(samples=samples, statistic="median")), context())
+    assert (found.value, found.statistic) == (705.0, "median")
+    assert found.estimate is not None
+    assert found.estimate.mean == 705.0
+    assert judge([found], Limit("matmul.bf16", "TFLOPS", floor=690.0)).status is Status.PASS
+    (mean,) = per_device(outcome(finding(samples=samples)), context())
+    assert judge([mean], Limit("matmul.bf16", "TFLOPS", floor=690.0)).status is Status.FAIL
+
+
+def test_a_users_probe_that_uses_the_name_of_ours_does_not_get_our_method() -> None:
+    (found,) = per_device(outcome(finding("host_copy.h2d", "GB/s", samples=[50.0] * 5)), context("mine"))
+    assert "engine" not in found.conditions
 
 
 def test_conditions_of_ones_own_make_another_metric() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from fake_cuda import HOST_LINK, LINK, gpus
+from fake_cuda import HOST_LINK, LINK, Queue, gpus
 
 from pytest_accel import probes
 from pytest_accel.core.stats import estimate_rate
@@ -27,7 +28,7 @@ ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     *((probes.matmul_best, {"dtype": dtype}) for dtype in ("bf16", "fp8")),
     *((probes.matmul_mamf, {"dtype": dtype, "shapes": MAMF}) for dtype in MAMF),
     *((probes.exact_matmul, {"dtype": dtype}) for dtype in ("bf16", "fp32")),
-    *((probes.stream, {"op": op}) for op in ("copy", "copy_kernel", "triad", "read", "write")),
+    *((probes.stream, {"op": op}) for op in ("copy_kernel", "triad", "dot", "copy", "read", "write")),
     *((probes.host_copy, {"direction": direction}) for direction in ("h2d", "d2h", "both")),
     (probes.matmul_burst, {}),
     (probes.stream_windows, {}),
@@ -114,18 +115,56 @@ def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) ->
 @pytest.mark.parametrize("name", ["V3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("V4", "V8", "V12"))])
 def test_so_it_does_those_of_the_verification(quick: pytest.MonkeyPatch, name: str) -> None:
     """The runs of benchmarks/verify.py that have calls of their own, with a clock that needs no counted cycles."""
-    quick.syspath_prepend(BENCHMARKS)
+    with verification(quick) as (verify, subject):
+        figures, _ = verify.RUNS[name].find(subject)
+    assert set(figures) == set(verify.RUNS[name].predicted)
+
+
+@contextmanager
+def verification(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """The module benchmarks/verify.py, and what its runs measure on: an H200."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
     import bench
     import verify
 
-    with gpus(quick) as (device, _):
+    with gpus(monkeypatch) as (device, _):
         device.gate = bench.Gate()
         own = {"torch": device.torch, "device": device, "gate": device.gate, "gpu": True, "driver": None}
         run: Any = SimpleNamespace(**own, side=8192, dtype="bf16", scaled=lambda seconds: 0.05)
         for method in ("product", "sample", "rate", "probe"):
             setattr(run, method, MethodType(getattr(bench.Bench, method), run))
-        figures, _ = verify.RUNS[name].find(verify.Subject(run, "h200-sxm", None))
-    assert set(figures) == set(verify.RUNS[name].predicted)
+        yield verify, verify.Subject(run, "h200-sxm", None)
+
+
+@pytest.mark.parametrize("says", ["echo '[N/A], [N/A]'", "exit 1", None])
+def test_without_a_stated_link_the_verification_has_its_copies(
+    quick: pytest.MonkeyPatch, tmp_path: Path, says: str | None
+) -> None:
+    """In a virtual machine nvidia-smi states none; there may also be no nvidia-smi."""
+    if says:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    quick.setenv("PATH", str(tmp_path))
+    with verification(quick) as (verify, subject):
+        figures, _ = verify.v7(subject)
+    assert figures["h2d GB/s"] == pytest.approx(HOST_LINK / 1e9, rel=0.01)
+    assert "gen idle / loaded" not in {name for name, value in figures.items() if value == value}  # noqa: PLR0124  nan
+
+
+def test_the_verification_multiplies_fp8_both_ways(quick: pytest.MonkeyPatch) -> None:
+    """With fast accumulation, of which the prediction is, and without, as our own products."""
+    asked: list[bool] = []
+    multiply: Any = torch._scaled_mm
+
+    def noted(*operands: Any, use_fast_accum: bool, **how: Any) -> Any:
+        asked.append(use_fast_accum)
+        return multiply(*operands, use_fast_accum=use_fast_accum, **how)
+
+    with verification(quick) as (verify, subject):
+        quick.setattr(torch, "_scaled_mm", noted)
+        for fast in (False, True):
+            verify._fp8(subject.bench, fast)
+    assert asked == [False] * 7 + [True] * 7
 
 
 # -- copies, by the time that they take
@@ -137,6 +176,22 @@ def test_both_directions_of_the_host_link_are_copied_at_once(
 ) -> None:
     with gpus(quick) as (device, _):
         assert rate(probes.host_copy(device, direction=direction)) == pytest.approx(ways * HOST_LINK / 1e9, rel=0.01)
+
+
+def test_the_two_directions_wait_for_each_other_once_a_block_and_not_in_every_copy(quick: pytest.MonkeyPatch) -> None:
+    waits: list[Queue] = []
+    wait_stream = Queue.wait_stream
+
+    def counted(queue: Queue, other: Queue) -> None:
+        waits.append(other)
+        wait_stream(queue, other)
+
+    quick.setattr(Queue, "wait_stream", counted)
+    with gpus(quick) as (device, _):
+        device.seconds = 2.0
+        found = probes.host_copy(device, direction="both")
+    blocks = len(found.samples) + found.details["warmup_blocks"]
+    assert len(waits) < 2 * found.conditions["operations_per_block"] * blocks, "fewer than there were copies"
 
 
 @pytest.mark.parametrize(("direction", "ways"), [("one_way", 1), ("both", 2)])
@@ -163,4 +218,4 @@ def test_peers_compare_where_the_copy_arrived(quick: pytest.MonkeyPatch) -> None
     """The stand-in compares tensors of one device only."""
     with gpus(quick, 2) as (device, node):
         assert [each.subject for each in probes.peer_copy(device)] == [each.uuid for each in device.devices]
-        assert max(node.peak) < 2**30
+        assert max(node.peak) < 2**31

@@ -30,7 +30,7 @@ from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.host_copy import _both, place
+from pytest_accel.probes.host_copy import place
 from pytest_accel.probes.soak import droop
 from pytest_accel.skus import loader
 
@@ -116,11 +116,34 @@ def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, mo
     assert list(finding.details["anchors"]) == ["64x64x64"]
 
 
-@pytest.mark.parametrize(("op", "arrays"), [("copy", 2), ("copy_kernel", 2), ("triad", 3), ("read", 1), ("write", 1)])
-def test_stream_counts_bytes_read_and_written(device: Compute, op: str, arrays: int) -> None:
-    finding = probes.stream(device, op=op, mib=2)
+@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
+@pytest.mark.parametrize(
+    ("op", "arrays"), [("copy", 2), ("copy_kernel", 2), ("triad", 3), ("dot", 2), ("read", 1), ("write", 1)]
+)
+def test_stream_counts_bytes_read_and_written(device: Compute, op: str, arrays: int, dtype: str) -> None:
+    finding = probes.stream(device, op=op, mib=2, dtype=dtype, calls=2)
     assert (finding.metric, finding.unit) == (f"stream.{op}", "GB/s")
     assert per_call(finding) == pytest.approx(arrays * 2 * 2**20 / 1e9)
+
+
+class Uneven(Compute):
+    """A device whose calls take 1 ms and, every second one, 3 ms."""
+
+    @property
+    def clock(self) -> Any:
+        took, at = itertools.cycle([0.0, 0.001, 0.0, 0.003]), [0.0]
+
+        def mark() -> float:
+            at[0] += next(took)
+            return at[0]
+
+        return SimpleNamespace(mark=mark, seconds=lambda start, end: end - start, now=lambda: at[0])
+
+
+def test_a_rate_of_stream_is_that_of_its_fastest_calls_and_the_mean_is_in_the_details() -> None:
+    finding = probes.stream(Uneven(cpu(), AtOnce()), op="copy_kernel", mib=1, calls=4)
+    assert finding.seconds == pytest.approx([0.001] * len(finding.seconds))
+    assert finding.details["mean_of_calls"] == pytest.approx(finding.samples[0] / 2)
 
 
 @pytest.mark.parametrize(("direction", "ways"), [("h2d", 1), ("d2h", 1), ("both", 2)])
@@ -283,6 +306,7 @@ def test_a_product_that_is_no_number_is_wrong(device: Compute) -> None:
         ("triad", {"add": lambda b, c, alpha, out: torch.add(b, c, alpha=alpha, out=out)[-1:].add_(1)}),
         ("copy_kernel", {"add": lambda a, zero, out: torch.add(a, zero, out=out)[-1:].add_(1)}),
         ("read", {"sum": lambda a: torch.sum(a[: a.numel() * 9 // 10])}),
+        ("dot", {"dot": lambda a, b: torch.dot(a, b) + 1}),
         ("write", {"arange": lambda *size, **how: torch.arange(*size, **how).as_subclass(Unfilled)}),
     ],
 )
@@ -320,8 +344,9 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
             "fp64, fp32, tf32, bf16, fp16, fp8, mxfp8, fp4, nvfp4, mxfp4, int8",
         ),
         (lambda device: probes.soak(device, dtype="fp3"), "fp64, fp32"),
-        (lambda device: probes.stream(device, op="scale"), "copy, copy_kernel, triad, read, write"),
-        (lambda device: probes.host_copy(device, direction="up"), "h2d, d2h, both"),
+        (lambda device: probes.stream(device, op="scale"), "copy_kernel, triad, dot, copy, read, write"),
+        (lambda device: probes.stream(device, dtype="fp16"), "fp64, fp32"),
+        (lambda device: probes.host_copy(device, direction="up"), "d2h, h2d, both"),
         (lambda device: next(probes.peer_copy(device, direction="up")), "one_way, both"),
         (lambda device: next(probes.peer_copy(device)), "copies between devices need at least two devices"),
         (lambda device: probes.all_reduce(device, size="8GB"), "KiB, MiB or GiB"),
@@ -644,34 +669,9 @@ def test_where_the_end_at_the_host_lies(
     assert place(gpu_on_cpu)["numa"] == numa
 
 
-def test_the_marks_enclose_both_directions(cuda: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-
-    class Stream:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def wait_stream(self, other: Stream) -> None:
-            log.append(f"{self.name} waits for {other.name}")
-
-        def __enter__(self) -> None:
-            log.append(f"on {self.name}")
-
-        def __exit__(self, *error: object) -> None:
-            log.append("back")
-
-    names = iter(["up", "down"])
-    here = Stream("here")
-    cuda.setattr(torch.cuda, "Stream", lambda: Stream(next(names)))
-    cuda.setattr(torch.cuda, "current_stream", lambda: here)
-    cuda.setattr(torch.cuda, "stream", lambda stream: stream)
-    device = Compute([gpu()], AtOnce())
-    _both(device, [lambda: log.append("h2d"), lambda: log.append("d2h")])()
-    assert log == [
-        *("up waits for here", "on up", "h2d", "back"),
-        *("down waits for here", "on down", "d2h", "back"),
-        *("here waits for up", "here waits for down"),
-    ]
+def test_a_host_copy_says_which_directions_came_before_it(device: Compute) -> None:
+    found = [probes.host_copy(device, direction=way, mib=1) for way in ("d2h", "h2d", "d2h")]
+    assert [each.conditions["earlier_copies"] for each in found] == ["none", "d2h", "d2h, h2d"]
 
 
 # -- two ranks

@@ -15,6 +15,7 @@ from pytest_accel.probes.device.timing import (
     Timed,
     time_blocks,
     time_calls,
+    time_fastest_of,
 )
 
 
@@ -247,3 +248,47 @@ def test_single_calls_are_timed_without_what_is_done_between_them(depth: int) ->
     assert gate.events == ["working", "ready"]
     assert found == [12.0, 13.0], "the first call is for the libraries, then 2 to 5, 6 to 9 and 10 to 13"
     assert gate.blocks == [(4.5, True), (8.5, True), (12.5, False)]
+
+
+# -- the fastest of several calls
+
+
+def fastest_of(
+    calls: int,
+    costs: list[float],
+    gate: LoneGate | None = None,
+    seconds: float = 10.0,
+    precision: float = 0.01,
+) -> tuple[Timed, list[float], World]:
+    world, gate = World(itertools.cycle(costs)), gate or LoneGate()
+    timed, means = time_fastest_of(world.work, world, gate, calls=calls, seconds=seconds, precision=precision)
+    return timed, means, world
+
+
+def test_a_sample_is_the_fastest_of_its_calls_and_their_mean_is_kept() -> None:
+    timed, means, world = fastest_of(4, [0.4, 0.1, 0.4, 0.4])
+    assert timed.seconds == pytest.approx([0.1] * LOOKS[0])
+    assert means == pytest.approx([0.325] * LOOKS[0])
+    assert timed.why_ended == "precise"
+    assert world.calls == 1 + 4 * (len(timed.warmup) + LOOKS[0]), "the first call initialises libraries"
+
+
+def test_fastest_calls_are_sampled_for_the_budget_and_kept_up_until_the_gate_opens() -> None:
+    gate = LoneGate(wait=3)
+    timed, _, world = fastest_of(2, [0.5], gate, precision=0.0, seconds=4.0)
+    assert (timed.why_ended, len(timed.warmup)) == ("budget", 0)
+    assert timed.ends[-1] == pytest.approx(4.0)
+    assert world.calls == 1 + 2 * (4 + 3)
+    assert gate.events == ["working", "ready", "settled"]
+
+
+def test_the_reference_beside_is_the_fastest_of_as_many_calls() -> None:
+    world = World(itertools.cycle([0.1, 0.3]))
+    others = itertools.cycle([0.2, 0.6])
+
+    def other() -> None:
+        world.time += next(others)
+
+    timed, _ = time_fastest_of(world.work, world, LoneGate(), calls=2, seconds=9.0, precision=0.0, beside=other)
+    assert timed.beside == pytest.approx([0.2] * len(timed.seconds))
+    assert timed.seconds == pytest.approx([0.1] * len(timed.seconds))

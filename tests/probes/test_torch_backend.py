@@ -146,10 +146,10 @@ def raises(error: Exception) -> Any:
 def test_events_without_a_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     device = on(monkeypatch, Torch(module(Event=raises(TypeError("unexpected keyword 'enable_timing'")))))
     with pytest.raises(Unmeasurable, match=r"no events that can be timed: unexpected keyword"):
-        probes.stream(device, mib=1)
+        probes.matmul(device, dtype="fp32", m=32, n=32, k=32)
     device = on(monkeypatch, Torch(module(Event=lambda enable_timing: SimpleNamespace())))
     with pytest.raises(Unmeasurable, match="its events have no elapsed_time"):
-        probes.stream(device, mib=1)
+        probes.matmul(device, dtype="fp32", m=32, n=32, k=32)
 
 
 def test_a_dtype_that_the_library_refuses_does_not_apply_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_a_device_that_is_lost_while_it_is_opened_is_to_blame() -> None:
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    def opened(devices: list[Device], gate: Any) -> Any:
+    def opened(devices: list[Device], gate: Any, visible: Any) -> Any:
         raise RuntimeError("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)")
 
     opening = worker.Worker(Heard(), None, opened)  # type: ignore[arg-type]

@@ -93,3 +93,15 @@ def test_lint_names_the_limits_that_only_advise(tmp_path: Path, capsys: pytest.C
     out = capsys.readouterr().out
     assert "note[method]" in out
     assert methods.NOT_STATED[0] in out
+
+
+def test_an_own_floor_does_not_inherit_what_the_shipped_source_measured(tmp_path: Path) -> None:
+    """Or a stricter floor would be refused, and a shortfall excused, by the figures and versions of somebody else."""
+    base = tmp_path / "base.yaml"
+    load(tmp_path, limit='floor: derived, healthy: [700, 800], software: {torch: "<2.8"}')
+    (tmp_path / "mine.yaml").rename(base)
+    own = tmp_path / "own.yaml"
+    source = "{kind: measured, by: us, date: 2026-11}"
+    own.write_text(f"sku: own\nextends: base.yaml\nlimits:\n  matmul.bf16: {{floor: 720, source: {source}}}\n")
+    limit = loader.load(str(own)).limits["matmul.bf16"]
+    assert (limit.floor, limit.healthy, dict(limit.software)) == (720, None, {})

@@ -242,6 +242,59 @@ def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], o
     return seconds + [clock.seconds(*each) for each in queued]
 
 
+def time_fastest_of(
+    work: Callable[[], object],
+    clock: Clock,
+    gate: Gate,
+    *,
+    calls: int,
+    seconds: float,
+    precision: float,
+    beside: Callable[[], object] | None = None,
+) -> tuple[Timed, list[float]]:
+    """Time call by call, and keep the fastest of every `calls` as one sample, until their mean is known, or `seconds`.
+
+    This is how BabelStream times a kernel. Sampling ends as in `time_blocks`. Returns with the samples the mean seconds
+    of a call in each, because the fastest call hides that others were slow.
+    """
+    timed, means = Timed(operations_per_block=1), []
+    gate.working()
+    for each in filter(None, (work, beside)):
+        each()  # initialises libraries
+    gate.ready()
+    began = clock.now()
+    while not timed.why_ended:
+        if beside:
+            work()  # not counted: the caches hold the data of `beside`
+        own = _durations(work, clock, calls)
+        other = _durations(beside, clock, calls) if beside else []
+        elapsed = clock.now() - began
+        warm = elapsed < min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
+        gate.block(sum(own) / calls, warm)
+        if warm:
+            timed.warmup.append(min(own))
+            continue
+        means.append(sum(own) / calls)
+        timed.seconds.append(min(own))
+        timed.ends.append(elapsed)
+        timed.beside += [min(other)] if other else []
+        timed.why_ended = _enough(timed, elapsed, seconds, precision)
+    gate.settled()
+    while not gate.released():
+        _durations(work, clock, calls)
+    return timed, means
+
+
+def _durations(work: Callable[[], object], clock: Clock, calls: int) -> list[float]:
+    """Return the seconds of each of `calls` calls, every one timed by itself."""
+    durations = []
+    for _ in range(calls):
+        start = clock.mark()
+        work()
+        durations.append(clock.seconds(start, clock.mark()))
+    return durations
+
+
 def block_seconds(seconds: float) -> float:
     """Return the duration of a block in seconds.
 

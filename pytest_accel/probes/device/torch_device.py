@@ -8,18 +8,19 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Statistic
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.rank import Rank
-from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks
+from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks, time_fastest_of
 from pytest_accel.probes.device.torch_backend import Backend, first_line
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
@@ -49,13 +50,15 @@ specifications, L3)."""
 class ProbeResult:
     """The result of a probe for one metric.
 
-    `samples` are in `unit`, one for each block; `seconds` are the durations of one operation in the same blocks.
+    `samples` are in `unit`, one for each block; `seconds` are the durations of one operation in the same blocks. Unless
+    `value` is set, the value is the `statistic` of the samples.
     """
 
     metric: str
     unit: str
     value: float | None = None
     samples: list[float] = field(default_factory=list)
+    statistic: Statistic = "mean"
     seconds: list[float] = field(default_factory=list)
     peak: dict[str, Any] | None = None
     conditions: dict[str, Any] = field(default_factory=dict)
@@ -97,6 +100,18 @@ class DeviceClock:
         return time.perf_counter()
 
 
+class WaitingClock(HostClock):
+    """The host's clock for work that a device does: it is read when the device has finished. Launches count."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def mark(self) -> float:
+        """Wait until the device has finished, and return the host's time in seconds."""
+        self._backend.synchronize()
+        return super().mark()
+
+
 class Compute(Rank):
     """One device (or all of them, for copies between peers) as a probe sees it.
 
@@ -127,6 +142,8 @@ class Compute(Rank):
         self.precision = 0.01
         self.pairs: list[tuple[str, str]] = []
         """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
+        self.host_copies: dict[str, None] = {}
+        """Directions of the host link that this process has measured, in their order."""
 
     def _open(self, place: int, device: Device) -> Any:
         """Return the torch.device of a device, after checking that torch opened the right one."""
@@ -234,6 +251,11 @@ class Compute(Rank):
         return work, amount, self.clock
 
     @property
+    def waiting_clock(self) -> Clock:
+        """Clock that times single calls on this device as tools do that wait for every kernel, such as BabelStream."""
+        return self.clock if self.is_cpu else WaitingClock(self.backend)
+
+    @property
     def measures_peak(self) -> bool:
         """True for a CPU, whose peak is measured in alternation with the samples because it has no datasheet."""
         return not self.vendor.accelerator
@@ -309,6 +331,8 @@ class Compute(Rank):
         conditions: dict[str, Any] | None = None,
         as_duration: bool = False,
         streams: Sequence[Any] = (),
+        fastest_of: int = 0,
+        statistic: Statistic = "mean",
     ) -> ProbeResult:
         """Time `work` and return `amount` per second in `unit`, or with `as_duration` its duration in milliseconds.
 
@@ -324,16 +348,21 @@ class Compute(Rank):
             conditions: Conditions of the result.
             as_duration: Return milliseconds for each call instead of a rate.
             streams: Streams that `work` runs on, if it does not use the current one.
+            fastest_of: If set, a sample is the fastest of this many calls, each timed by the host, and not a block.
+            statistic: What the value is of the samples.
         """
-        timed = time_blocks(
-            work,
-            DeviceClock(self.backend, streams) if streams else self.clock,
-            self.gate,
-            seconds=self.seconds if seconds is None else seconds,
-            precision=self.precision if precision is None else precision,
-            beside=beside[0] if beside else None,
-            collective=collective,
-        )
+        how: dict[str, Any] = {
+            "seconds": self.seconds if seconds is None else seconds,
+            "precision": self.precision if precision is None else precision,
+            "beside": beside[0] if beside else None,
+        }
+        details = ProbeDetails()
+        if fastest_of:
+            timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
+            details["mean_of_calls"] = amount / fmean(means)
+        else:
+            blocks = DeviceClock(self.backend, streams) if streams else self.clock
+            timed = time_blocks(work, blocks, self.gate, collective=collective, **how)
         peak = None
         if beside:
             rates = [beside[1] / once for once in timed.beside]
@@ -350,7 +379,8 @@ class Compute(Rank):
             seconds=timed.seconds,
             peak=peak,
             conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),
-            details={"ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
+            details={**details, "ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
+            statistic=statistic,
         )
 
     def counted_clock(self) -> ProbeDetails:

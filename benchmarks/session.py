@@ -1,0 +1,140 @@
+"""Steps one after another within a stated time, each in a process of its own with a deadline of its own.
+
+What is found is written anew with every result and packed after every step: a session that is cut leaves what it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LATE = 2.0
+"""So many times its plan a step may take, at the cost of the steps after it, which are worth less."""
+ENDING = 10.0
+"""Seconds that a process has to end after SIGTERM, and again after SIGKILL."""
+CUT = "NOT RUN: the session ended before"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and the seconds that are planned for it on one GPU, the start of its process included.
+
+    A step of the suite is found by its closing line; the others print a JSON line a row. `runs` are the rows that are
+    expected, `lacks` is why it cannot be run here.
+    """
+
+    name: str
+    seconds: float
+    command: Sequence[str] = ()
+    table: str = "suite"
+    runs: Sequence[str] = ()
+    lacks: str = ""
+
+
+class Session:
+    """A folder, the archive of it, and the time (of `time.monotonic`) at which the last step has to end."""
+
+    def __init__(
+        self, folder: Path, until: float, steps: Sequence[Step], report: Callable[[dict[str, Any]], str]
+    ) -> None:
+        self.folder, self.until, self.archive = folder, until, folder.with_name(f"{folder.name}.tar.gz")
+        self._steps, self._report = steps, report
+        self.found: dict[str, Any] = {"about": {}, "steps": {each.name: _begun(each) for each in steps}}
+        self.keep()
+
+    def run(self) -> None:
+        """Run every step that fits in the time that is left, in their order."""
+        for step in self._steps:
+            left = self.until - time.monotonic()
+            entry = self.found["steps"][step.name]
+            if step.lacks:
+                entry["result"] = f"NOT RUN: {step.lacks}"
+            elif left < step.seconds:
+                entry["result"] = f"NOT RUN: it is planned with {step.seconds:g} s, and {max(0.0, left):.0f} were left"
+            else:
+                self._process(step, entry, min(left, LATE * step.seconds))
+            self.keep()
+            self.pack()
+            print(f"{step.name}: {entry['result']} ({entry['seconds']:g} s)", flush=True)
+
+    def keep(self) -> None:
+        """Write what there is."""
+        texts = {"session.json": json.dumps(self.found, indent=1) + "\n", "session.md": self._report(self.found)}
+        for name, text in texts.items():
+            part = self.folder / f"{name}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.folder / name)
+
+    def pack(self) -> None:
+        """Put the folder into the archive; the one before it stays until the new one is whole."""
+        part = self.archive.with_name(f"{self.archive.name}.part")
+        try:
+            with tarfile.open(part, "w:gz") as out:
+                out.add(self.folder, self.folder.name)
+            part.replace(self.archive)
+        except OSError as error:
+            print(f"{self.archive} could not be written: {error}", flush=True)
+
+    def _process(self, step: Step, entry: dict[str, Any], limit: float) -> None:
+        """Run the command for at most `limit` seconds, its output into a log, and keep what it says as it comes."""
+        began, log = time.monotonic(), self.folder / f"{step.name.replace(' ', '-')}.log"
+        entry["result"] = "the session was cut while it ran"
+        with open(log, "w", encoding="utf-8") as out, contextlib.ExitStack() as stack:
+            process = subprocess.Popen(
+                step.command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.folder,
+                start_new_session=True,
+            )  # fmt: skip
+            stack.callback(_hear, step, entry, log)
+            stack.callback(_end, process)
+            ended = None
+            while ended is None and time.monotonic() - began < limit:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    ended = process.wait(0.5)
+                entry["seconds"] = round(time.monotonic() - began, 1)
+                _hear(step, entry, log)
+                self.keep()
+            entry["result"] = f"STOPPED at its deadline of {limit:.0f} s" if ended is None else f"ended with {ended}"
+            if ended and step.table != "suite":  # which also ends with its verdict
+                entry["result"] = f"BROKE with {ended}: {_last(log)}"
+
+
+def _begun(step: Step) -> dict[str, Any]:
+    expected = {"table": step.table, "runs": list(step.runs), "planned": step.seconds}
+    return {**expected, "seconds": 0.0, "result": CUT, "closing": "", "rows": []}
+
+
+def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
+    """Take over what a step has printed up to now: whole lines only."""
+    lines = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0].splitlines()
+    if step.table == "suite":
+        said = [line.strip() for line in lines if line and not line.startswith(("again:", "time:", "record:"))]
+        entry["closing"] = said[-1] if said else ""
+        return
+    entry["rows"] = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # what a library prints may begin like an object
+            entry["rows"] += [json.loads(line)] if line.startswith("{") else []
+
+
+def _last(log: Path) -> str:
+    """Return the last line of a log, as a cell of a table."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it printed nothing"]
+    return lines[-1].replace("|", "/")[:200]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a step and all that it started. What cannot be killed is left behind."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING)

@@ -1,0 +1,295 @@
+"""A session on a GPU cannot fail for silly reasons: what it lacks, and what breaks in it, costs that and no more.
+
+The steps are programs of a line in the places of the real ones; tests/test_benchmarks.py runs those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import packaged_suite
+import psutil
+import pytest
+
+from pytest_accel.probes.declare import declaration_for
+from pytest_accel.skus import loader
+from pytest_accel.skus.budgets import budget
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import compare  # noqa: E402  programs, not a package
+import gpu_session  # noqa: E402
+import session_report  # noqa: E402
+import verify  # noqa: E402
+from session import Session, Step  # noqa: E402
+
+INSTALLING = 20.0
+"""Seconds of the stated minutes that run.sh may need before the first step."""
+HELD = {"run": "V6", "what": "memory", "predicted": "", "found": {"triad": 4.2}, "result": "HELD", "seconds": 1.0}
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(text)]
+
+
+def run(folder: Path, *steps: Step, seconds: float = 60.0) -> Session:
+    folder.mkdir(exist_ok=True)
+    session = Session(folder, time.monotonic() + seconds, steps, session_report.report)
+    session.run()
+    return session
+
+
+def packed(session: Session, name: str) -> str:
+    with tarfile.open(session.archive) as archive:
+        member = archive.extractfile(f"{session.folder.name}/{name}")
+        assert member
+        return member.read().decode()
+
+
+def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    monkeypatch.setattr(sys, "argv", ["gpu_session.py", *arguments])
+    return gpu_session.steps(gpu_session.parse(), Path("/folder"), "h200-sxm", "h200-sxm")
+
+
+# -- steps and their deadlines
+
+
+def test_a_step_that_overruns_is_ended_and_what_it_had_is_kept(tmp_path: Path) -> None:
+    """It ends at twice its plan with all that it started; its row and the steps after it are there."""
+    row = json.dumps(HELD)
+    hangs = program(f"""
+        import subprocess, sys, time
+        print({row!r}, flush=True)
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(300)", "{tmp_path}"])
+    """)
+
+    session = run(
+        tmp_path / "s",
+        Step("V6", 2.0, hangs, "verify", ("V6", "V7")),
+        Step("V8", 1.0, program(f"print({row.replace('V6', 'V8')!r})"), "verify", ("V8",)),
+    )
+
+    said = packed(session, "session.md")
+    assert "| V6 | 2 | " in said
+    assert "STOPPED at its deadline of 4 s" in said
+    assert re.search(r"^\| V6 .*triad 4\.2 \| HELD \|", said, re.MULTILINE)
+    assert re.search(r"^\| V7 .*NOT RUN: STOPPED at its deadline", said, re.MULTILINE)
+    assert re.search(r"^\| V8 .*triad 4\.2 \| HELD \|", said, re.MULTILINE)
+    assert not [each for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in (each.info["cmdline"] or [])]
+
+
+def test_a_step_that_crashes_costs_its_own_rows(tmp_path: Path) -> None:
+    """Also one whose output is not ours to read: a line that only begins like JSON."""
+    crashes = program("import os; print('{broken', flush=True); os.abort()")
+    fails = program("raise RuntimeError('CUDA error: an illegal memory access')")
+
+    session = run(
+        tmp_path / "s",
+        Step("V2", 5.0, crashes, "verify", ("V2",)),
+        Step("V3", 5.0, fails, "verify", ("V3",)),
+        Step("quick", 5.0, program("print('ACCEPTED 1/1 devices\\nrecord: here')")),
+    )
+
+    said = packed(session, "session.md")
+    assert re.search(r"^\| V2 .*NOT RUN: BROKE with -6: \{broken", said, re.MULTILINE)
+    assert re.search(r"^\| V3 .*NOT RUN: BROKE with 1: RuntimeError: CUDA error: an illegal", said, re.MULTILINE)
+    assert "* quick: `ACCEPTED 1/1 devices`" in said
+    assert "Steps: 1 ran to their end, 2 broke, 0 stopped, 0 not run, 0 cut." in said
+
+
+def test_the_archive_is_whole_after_every_step(tmp_path: Path) -> None:
+    """The second step finds the results of the first in it."""
+    look = f"import tarfile; print(tarfile.open({str(tmp_path / 's.tar.gz')!r}).getnames())"
+
+    session = run(tmp_path / "s", Step("quick", 5.0, program("print('HELD')")), Step("soak", 5.0, program(look)))
+
+    assert session.archive == tmp_path / "s.tar.gz"
+    assert "s/quick.log" in session.found["steps"]["soak"]["closing"]
+    assert "s/soak.log" in tarfile.open(session.archive).getnames()
+
+
+def test_what_no_longer_fits_is_not_begun_and_what_fits_is(tmp_path: Path) -> None:
+    session = run(
+        tmp_path / "s",
+        Step("soak", 90.0, program("print('never')")),
+        Step("V7", 5.0, program("pass"), "verify", ("V7",)),
+        seconds=20.0,
+    )
+
+    assert session.found["steps"]["soak"]["result"] == "NOT RUN: it is planned with 90 s, and 20 were left"
+    assert session.found["steps"]["V7"]["result"] == "ended with 0"
+
+
+def test_an_archive_that_cannot_be_written_does_not_end_the_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.tar.gz").mkdir()
+
+    session = run(tmp_path / "s", Step("quick", 5.0, program("print('HELD')")))
+
+    assert "could not be written" in capsys.readouterr().out
+    assert session.found["steps"]["quick"]["closing"] == "HELD"
+
+
+def test_a_folder_that_is_there_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+
+    folders = [gpu_session.new_folder(tmp_path).name for _ in range(3)]
+
+    assert folders == ["session", "session-2", "session-3"]
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+# -- the plan
+
+
+def test_the_steps_come_in_the_order_of_their_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [each.name for each in chosen(monkeypatch=monkeypatch)]
+    assert names[:9] == ["quick", "V6", "V2", "V3", "V1", "soak", "V7", "V12", "V8"]
+    runs = {run for each in chosen(monkeypatch=monkeypatch) for run in each.runs}
+    assert runs == set(verify.RUNS) | set(compare.PLANS)
+
+
+def test_the_plan_fits_in_ten_minutes_and_leaves_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = chosen(monkeypatch=monkeypatch)
+    planned = gpu_session.FIRST + sum(each.seconds for each in every if not each.lacks)
+    assert gpu_session.RESERVE >= 30
+    assert INSTALLING + planned <= 600 - gpu_session.RESERVE
+    assert gpu_session.plan(every).endswith(f"| {planned:g} |")
+
+
+def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one device, where nothing is copied to a peer. V11 predicts no less than that."""
+    several = ("peer_copy", "all_reduce", "ddp_step")
+    every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
+    alone = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
+    sku = loader.load("h200-sxm")
+    seconds = sum(budget(each, metric, "quick", sku) for each, metric in alone if not each.name.startswith(several))
+    starting = 30.0
+
+    assert seconds + starting <= gpu_session.QUICK
+    assert verify.RUNS["V11"].predicted["seconds"][1] >= seconds + starting
+
+
+def test_no_time_is_kept_for_tools_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without builds the kernels of stream.cu alone; with a folder of builds those that are in it."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "nvbandwidth").write_text("")
+
+    without, given = chosen(monkeypatch=monkeypatch), chosen("--peers", str(tmp_path), monkeypatch=monkeypatch)
+
+    assert {each.name for each in without if each.table == "compare" and not each.lacks} == {"CUDA kernels"}
+    assert {each.name for each in given if not each.lacks} - {each.name for each in without if not each.lacks} == {
+        "nvbandwidth"
+    }
+    assert next(each for each in given if each.name == "gpu-burn").lacks == "there is no gpu_burn among the builds"
+
+
+# -- predictions
+
+
+def test_a_link_that_is_not_stated_costs_its_own_figure() -> None:
+    """nvidia-smi says "[N/A], [N/A]" in a virtual machine."""
+    link = verify._generation("[N/A], [N/A]") / verify._generation("5, 16")
+    copies = {"h2d GB/s": 54.0, "d2h": 54.0}
+    run = verify.RUNS["V7"]
+
+    said = [
+        verify.judge(run, {**copies, "gen idle / loaded": found}, gpu=True, sku="h200-sxm") for found in (1.0, link)
+    ]
+
+    assert said == ["HELD", "HELD IN PART: no figure of gen idle / loaded"]
+    slow = verify.judge(run, {"h2d GB/s": 20.0, "d2h": 54.0}, gpu=True, sku="h200-sxm")
+    assert slow == "NOT HELD: h2d GB/s"
+
+
+def test_fp8_is_predicted_apart_with_and_without_fast_accumulation() -> None:
+    """Ours have it off: it is no finding that their sums are right where fast ones are wrong."""
+    exact = {"wrong elements": 0.0, "wrong with K permuted": 0.0}
+    run = verify.RUNS["V8"]
+
+    def judged(ours: float, fast: float) -> str:
+        found = {**exact, "fp8 first wrong at 2^": ours, "fp8 fast first wrong at 2^": fast}
+        return verify.judge(run, found, gpu=True, sku="h200-sxm")
+
+    assert judged(ours=float("inf"), fast=14) == "HELD"
+    assert judged(ours=14, fast=14) == "NOT HELD: fp8 first wrong at 2^"
+    assert verify.judge(run, exact, gpu=True, sku="h200-sxm").startswith("HELD IN PART")
+
+
+# -- the whole, on a machine that is said to have an H200
+
+TORCH = """
+class Tensor: ...
+class cuda:
+    @staticmethod
+    def is_available(): return {gpu}
+    @staticmethod
+    def __getattr__(name): raise RuntimeError("CUDA error")
+class version: cuda, hip = "13.0", None
+__version__ = "2.13.0+stub"
+"""
+NVML = """
+from pytest_accel.simulate.libraries.nvml import Library, h200, install
+install(Library([h200()]))
+"""
+
+
+def session(folder: Path, *arguments: str, gpu: bool) -> subprocess.CompletedProcess[str]:
+    """Run gpu_session.py where torch is a stub and NVML is simulated."""
+    (folder / "stub" / "torch").mkdir(parents=True)
+    (folder / "stub" / "torch" / "__init__.py").write_text(TORCH.format(gpu=gpu))
+    (folder / "stub" / "sitecustomize.py").write_text(NVML)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "COV"))}
+    command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), str(folder / "out"), *arguments]
+    environment = {**kept, "PYTHONPATH": str(folder / "stub")}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def results(folder: Path) -> dict[str, Any]:
+    with tarfile.open(folder / "out" / "session.tar.gz") as archive:
+        member = archive.extractfile("session/session.json")
+        assert member
+        return dict(json.load(member))
+
+
+def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -> None:
+    """A torch that breaks at once: every run says with what, and the session comes to its end."""
+    done = session(tmp_path, "--steps", "V2", "records", "nvbandwidth", gpu=True)
+
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path)["about"]["device"] == "a GPU as h200-sxm"
+    said = (tmp_path / "out" / "session" / "session.md").read_text()
+    assert re.search(r"^\| V2 .*NOT RUN: BROKE with 1: AttributeError", said, re.MULTILINE)
+    assert "| nvbandwidth | 33 | 0 | NOT RUN: no folder of builds was given (--peers) |" in said
+    assert done.stdout.endswith(f"results: {tmp_path / 'out' / 'session.tar.gz'}\n")
+
+
+def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
+    """And measures nothing, unless --cpu asks for that."""
+    done = session(tmp_path, gpu=False)
+
+    assert done.returncode == 1
+    assert "no GPU" in done.stderr
+    assert "nothing was measured" in done.stderr
+    assert {each["result"] for each in results(tmp_path)["steps"].values()} == {"NOT RUN: no GPU"}
+
+
+def test_the_minutes_count_from_when_the_command_was_given(tmp_path: Path) -> None:
+    """What installing took is not there twice."""
+    began = time.time() - 540
+
+    done = session(tmp_path, "--since", str(began), "--minutes", "10", "--steps", "quick", gpu=True)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"planned with 110 s, and (2\d|30) were left", done.stdout)
