@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import permutations
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from drawn_device import DrawnDevice
 from population import OUTLIER, PARTS, Healthy, part_of
@@ -157,10 +157,9 @@ def skufile_of(name: str) -> Sku:
 
 
 def _measurement(found: ProbeResult, subject: str, limit: Limit) -> Measurement:
-    statistic: dict[str, Any] = {"statistic": found.statistic} if hasattr(found, "statistic") else {}
     plain = Measurement(
         found.metric, subject, found.unit, found.value, tuple(found.samples), tuple(found.seconds),
-        conditions=limit.conditions, **statistic,
+        conditions=limit.conditions, statistic=found.statistic,
     )  # fmt: skip
     return replace(plain, value=plain.estimate.mean) if plain.estimate else plain
 

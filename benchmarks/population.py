@@ -143,7 +143,7 @@ class Healthy:
         gauss, fresh, count = draw.gauss, cv * (1 - lag**2) ** 0.5, 0
         off, line, step, last = gauss(0, cv), 1 - drift / 2, drift * block / seconds, seconds / block
         while True:
-            found = off + line if off + line > LEAST_PACE else LEAST_PACE
+            found = max(LEAST_PACE, off + line)
             yield pace * (found / slow if count == slow_at else found)
             off = lag * off + gauss(0, fresh)
             count += 1
