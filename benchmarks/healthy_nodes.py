@@ -5,8 +5,8 @@
 For every SKU and platform that can be accepted against, at the levels quick and standard. population.py draws the nodes
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
 `Compute.sample` until its stopping rule is met, the soak's droop by `soak.droop`, the matrix of the peers by
-`peer_matrix`, the repeat of a shortfall by `judge.Attempts`, the verdict by `judge.judge`. No rule is written down a
-second time. Facts have no noise and are left out.
+`peer_matrix`, the repeat of a shortfall by `judge.Attempts` within the time that `repeats.Repeats` grants, the verdict
+by `judge.judge`. No rule is written down a second time. Facts have no noise and are left out.
 
 Prints Markdown. 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 """
@@ -31,7 +31,7 @@ from pytest_accel.core.measurement import NODE, Measurement, is_rate
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import registry
-from pytest_accel.judging import peer_matrix
+from pytest_accel.judging import peer_matrix, repeats
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
 from pytest_accel.probes.declare import Declaration, declaration_of
@@ -68,7 +68,7 @@ class Node:
         self.sku, self.level = skufile_of(drawn.sku), drawn.level
         self.platform = self.sku.platforms[drawn.platform]
         self.devices = [f"GPU-{place}" for place in range(self.platform.devices or 1)]
-        self._short = drawn.short
+        self._short, self._repeats = drawn.short, repeats.Repeats(self.level)
         self._healthy = Healthy(self.platform, self.devices, seed, noise=drawn.noise, short=drawn.short)
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -93,14 +93,28 @@ class Node:
         if not seconds:
             yield from (Verdict(metric, each, Status.UNMEASURED, "no time budget", limit=limit) for each in subjects)
             return
-        for again in (False, True):
-            for found in self._go(metric, limit, declared, seconds, result, again=again):
-                result.add(foreseen(found, self.sku))
-            if not any(result.short(name, each, {}) for name, each in own.items()):
-                break
+        for found in self._go(metric, limit, declared, seconds, result, again=False):
+            result.add(foreseen(found, self.sku))
+        if short := [one for name, each in own.items() for one in result.short(name, each, {})]:
+            self._repeat(limit, declared, seconds, result, short)
         for name, each in own.items():
             for subject in subjects:
                 yield result.judged(name, subject, each, {})
+
+    def _repeat(
+        self, limit: Limit, declared: Declaration, seconds: float, result: Attempts, short: list[Verdict]
+    ) -> None:
+        """Measure all devices, or the pairs that are short, again, as far as there is time for repeats."""
+        turns = len(self.devices) if declared.runs == "in_turn" else 1
+        first, pairs = seconds * turns, peer_matrix.accused(result.rows, limit.floor or 0.0)
+        wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
+        granted = self._repeats.together(wanted, repeats.least(declared, first))
+        if not granted:
+            result.leave(short, self._repeats.spent)
+            return
+        self._repeats.spend(granted)
+        for found in self._go(limit.metric, limit, declared, granted / turns, result, again=True):
+            result.add(foreseen(found, self.sku))
 
     def _go(
         self, metric: str, limit: Limit, declared: Declaration, seconds: float, result: Attempts, *, again: bool
@@ -128,7 +142,7 @@ class Node:
             return peer_matrix.attributed(result.rows, {})
         pairs = peer_matrix.accused(result.rows, limit.floor or 0.0)
         device.precision = 0.0
-        fresh = self._rows(limit, device, pairs, common, peer_matrix.seconds_again(pairs, seconds) / len(pairs))
+        fresh = self._rows(limit, device, pairs, common, seconds / len(pairs))
         return peer_matrix.attributed_after_repeat(result.rows, fresh, {})
 
     def _rows(

@@ -7,6 +7,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SOURCE = "{kind: measured, by: us, date: 2026-11}"
+
+
+def rates(**references: float) -> str:
+    """Limits of our own method on rates, since shipped limits may only advise. `matmul_bf16=730` is matmul.bf16."""
+    return "".join(
+        f"  {name.replace('_', '.', 1)}: {{floor: derived, reference: {value}, severity: fail, "
+        f"unit: {'TFLOPS' if name.startswith(('matmul', 'soak')) else 'GB/s'}, "
+        f"levels: [quick, standard, long], source: {SOURCE}}}\n"
+        for name, value in references.items()
+    )
+
+
+H100 = rates(
+    matmul_bf16=730, matmul_tf32=373, matmul_fp8=1290, soak_rate=730, stream_copy=2900, stream_copy_kernel=2900,
+    stream_triad=2970, stream_read=3180,
+)  # fmt: skip
+A100 = rates(matmul_fp64=18.5, matmul_fp32=18.5, matmul_tf32=125, matmul_fp16=260, matmul_bf16=261)
+MI300X = rates(
+    matmul_fp64=70, matmul_fp32=100, matmul_bf16=600, matmul_fp16=590, matmul_fp8=1100, soak_rate=600,
+    stream_copy=4100, stream_copy_kernel=4100, stream_triad=3950, stream_read=3900,
+)  # fmt: skip
+AMD_LINKS = """\
+      host_copy.h2d: {floor: 48, unit: GB/s, source: &us SOURCE}
+      host_copy.d2h: {floor: derived, reference: 56.298, unit: GB/s, source: *us}
+      peer_copy.one_way: {floor: derived, reference: 46.552, unit: GB/s, source: *us}
+      peer_copy.both: {floor: derived, reference: 90, unit: GB/s, source: *us}
+""".replace("SOURCE", SOURCE)
+
 SKUS = {
     "four": f"""
 sku: four
@@ -31,7 +59,14 @@ platforms:
       peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
       all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
 limits:
+{H100}
   inventory.driver_version: {{version: ">=550.54", unit: version, same_on_all: false, source: {SOURCE}}}
+""",
+    "eight": f"""
+sku: eight
+extends: h100-sxm
+limits:
+{H100}
 """,
     "five": """
 sku: five
@@ -42,6 +77,12 @@ platforms:
     pcie: {gen: 5, lanes: 16, gb_per_s: 63}
     link: {type: nvlink5, topology: switch, count: 18, gb_per_s: 900}
 """,
+    "older": f"""
+sku: older
+extends: a100-sxm-80gb
+limits:
+{A100}
+""",
     "few": f"""
 sku: few
 extends: mi300x
@@ -51,21 +92,27 @@ platforms:
     pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
     link: {{type: xgmi, topology: mesh, count: 1, gb_per_s: 64}}
     limits:
-      host_copy.h2d: {{floor: 48, unit: GB/s, source: &us {SOURCE}}}
-      host_copy.d2h: {{floor: derived, reference: 56.298, unit: GB/s, source: *us}}
-      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: *us}}
+{AMD_LINKS}
       all_reduce.busbw@8GiB: {{floor: derived, reference: 47, unit: GB/s, ranks: 2, source: *us}}
   three:
     devices: 3
     pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
     link: {{type: xgmi, topology: mesh, count: 2, gb_per_s: 128}}
     limits:
-      host_copy.h2d: {{floor: 48, unit: GB/s, source: *us}}
-      host_copy.d2h: {{floor: derived, reference: 56.298, unit: GB/s, source: *us}}
-      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: *us}}
-      peer_copy.both: {{floor: derived, reference: 90, unit: GB/s, source: *us}}
+{AMD_LINKS.replace("&us ", "&us3 ").replace("*us", "*us3")}
 limits:
+{MI300X}
   inventory.driver_version: {{version: ">=6.10", unit: version, same_on_all: false, source: {SOURCE}}}
+""",
+    "ours": f"""
+sku: ours
+extends: mi300x
+platforms:
+  oam8:
+    limits:
+      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: {SOURCE}}}
+limits:
+{MI300X}
 """,
     "old": """
 sku: old
@@ -78,15 +125,20 @@ platforms:
 }
 """Threshold files of a user's own: small nodes, since two and four devices show all that eight do."""
 
+TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10"
+PRODUCTS = "matmul.fp64: 5, matmul.fp32: 5, matmul.tf32: 5, matmul.fp16: 5"
+"""Time at `quick` for what is measured from `standard` on, so that a case takes a second all the same. The products are
+for cases that slow one of them down: together they would use up the time for repeats."""
+
 NODES = {
     ("four", "four"): "4 H100",
     ("four", "two"): "2 H100",
-    ("h100-sxm", "hgx8"): "8 H100",
+    ("eight", "hgx8"): "8 H100",
     ("five", "two"): "2 B200",
-    ("a100-sxm-80gb", "single"): "1 A100",
+    ("older", "single"): "1 A100",
     ("old", "four"): "4 V100",
-    ("mi300x", "oam8"): "8 MI300X",
-    ("mi300x", "single"): "1 MI300X",
+    ("ours", "oam8"): "8 MI300X",
+    ("ours", "single"): "1 MI300X",
     ("mi300a", "single"): "1 MI300A",
     ("few", "two"): "2 MI300X",
     ("few", "three"): "3 MI300X",
@@ -137,11 +189,11 @@ class Case:
 
     def write(self, folder: Path) -> Path:
         """The node file, and the threshold file beside it."""
-        own = SKUS.get(self.sku)
-        if own:
-            (folder / f"{self.sku}.yaml").write_text(own, encoding="utf-8")
+        own = SKUS.get(self.sku, f"sku: our-{self.sku}\nextends: {self.sku}\n")
+        time = f"{TIME}, {PRODUCTS}" if self.platform == "single" else TIME
+        (folder / f"{self.sku}.yaml").write_text(f"{own}\nbudgets: {{quick: {{{time}}}}}\n", encoding="utf-8")
         node = folder / "node.yaml"
-        head = f"sku: {f'./{self.sku}.yaml' if own else self.sku}\nplatform: {self.platform}\n"
+        head = f"sku: ./{self.sku}.yaml\nplatform: {self.platform}\n"
         node.write_text(f"{head}faults:\n  - {{fault: {self.fault}}}\n", encoding="utf-8")
         return node
 

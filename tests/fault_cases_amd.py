@@ -19,7 +19,7 @@ def _on(fault: str, place: int) -> str:
 
 def board(fault: str, *caught_by: str, blames: str = "gpu1", measured: tuple[str, ...] = FACTS) -> Case:
     """A fault on a board of eight."""
-    return Case(fault, caught_by, blames, sku="mi300x", platform="oam8", measured=measured)
+    return Case(fault, caught_by, blames, sku="ours", platform="oam8", measured=measured)
 
 
 def two(fault: str, *caught_by: str, measured: tuple[str, ...] | None = None, words: tuple[str, ...] = ()) -> Case:
@@ -34,7 +34,7 @@ def three(fault: str, *caught_by: str, measured: tuple[str, ...]) -> Case:
 
 def alone(fault: str, *caught_by: str, measured: tuple[str, ...] = FACTS) -> Case:
     """A fault of the only device of a node."""
-    return Case(_on(fault, 0), caught_by, "gpu0", sku="mi300x", platform="single", measured=measured)
+    return Case(_on(fault, 0), caught_by, "gpu0", sku="ours", platform="single", measured=measured)
 
 
 def warned(case: Case) -> Case:
@@ -42,7 +42,7 @@ def warned(case: Case) -> Case:
     return replace(case, status="MARGINAL", closing="HELD", exit=6)
 
 
-def of_host(fault: str, metric: str, sku: str = "mi300x") -> Case:
+def of_host(fault: str, metric: str, sku: str = "ours") -> Case:
     return replace(advice(fault, metric, measured=("stream",)), sku=sku, platform="single")
 
 
@@ -98,8 +98,8 @@ IN_PROCESS: Sequence[Case] = (
       for dtype in ("fp64", "fp32", "bf16")),
     *(alone(f"slow-dtype, dtype: {dtype}, by: 0.2", f"matmul.{dtype}", measured=("matmul",))
       for dtype in ("fp16", "fp8")),
-    alone("slow-memory", "stream.copy", "stream.triad", "stream.read", measured=("stream",)),
-    alone("slow-writes", "stream.copy", "stream.triad", measured=("stream",)),
+    alone("slow-memory", "stream.copy_kernel", "stream.triad", "stream.read", measured=("stream",)),
+    alone("slow-writes", "stream.copy_kernel", "stream.triad", measured=("stream",)),
     two("narrow-pcie", "health.pcie_width", "host_copy.h2d", "host_copy.d2h"),
     two("pcie-gen", "host_copy.h2d", "host_copy.d2h", measured=("host_copy",)),
     two("slow-uploads", "host_copy.d2h", measured=("host_copy",)),

@@ -32,8 +32,9 @@ below our drivers and probes (see simulation.md): what is proven is that the che
 hardware would show, not that hardware shows it.
 
 NVIDIA's driver runs over the real `pynvml` and a simulated NVML, AMD's over the real `amdsmi` and a simulated
-`libamd_smi.so`. A case runs the quick level without its collectives, or those of its probes that the fault concerns
-(in process); no probe, where the device, its library or the host says it (facts alone); or what a user starts (pytest).
+`libamd_smi.so`. A case runs the quick level (in process) without its collectives, with some products,
+streams and copies of `standard`, or those of its probes that the fault concerns; no probe, where the device, its
+library or the host says it (facts alone); or what a user starts (pytest).
 """
 
 

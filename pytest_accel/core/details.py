@@ -270,6 +270,9 @@ class JudgingDetails(TypedDict, total=False):
     unproven: str
     """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
     judging/evidence, read by judging/judge."""
+    not_repeated: str
+    """Why a value that falls short was not measured again: the time for repeats is spent. Written and read by
+    judging/judge."""
     counters: Mapping[str, int]
     """Error counters that increased meanwhile, by name. Written by judging/evidence."""
     next_run: Sequence[float]

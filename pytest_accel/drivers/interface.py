@@ -67,3 +67,10 @@ class Driver(Protocol):
         A fact that cannot be read goes under `unread`: {name: reason}.
         """
         return {}
+
+    def health_without_links(self, device: Device) -> Mapping[str, Any]:
+        """Return what `health` returns, without the facts of the links between devices if these take long to read.
+
+        It is asked for after probes that do not use these links.
+        """
+        return self.health(device)

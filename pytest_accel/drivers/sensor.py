@@ -140,12 +140,12 @@ class Sensor:
             return [{"says": "running profilers could not be listed: /proc does not answer", "disturbs": False}]
         return seen
 
-    def health(self) -> None:
-        """Send the facts of every device that may have changed since it was discovered.
+    def health(self, links: bool = True) -> None:
+        """Send the facts of every device that may have changed since it was discovered; those of `links` if asked for.
 
         For a device without an answer the reason is sent: it is lost, or silent, which may be the library's fault.
         """
-        answers = self._ask(lambda driver, device: driver.health(device))
+        answers = self._ask(lambda driver, device: (driver.health if links else driver.health_without_links)(device))
         self._pipe.send("health", facts={uuid: _facts(each) for uuid, each in answers.items()})
 
     def _ask(self, question: Callable[[Driver, Device], Answer]) -> dict[str, Answer | DriverProblem]:
@@ -200,7 +200,7 @@ class Sensor:
         elif message["event"] == "idle":
             self.idle()
         elif message["event"] == "health":
-            self.health()
+            self.health(message["links"])
         elif message["event"] == "watch":
             self.watch(message["turn"], message["hz"])
 

@@ -1,12 +1,14 @@
 """Compares the error counters of the devices before and after every probe. Pure.
 
 The total of a counter says little about the device's present state; an increase under load does. The interval between
-two readings covers one probe call and the pause before it, so that no increase goes unnoticed.
+two readings covers one probe call and the pause before it, so that no increase goes unnoticed. The counters of NVLinks
+take long to read. They are read after the probes that stress links, at the start and at the end, so that their
+intervals may cover several probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +57,9 @@ def _links(*names: str) -> Callable[[Any], int]:
     return total
 
 
+LINKS = "nvlinks"
+"""The fact that is not in every reading."""
+
 XGMI = ("none", "error", "multiple errors")
 """The error states of an AMD device's xGMI links since the last query, in order of severity."""
 
@@ -99,14 +104,19 @@ class Reading:
     failed: Trouble | None = None
 
 
-def reading(at: float, facts: Mapping[str, Any]) -> Reading:
-    """Return the counters among the facts of a device, as the sensor sends them."""
+OF_LINKS = frozenset(name for name, counter in ERROR_COUNTERS.items() if counter.fact == LINKS)
+"""The counters that are read of the links."""
+
+
+def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(ERROR_COUNTERS)) -> Reading:
+    """Return the counters `names` among the facts of a device, as the sensor sends them."""
     if "lost" in facts:
         return Reading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
     if "silent" in facts:
         return Reading(at, failed=Trouble("need", str(facts["silent"])))
     numbers, lacking = {}, {}
-    for name, counter in ERROR_COUNTERS.items():
+    for name in names:
+        counter = ERROR_COUNTERS[name]
         try:
             numbers[name] = inventory.sane(counter.read(facts[counter.fact]), counter.unit)
         except KeyError as missing:
@@ -145,44 +155,88 @@ def _window(during: str, before: Reading, after: Reading) -> Window:
     return Window(during, before.at, after.at, moved, after.failed or before.failed)
 
 
+@dataclass
+class _Book:
+    """The readings of some counters, by UUID, and the windows between them."""
+
+    names: Collection[str]
+    last: dict[str, Reading] = field(default_factory=dict)
+    """The newest reading; a number that is missing in it is carried over from the one before."""
+    never: dict[str, Mapping[str, Trouble]] = field(default_factory=dict)
+    """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
+    windows: dict[str, list[Window]] = field(default_factory=dict)
+
+    def enter(self, uuid: str, during: str, at: float, facts: Mapping[str, Any]) -> None:
+        """Add a reading, and the window since the one before."""
+        now, before = reading(at, facts, self.names), self.last.get(uuid)
+        if before is None:
+            self.last[uuid], self.never[uuid] = now, now.lacking
+            return
+        self.windows.setdefault(uuid, []).append(_window(during, before, now))
+        if not now.failed:
+            self.last[uuid] = replace(now, numbers={**before.numbers, **now.numbers})
+
+
+AFTER = "the time after the last probe"
+
+
 class Ledger:
     """The readings of all devices of a run, and the windows between them."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Reading] = {}
-        """The newest reading by UUID; a number that is missing in it is carried over from the one before."""
-        self._never: dict[str, Mapping[str, Trouble]] = {}
-        """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
         self.readings = 0
-        self.windows: dict[str, list[Window]] = {}
+        self._counters = _Book([name for name in ERROR_COUNTERS if name not in OF_LINKS])
+        self._links = _Book(OF_LINKS)
+        self._since: list[str] = []
+        """What was measured since the links were read."""
+
+    @property
+    def windows(self) -> Mapping[str, list[Window]]:
+        """The windows by UUID, one for each probe; without the counters of the links."""
+        return self._counters.windows
+
+    @property
+    def links_stale(self) -> bool:
+        """True if something was measured since the links were read."""
+        return bool(self._since)
 
     def read(
-        self, at: float, during: str, answers: Mapping[str, Mapping[str, Any]] | None, devices: Iterable[str] = ()
+        self,
+        at: float,
+        during: str,
+        answers: Mapping[str, Mapping[str, Any]] | None,
+        devices: Iterable[str] = (),
+        *,
+        links: bool = True,
     ) -> None:
         """Enter the answers of the devices after the probe `during`; None if the sensor did not answer.
 
-        One of `devices` that is not among the answers has vanished. If there is no answer at all, the library or the
-        sensor may be the reason, so that no device is called lost.
+        The answers hold the links only with `links`; `during` is empty if no probe ran since the last reading. One of
+        `devices` that is not among the answers has vanished. If there is no answer at all, the library or the sensor
+        may be the reason, so that no device is called lost.
         """
         self.readings += 1
         absent = {"lost": "the management library no longer lists it"}
         if not answers:
             answers, absent = {}, {"silent": "the sensor did not answer"}
-        for uuid in dict.fromkeys((*self._last, *devices, *answers)):
-            self._enter(uuid, during, reading(at, answers.get(uuid, absent)))
-
-    def _enter(self, uuid: str, during: str, now: Reading) -> None:
-        before = self._last.get(uuid)
-        if before is None:
-            self._last[uuid], self._never[uuid] = now, now.lacking
-            return
-        self.windows.setdefault(uuid, []).append(_window(during, before, now))
-        if not now.failed:
-            self._last[uuid] = replace(now, numbers={**before.numbers, **now.numbers})
+        self._since += [during] if during else []
+        for uuid in dict.fromkeys((*self._counters.last, *devices, *answers)):
+            facts = answers.get(uuid, absent)
+            self._counters.enter(uuid, during or AFTER, at, facts)
+            if links:
+                self._links.enter(uuid, ", ".join(dict.fromkeys(self._since)), at, facts)
+        if links:
+            self._since = []
 
     def last(self, uuid: str) -> Window | None:
-        """Return the newest window of a device, or None before its second reading."""
-        return self.windows.get(uuid, [None])[-1]
+        """Return the newest window of a device, or None before its second reading.
+
+        What moved includes the counters of the links, if these were read at its end.
+        """
+        newest, links = self.windows.get(uuid, [None])[-1], self._links.windows.get(uuid, [None])[-1]
+        if newest and links and links.ended == newest.ended:
+            return replace(newest, moved={**newest.moved, **links.moved})
+        return newest
 
     def lost(self, uuid: str) -> str | None:
         """Return the reason why the device is lost, by its newest window; None if it is not."""
@@ -192,17 +246,17 @@ class Ledger:
     def measured(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of one device, over the whole run."""
         name = parse(metric).variant
-        counter, windows = ERROR_COUNTERS.get(name), self.windows.get(device.uuid, [])
-        last = self._last.get(device.uuid)
+        book = self._links if name in OF_LINKS else self._counters
+        counter, windows, last = ERROR_COUNTERS.get(name), book.windows.get(device.uuid, []), book.last.get(device.uuid)
         if counter is None:
             return _troubled(metric, device, Trouble("need", f"this version knows no counter {name}"))
         if not windows or last is None:
             return _troubled(metric, device, Trouble("need", "no probe ran during which it could have increased"))
-        failed = next((each for each in windows if each.failed), None)
+        failed = next((each for each in (*self.windows.get(device.uuid, []), *windows) if each.failed), None)
         if failed and failed.failed:
             kind, reason = failed.failed.kind, failed.failed.reason
             return _troubled(metric, device, Trouble(kind, f"{reason}, during {failed.during}"))
-        if lacking := last.lacking.get(name) or self._never[device.uuid].get(name):
+        if lacking := last.lacking.get(name) or book.never[device.uuid].get(name):
             return _troubled(metric, device, lacking)
         return _judged(metric, device, counter, windows)
 

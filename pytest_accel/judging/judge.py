@@ -21,6 +21,12 @@ larger shortfall is not explained by the method, so it is not MARGINAL but INCON
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
+UNREPEATED_FAILS = 3.0
+"""A shortfall that the run had no time to measure again fails if it exceeds the allowance of its limit this many
+times: no noise that the allowance was made for reaches that far."""
+USUAL_ALLOWANCE = 0.05
+"""The allowance of a limit without a reference."""
+
 _OF_TROUBLE = {
     "device": Status.FAIL,
     "need": Status.UNMEASURED,
@@ -93,6 +99,8 @@ def _judge(
     if limit is None:
         return _information(last)
     verdict = _excused(_explained(last, limit, len(together), explain), last, limit, software)
+    if verdict.status is Status.FAIL and (why := last.details.get("not_repeated")):
+        return _not_repeated(verdict, limit, why)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if verdict.status is Status.FAIL and alone:
         return with_sentence(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
@@ -115,6 +123,25 @@ def _unrepeated(
     if verdict.status is not Status.FAIL:
         return None
     return with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+
+
+def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
+    """Return the verdict on a shortfall that there was no time to measure again, for the reason `why`.
+
+    It fails as it stands if it is far beyond the allowance of its limit, or if the limit has none because it demands
+    one value. Otherwise it is INCONCLUSIVE.
+    """
+    sentence = f"{verdict.sentence}; not measured again for lack of time: {why}"
+    far = verdict.margin is None or -verdict.margin > UNREPEATED_FAILS * allowance(limit)
+    return with_sentence(verdict, sentence, Status.FAIL if far else Status.INCONCLUSIVE)
+
+
+def allowance(limit: Limit) -> float:
+    """Return the distance between the reference of a limit and its bound, as a share of the reference."""
+    bound = limit.ceiling if limit.floor is None else limit.floor
+    if not limit.reference or bound is None or limit.relative:
+        return USUAL_ALLOWANCE
+    return abs(limit.reference - bound) / limit.reference
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
@@ -296,6 +323,16 @@ class Attempts:
         verdict = judge(attempts, limit, software, self.explain)
         remembered.append((limit, dict(software), verdict))
         return verdict
+
+    def leave(self, short: Iterable[Verdict], why: str) -> None:
+        """Note for each verdict in `short` that the run has no time to measure it again, for the reason `why`.
+
+        The note is made in the measurement that the record holds already, so that `judge RECORD` concludes the same.
+        """
+        self.repeated = True
+        for key in {(each.metric, each.subject) for each in short}:
+            self.attempts[key][-1].details["not_repeated"] = why
+            self._verdicts.pop(key, None)
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
         """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat."""

@@ -48,6 +48,12 @@ PEAKS = ("tflops", "memory", "host_link", "peer_link")
 VERIFIES = ("products", "copies", "stores", "sums")
 """Data that a probe may compare with known values: matrix products, copied data, stored data, sums over all ranks."""
 
+SUSTAINED_WARMUP = 2.0
+"""Seconds that a sustained load works before it is sampled, at every level. A device that its power limits lowers its
+clock within about a second; the rise of temperature, which takes minutes, is measured by the soak."""
+SUSTAINED_SECONDS = 3.0
+"""Seconds for which a sustained load is sampled at least, at every level, however precise the mean is before."""
+
 DEFAULT_BUDGETS = {"quick": 2.0, "standard": 5.0, "long": 15.0}
 """Seconds for a probe that declares no budgets."""
 
@@ -228,6 +234,8 @@ def probe(
             advises. Without a function every limit on the metric may reject.
         derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
         sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
+            Such a load is sampled for `SUSTAINED_SECONDS` at least, after a warm-up of `SUSTAINED_WARMUP`; a shorter
+            budget is prolonged to that.
         required: Part of the node that an acceptance requires a limit for, one of `REQUIRED`, if a limit on a metric of
             this probe is one.
         verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.

@@ -50,6 +50,7 @@ def _method_of_all(direction: str, mib: int) -> dict[str, Any]:
     variants={"direction": DIRECTIONS},
     also={"host_copy.pcie_gen": "count", "host_copy.pcie_width": "count"},
     budgets={"quick": 0.5, "standard": 1.0, "long": 3.0},
+    budgets_of={"both": {"quick": 0.0, "standard": 1.0, "long": 3.0}},
     peak="host_link",
     derived_floor=0.95,
     required="host link",
@@ -73,7 +74,7 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 512) -> Pro
     method=_method_of_all,
     stresses=["host"],
     variants={"direction": DIRECTIONS},
-    budgets={"quick": 1.0, "standard": 2.0, "long": 5.0},
+    budgets={"quick": 0.0, "standard": 2.0, "long": 5.0},
     peak="host_link",
     derived_floor=0.95,
     verifies="copies",
@@ -188,7 +189,7 @@ LATENCY_WARM_UP = 100
     unit="us",
     stresses=["host"],
     also={"host_copy.latency_p99": "us"},
-    budgets={"quick": 0.1, "standard": 0.2, "long": 0.5},
+    budgets={"quick": 0.0, "standard": 0.2, "long": 0.5},
     derived_floor=0.95,
 )
 def host_latency(device: Compute) -> Iterator[ProbeResult]:

@@ -41,9 +41,11 @@ def _burst(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     unit="TFLOPS",
     stresses=["compute"],
     variants={"dtype": MATMUL_DTYPES},
-    budgets={"quick": 3.0, "standard": 15.0, "long": 30.0},
-    budgets_of={  # those that only inform, or that no file limits at `quick`
-        "mxfp8": {"quick": 0.0, "standard": 4.0, "long": 15.0},
+    budgets={"quick": 0.0, "standard": 15.0, "long": 30.0},
+    budgets_of={  # at `quick` the two products of training and inference
+        "bf16": {"quick": 5.0, "standard": 15.0, "long": 30.0},
+        "fp8": {"quick": 5.0, "standard": 15.0, "long": 30.0},
+        "mxfp8": {"quick": 0.0, "standard": 5.0, "long": 15.0},
         "fp4": {"quick": 0.0, "standard": 12.0, "long": 30.0},
     },
     peak="tflops",

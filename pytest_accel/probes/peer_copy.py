@@ -40,6 +40,7 @@ def _method_of_all(how: str, mib: int) -> dict[str, Any]:
     stresses=["link"],
     variants={"direction": ("one_way", "both")},
     budgets={"quick": 10.0, "standard": 30.0, "long": 60.0},
+    budgets_of={"both": {"quick": 0.0, "standard": 30.0, "long": 60.0}},
     peak="peer_link",
     derived_floor=0.965,
     required="peer links",

@@ -20,7 +20,7 @@ from pytest_accel.probes.matmul import sustained
         "soak.throttle.sw_thermal": "1",
         "soak.throttle.power_brake": "s",
     },
-    budgets={"quick": 15.0, "standard": 300.0, "long": 3600.0},
+    budgets={"quick": 7.0, "standard": 300.0, "long": 3600.0},
     method=sustained,
     derived_floor=0.92,
     sustained=True,

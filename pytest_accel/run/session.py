@@ -22,12 +22,13 @@ from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import peer_matrix, preconditions, results
+from pytest_accel.judging import peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
+from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, record, simulation
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
@@ -64,6 +65,7 @@ class Session:
         """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
         """Name of the test that asked for a verdict, by the key of the verdict."""
+        self._repeats = Repeats(self.options.level)
         self._idle_check: IdleCheck | None = None
         self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
@@ -297,20 +299,55 @@ class Session:
         ]
 
     def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Limit]) -> None:
-        """Measure all devices again at once, still hot, then each one that falls short again on its own.
+        """Measure all devices again at once, still hot, then single ones that fall short again on their own.
 
-        The repetition decides; the measurement of a device alone only helps to find the cause.
+        The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
+        while there is time for repeats (`judging/repeats.py`).
         """
-        if request.declaration.fact:
+        declared, short = request.declaration, self._short(result, limits)
+        if declared.fact:
             return
-        floors = [each.floor for each in self._short(result, limits) if each.floor is not None]
-        self._measure(result, request, pairs=peer_matrix.accused(result.rows, max(floors, default=0.0)))
-        short = {each.subject for each in self._short(result, limits)}
+        floors = [each.floor for each in short if each.floor is not None]
+        pairs = peer_matrix.accused(result.rows, max(floors, default=0.0))
+        turns = len(self.devices) if declared.runs == "in_turn" else 1
+        first = self.budget(declared, request.metric) * turns
+        wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
+        seconds = self._repeats.together(wanted, repeats.least(declared, first))
+        if not seconds:
+            result.leave(short, self._repeats.spent)
+            self._save(result)
+            return
+        self._again(result, request, seconds=seconds / turns, pairs=pairs)
+        subjects = {each.subject for each in self._short(result, limits)}
         result.repeated = True
-        if request.declaration.runs == "together" and len(self.devices) > 1:
-            for device in self.devices:
-                if device.uuid in short:
-                    self._measure(result, request, alone=device)
+        if declared.runs == "together" and len(self.devices) > 1:
+            measured = sum(not self._barred(request, device.uuid) for device in self.devices)
+            self._alone(result, request, self._repeats.single_out(declared, subjects, measured))
+
+    def _alone(self, result: Attempts, request: ProbeRequest, subjects: set[str]) -> None:
+        """Measure each of the devices (UUIDs) on its own, as far as there is time."""
+        enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
+        for device in self.devices:
+            if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
+                self._again(result, request, seconds=seconds, alone=device)
+
+    def _again(
+        self,
+        result: Attempts,
+        request: ProbeRequest,
+        seconds: float,
+        alone: Device | None = None,
+        pairs: Sequence[Pair] = (),
+    ) -> None:
+        """Measure again for at most `seconds` on each device, and take what it took from the time for repeats.
+
+        On a simulated node that is what the devices worked by their own clock, which runs faster.
+        """
+        began, worked = clock.now(), self.pool.device_seconds
+        self._measure(result, request, alone=alone, seconds=seconds, pairs=pairs)
+        turns = len(self.devices) if request.declaration.runs == "in_turn" else 1
+        busy = min(self.pool.device_seconds - worked, seconds * turns)
+        self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
     def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
         """Return the verdicts of all subjects that fall short of one of the limits so far."""
@@ -321,6 +358,8 @@ class Session:
     def _result(self, request: ProbeRequest) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
         key = request.key
+        if request.metric.startswith("counters."):
+            self.pool.count_links()
         if request.declaration.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
@@ -353,20 +392,24 @@ class Session:
             self.record.notes += self._idle_check.notes
 
     def _measure(
-        self, result: Attempts, request: ProbeRequest, alone: Device | None = None, pairs: Sequence[Pair] = ()
+        self,
+        result: Attempts,
+        request: ProbeRequest,
+        alone: Device | None = None,
+        pairs: Sequence[Pair] = (),
+        seconds: float | None = None,
     ) -> None:
-        """Run the probe once and add its measurements to `result`.
+        """Run the probe once, for its budget or for `seconds`, and add its measurements to `result`.
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
-        seconds = self.budget(request.declaration, request.metric)
         work = WorkerRequest(
             metric=request.metric,
             suffix=request.suffix,
             runs=request.declaration.runs,
             probe=request.probe,
             conditions=request.conditions,
-            seconds=peer_matrix.seconds_again(pairs, seconds) if pairs else seconds,
+            seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
             precision=0.0 if pairs else self.sku.precision if self.sku else Sku.precision,
             pairs=pairs,
         )
@@ -375,7 +418,8 @@ class Session:
         outcomes: list[Outcome] = []
         began = clock.now()
         try:
-            self.pool.measure(work, [alone] if alone else measured, outcomes.append)
+            links = "link" in request.declaration.stresses
+            self.pool.measure(work, [alone] if alone else measured, outcomes.append, links=links)
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
             context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)

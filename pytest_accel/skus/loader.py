@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import Any
 
 from pytest_accel.core import yaml_lines
-from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
@@ -16,6 +15,7 @@ from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import methods
+from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
     check_limits,
@@ -199,9 +199,12 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     root, own = layers.root, layers.own
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
-        places = dict(items_of(at))
-        probes = found.get("probes", {})
-        return {metric: _build_limit(metric, one, places[metric], layers, probes) for metric, one in raw.items()}
+        places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
+        levels = {metric: levels_with_time(declaration_of(metric), metric, budgets) for metric in raw}
+        return {
+            metric: _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes)
+            for metric, one in raw.items()
+        }
 
     platforms = {}
     for name, at in items_of(root.data["platforms"]):
@@ -313,7 +316,7 @@ def _build_limit(
         reference=reference,
         healthy=(healthy[0], healthy[1]) if healthy else None,
         of_reference=of_reference,
-        levels=tuple(raw.get("levels", LEVELS)),
+        levels=tuple(raw["levels"]),
         source=source,
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
         software=raw.get("software", {}),

@@ -112,8 +112,8 @@ _limit = yaml_lines.record_of(
             'in the datasheet or measured beside; "1": any other ratio.'
         ),
         "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)).described(
-            "The levels that require the limit, by default all. []: no run and no `judge RECORD` uses the limit; only "
-            "tables of other tools are judged by it, and data sheets show it."
+            "The levels that require the limit, by default those that have time for its metric. []: no run and no "
+            "`judge RECORD` uses the limit; only tables of other tools are judged by it, and data sheets show it."
         ),
         "source": _source.described("where the figures come from"),
         "ranks": count.described("the number of ranks of the collective that the limit is for"),

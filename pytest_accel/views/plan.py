@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
+from pytest_accel.run.plan import Plan, planned
 from pytest_accel.run.request import ProbeRequest, request_of
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
     from pytest_accel.run.session import Session
-
-STARTING = 5.0
-"""Seconds that the processes usually take to start and to import torch."""
 
 
 def lines(session: Session, items: Sequence[Any]) -> list[Line]:
@@ -25,13 +24,23 @@ def lines(session: Session, items: Sequence[Any]) -> list[Line]:
     """
     measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
     packaged = [item for item in measuring if _is_packaged(item)]
-    planned: dict[tuple[str, str], tuple[str, float]] = {}
+    requests: dict[tuple[str, str], ProbeRequest] = {}
     for request in (request for item in packaged for request in _requests(item, session)):
-        if seconds := _seconds(request, session):
-            planned.setdefault(request.key, (_title(request), seconds))
-    rows = [(f"{title:29} up to {seconds:g} s", "") for title, seconds in planned.values()]
-    total = sum(seconds for _, seconds in planned.values())
-    return [*rows, (_sum(total, len(session.devices), len(measuring) - len(packaged)), "bold")]
+        if _applies(request, session):
+            requests.setdefault(request.key, request)
+    plans = {key: _plan(session, [request]) for key, request in requests.items()}
+    rows = [
+        (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
+    ]
+    own = len(measuring) - len(packaged)
+    return [*rows, (_sum(_plan(session, list(requests.values())), len(session.devices), own), "bold")]
+
+
+def _plan(session: Session, requests: Sequence[ProbeRequest]) -> Plan:
+    """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
+    made = [(each.declaration, each.metric) for each in requests]
+    plan = planned(made, session.options.level, session.sku, len(session.devices))
+    return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
 def _is_packaged(item: Any) -> bool:
@@ -53,13 +62,10 @@ def _requests(item: Any, session: Session) -> list[ProbeRequest]:
     return noted
 
 
-def _seconds(request: ProbeRequest, session: Session) -> float:
-    """Return the seconds that a measurement may take; 0 for a fact, and for a metric that is not applicable."""
+def _applies(request: ProbeRequest, session: Session) -> bool:
+    """Return whether the request measures something that can exist on the SKU and its platform."""
     sku = session.sku
-    if request.declaration.fact or (sku and why_not_applicable(sku, request.metric, session.platform)):
-        return 0.0
-    turns = len(session.devices) if request.declaration.runs == "in_turn" else 1
-    return session.budget(request.declaration, request.metric) * turns
+    return not (request.declaration.fact or (sku and why_not_applicable(sku, request.metric, session.platform)))
 
 
 def _title(request: ProbeRequest) -> str:
@@ -68,10 +74,11 @@ def _title(request: ProbeRequest) -> str:
     return f"{request.function.__name__:16} {', '.join(named)}"
 
 
-def _sum(seconds: float, devices: int, own: int) -> str:
+def _sum(plan: Plan, devices: int, own: int) -> str:
     """Return the last line: the time of the packaged tests, and the number of the user's `own` tests."""
     unknown = f"the time of {own} test{'s' * (own > 1)} of your own is not known before a run"
-    if own and not seconds:
+    if own and not plan.measuring:
         return unknown
-    text = f"at most about {seconds + STARTING:.0f} s on {devices} device{'s' * (devices != 1)}"
+    text = f"at most about {plan.total:.0f} s on {devices} device{'s' * (devices != 1)}"
+    text = f"{text}, {plan.repeats:.0f} s of it for what falls short"
     return f"{text}; {unknown}" if own else f"{text}; a probe ends early once its value is precise enough"

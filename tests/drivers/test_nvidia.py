@@ -16,6 +16,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.telemetry import summarise
+from pytest_accel.run.plan import COUNTER_CALLS, LINK_CALLS
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
     NOT_SUPPORTED,
@@ -272,6 +273,30 @@ def test_health_is_read_anew(open_driver: Open) -> None:
     found = {key: health[key] for key in ("remapped_correctable", "remapped_uncorrectable", "remap_pending")}
     assert found == {"remapped_correctable": 1, "remapped_uncorrectable": 2, "remap_pending": True}
     assert device.facts["remap_pending"] is False
+
+
+class Counting(Library):
+    """A library that counts the calls."""
+
+    calls = 0
+
+    def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        self.calls += 1
+        return super()._call(name, arguments)
+
+
+def test_links_are_most_of_the_calls_and_are_left_out_where_nothing_uses_them(open_driver: Open) -> None:
+    """A run reads the counters after every probe. On eight GPUs each call for a link is made 144 times."""
+    driver = open_driver(library := Counting([h200(place) for place in range(8)]))
+    devices, began = driver.discover(), library.calls
+    for device in devices:
+        assert len(driver.health(device)["nvlinks"]) == 18
+    whole = library.calls - began
+    without = [driver.health_without_links(device) for device in devices]
+    assert whole == 8 * (COUNTER_CALLS + LINK_CALLS), "the plan of a run counts with it"
+    assert library.calls - began - whole == 8 * COUNTER_CALLS
+    assert "nvlinks" not in without[0]
+    assert {"ecc_uncorrectable_volatile", "pcie_replays", "temperature_c", "fabric_state"} <= set(without[0])
 
 
 def test_the_bridges_up_to_the_root_port(open_driver: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

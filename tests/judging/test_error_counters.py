@@ -162,6 +162,48 @@ def test_counts_of_all_probes_add_up() -> None:
     assert found.sentence.endswith("during probe1, probe3")
 
 
+def readings(*steps: tuple[str, int | None]) -> Ledger:
+    """After each step; the links have counted that many CRC errors by then, None where they are not read."""
+    ledger = Ledger()
+    for place, (during, crc) in enumerate(steps):
+        facts = {**HEALTHY, **links(crc=crc or 0)}
+        if crc is None:
+            del facts["nvlinks"]
+        ledger.read(place * 10.0, during, {GPU.uuid: facts}, links=crc is not None)
+    return ledger
+
+
+def test_links_are_judged_over_all_that_ran_since_they_were_read() -> None:
+    """30 s lie between the two readings: 9000 errors are 300 a second, and one of three probes met them."""
+    ledger = readings(("the start", 0), ("stream.triad", None), ("matmul.bf16", None), ("peer_copy.one_way", 9000))
+    found = ledger.measured("counters.nvlink_crc", GPU)
+    assert found.value == 300
+    assert found.details["during"] == "stream.triad, matmul.bf16, peer_copy.one_way"
+    newest = ledger.last(GPU.uuid)
+    assert newest
+    assert (newest.during, newest.moved) == ("peer_copy.one_way", {"nvlink_crc": 9000})
+    assert ledger.measured("counters.pcie_replays", GPU).value == 0
+
+
+def test_links_that_were_not_read_since_are_stale_and_read_once_more() -> None:
+    ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None))
+    assert ledger.links_stale
+    assert ledger.last(GPU.uuid).moved == {}  # type: ignore[union-attr]
+    ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None), ("", 4))
+    assert not ledger.links_stale
+    found = ledger.measured("counters.nvlink_crc", GPU)
+    assert (found.value, found.details["during"]) == (0.2, "soak.rate"), "4 in 20 s"
+
+
+def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None:
+    ledger = Ledger()
+    for at, during, facts in ((0.0, "the start", HEALTHY), (9.0, "matmul.bf16", {"lost": "GPU is lost"})):
+        ledger.read(at, during, {GPU.uuid: facts}, links=not at)
+    ledger.read(20.0, "", {GPU.uuid: HEALTHY})
+    found = judge([ledger.measured("counters.nvlink_crc", GPU)], LIMITS["counters.nvlink_crc"])
+    assert found.sentence == "the device was lost: GPU is lost, during matmul.bf16"
+
+
 def test_a_counter_that_went_back_has_counted_since() -> None:
     seven, two = {"ecc_uncorrectable_volatile": 7}, {"ecc_uncorrectable_volatile": 2}
     assert verdict("ecc_uncorrectable", seven, two).value == 2
@@ -318,7 +360,7 @@ def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_co
     (replays,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "counters.pcie_replays" and each["value"]
     ]
-    assert "during stream." in replays["sentence"]
+    assert replays["sentence"].endswith("during stream.copy_kernel")
     (matmul,) = ran.measurements("matmul.bf16", "gpu1")
     assert matmul["details"]["counters"] == {"ecc_uncorrectable": 1}, "it is beside what was measured"
     assert set(LIMITS["counters.ecc_uncorrectable"].levels) == set(LEVELS)

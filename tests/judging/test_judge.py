@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
@@ -369,6 +370,34 @@ def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() 
     verdict = judge([BAD, found(trouble=NEVER)], replace(FLOOR, if_supported=True))
     assert verdict.status is Status.FAIL
     assert verdict.sentence == "600 TFLOPS, floor 672 TFLOPS (-10.7%); could not be measured again: no fast path"
+
+
+UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"}
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "expected"),
+    [
+        (650.0, FLOOR, Status.INCONCLUSIVE),  # -3 %; without a reference, 15 % are beyond doubt
+        (572.0, FLOOR, Status.INCONCLUSIVE),  # -14.9 %
+        (571.0, FLOOR, Status.FAIL),  # -15.03 %
+        (560.0, replace(FLOOR, reference=730.0), Status.INCONCLUSIVE),  # -16.7 %: three times 7.9 % are 23.8 %
+        (500.0, replace(FLOOR, reference=730.0), Status.FAIL),  # -25.6 %
+        (620.0, replace(FLOOR, reference=680.0), Status.FAIL),  # -7.7 %: three times 1.2 %
+        (680.0, FLOOR, Status.PASS),  # MARGINAL by its distance is another matter
+        (900.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.INCONCLUSIVE),
+        (940.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.FAIL),
+        (4.0, Limit("matmul.bf16", "TFLOPS", equals=5.0), Status.FAIL),  # a fact has no allowance
+        (650.0, replace(FLOOR, severity="warn"), Status.MARGINAL),
+    ],
+)
+def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond_doubt(
+    value: float, limit: Limit, expected: Status
+) -> None:
+    verdict = judge([replace(found(value), details=UNREPEATED)], limit)
+    assert verdict.status is expected or (expected is Status.PASS and verdict.status.holds)
+    said = "not measured again for lack of time: the 20 s for repeats at quick leave 1 s"
+    assert (said in verdict.sentence) == (expected is not Status.PASS)
 
 
 @pytest.mark.parametrize(

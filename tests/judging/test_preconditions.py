@@ -203,10 +203,10 @@ def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> 
     (tmp_path / "node.yaml").write_text(NODE_FILE)
     ran = as_user.pytest(
         tmp_path, "--accel-simulate=node.yaml", "--accel-platform=two",
-        "-k", "remap_pending or (test_stream and copy) or (test_matmul and bf16)", sku="./pair.yaml", paths=(),
+        "-k", "remap_pending or (test_stream and triad) or (test_matmul and bf16)", sku="./pair.yaml", paths=(),
     )  # fmt: skip
     assert ran.statuses("health.remap_pending") == {"gpu0": "PASS", "gpu1": "FAIL"}
-    assert ran.statuses("stream.copy") == {"gpu0": "PASS", "gpu1": "UNMEASURED"}
+    assert ran.statuses("stream.triad") == {"gpu0": "PASS", "gpu1": "UNMEASURED"}
     assert ran.statuses("matmul.bf16") == {"gpu0": "PASS", "gpu1": "PASS"}
     assert ran.closing.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
     assert ran.exit == 1

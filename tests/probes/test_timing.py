@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_accel.core.stats import LOOKS
+from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP
 from pytest_accel.probes.device.timing import (
     BLOCK_SECONDS,
     BLOCKS_AT_LEAST,
@@ -97,6 +98,7 @@ def measure() -> Measure:
         gate: LoneGate | None = None,
         beside: float | None = None,
         collective: bool = False,
+        sustained: bool = False,
     ) -> tuple[Timed, World, LoneGate]:
         world, gate = World(costs, depth=depth), gate or LoneGate()
 
@@ -111,6 +113,7 @@ def measure() -> Measure:
             precision=precision,
             beside=other if beside else None,
             collective=collective,
+            sustained=sustained,
         )
         return timed, world, gate
 
@@ -177,6 +180,23 @@ def test_the_warm_up_is_not_sampled(measure: Measure) -> None:
     assert timed.warmup[0] == pytest.approx(0.02)
     assert timed.ends[0] >= WARMUP_SHARE * 8.0
     assert [warm for _, warm in gate.blocks] == [True] * len(timed.warmup) + [False] * len(timed.seconds)
+
+
+@pytest.mark.parametrize("seconds", [2.0, 5.0, 15.0, 30.0])
+def test_a_sustained_load_is_sampled_alike_whatever_its_budget(measure: Measure, seconds: float) -> None:
+    """A device that slows down within the first second shows the rate that it keeps, at `quick` as at `long`."""
+    costs = itertools.chain(itertools.repeat(0.008, 125), itertools.repeat(0.01))
+    timed, _, _ = measure(costs, seconds=seconds, sustained=True)
+    assert timed.seconds == pytest.approx([0.01] * len(timed.seconds))
+    assert timed.ends[0] == pytest.approx(SUSTAINED_WARMUP, abs=0.1)
+    assert sum(timed.seconds) * timed.operations_per_block >= SUSTAINED_SECONDS - 0.1
+    assert timed.ends[-1] < 8.0, "what is precise after that ends"
+
+
+def test_a_sustained_load_that_is_never_precise_ends_with_its_budget(measure: Measure) -> None:
+    timed, _, _ = measure(noisy(0.06, 0.5), seconds=15.0, sustained=True)
+    assert timed.why_ended == "budget"
+    assert timed.ends[-1] == pytest.approx(15.0, abs=0.2)
 
 
 def test_a_block_longer_than_the_budget_is_measured_once(measure: Measure) -> None:

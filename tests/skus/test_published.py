@@ -1,4 +1,4 @@
-"""What others measured on healthy parts holds the shipped limits; the same less 15 % does not."""
+"""What others measured on healthy parts holds the shipped limits; the same less 15 % fails those that may reject."""
 
 import csv
 from functools import cache
@@ -58,5 +58,5 @@ def test_a_published_healthy_value_holds(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", JUDGED, ids=name)
-def test_a_published_healthy_value_less_15_percent_fails(row: Row) -> None:
-    assert verdict(row, 0.85) is Status.FAIL
+def test_a_published_healthy_value_less_15_percent_fails_unless_its_limit_advises(row: Row) -> None:
+    assert (verdict(row, 0.85) is Status.FAIL) is not bool(limit_of(row).differs)

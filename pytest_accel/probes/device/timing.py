@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_accel.core.stats import LOOKS, estimate, estimate_ratio
+from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP
 
 Work = Callable[[], object]
 """A call that is timed."""
@@ -21,7 +22,8 @@ for three blocks, 4.4 for twelve)."""
 WARMUP_SHARE = 0.25
 """Share of a probe's budget that warms the device up and is not sampled."""
 WARMUP_SECONDS = 5.0
-"""Longest warm-up: power settles within a second, and slowdown by heat is measured by the soak."""
+"""Longest warm-up: power settles within a second, and slowdown by heat is measured by the soak. A sustained load has a
+warm-up of its own (SUSTAINED_WARMUP), which does not depend on the budget, so that one floor fits all levels."""
 
 
 class Clock(Protocol):
@@ -107,15 +109,19 @@ def time_blocks(
     precision: float,
     beside: Callable[[], object] | None = None,
     collective: bool = False,
+    sustained: bool = False,
 ) -> Timed:
     """Time `work` in blocks (`block_seconds`) until its mean is known within `precision`, or for `seconds`.
 
     Sampling ends when the 99.9 % confidence interval, with autocorrelation taken into account, has a half-width below
     `precision` times the mean. This is tested only at a fixed sequence of sample sizes (`stats.LOOKS`), and never
-    against a limit. With `beside`, its blocks alternate with those of `work`. Afterwards the load goes on until the
-    gate releases it, so that no device is measured while the others rest.
+    against a limit. A `sustained` load has a fixed warm-up and a least time of samples, which no precision shortens
+    and which prolong a budget that is shorter. With `beside`, its blocks alternate with those of `work`. Afterwards the
+    load goes on until the gate releases it, so that no device is measured while the others rest.
     """
     timed = Timed()
+    warmup, least = (SUSTAINED_WARMUP, SUSTAINED_SECONDS) if sustained else (_warmup(seconds), 0.0)
+    seconds = max(seconds, warmup + least)
     gate.working()
     block = block_seconds(seconds)
     per_block = _operations(work, clock, gate, block)
@@ -127,7 +133,7 @@ def time_blocks(
     for own, other in pairs:
         once = gate.agree(own)
         elapsed = gate.agree(clock.now() - began)
-        warm = elapsed < min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
+        warm = elapsed < warmup
         gate.block(once, warm)
         if warm:
             timed.warmup.append(once)
@@ -136,7 +142,7 @@ def time_blocks(
         timed.ends.append(elapsed)
         if other is not None:
             timed.beside.append(other)
-        timed.why_ended = _enough(timed, elapsed, seconds, precision)
+        timed.why_ended = _enough(timed, elapsed, seconds, precision if elapsed >= warmup + least else 0.0)
         if timed.why_ended:
             break
     if not collective:
@@ -301,6 +307,11 @@ def block_seconds(seconds: float) -> float:
     It is BLOCK_SECONDS, or less if a budget of `seconds` has no room for BLOCKS_AT_LEAST such blocks.
     """
     return min(BLOCK_SECONDS, (1 - WARMUP_SHARE) * seconds / BLOCKS_AT_LEAST)
+
+
+def _warmup(seconds: float) -> float:
+    """Return the seconds of a budget that warm the device up, for a load that is not declared as sustained."""
+    return min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
 
 
 def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> int:

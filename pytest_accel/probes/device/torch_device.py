@@ -140,6 +140,8 @@ class Compute(Rank):
         self.torch_device = self.torch_devices[0]
         self.seconds = 1.0
         self.precision = 0.01
+        self.sustained = False
+        """True while a probe runs that is declared as a sustained load."""
         self.pairs: list[tuple[str, str]] = []
         """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
         self.host_copies: dict[str, None] = {}
@@ -362,7 +364,7 @@ class Compute(Rank):
             details["mean_of_calls"] = amount / fmean(means)
         else:
             blocks = DeviceClock(self.backend, streams) if streams else self.clock
-            timed = time_blocks(work, blocks, self.gate, collective=collective, **how)
+            timed = time_blocks(work, blocks, self.gate, collective=collective, sustained=self.sustained, **how)
         peak = None
         if beside:
             rates = [beside[1] / once for once in timed.beside]

@@ -21,6 +21,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import blas, error_class
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -160,6 +161,7 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])
+    compute.sustained = declaration_for(probe).sustained
     try:
         for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):
             pipe.send("finding", **dataclasses.asdict(result))

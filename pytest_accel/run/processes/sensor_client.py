@@ -99,13 +99,14 @@ class SensorClient:
             self.note("it is not known whether the devices were idle before the run")
         return None if reasons is None else dict(reasons)
 
-    def health(self) -> dict[str, dict[str, Any]] | None:
+    def health(self, *, links: bool = False) -> dict[str, dict[str, Any]] | None:
         """Return the facts of each device that may change during a run, by UUID; {"lost": why} for a lost device.
 
+        Those of the links between devices are read only with `links`, since that may take longer than all others.
         Returns None if the sensor fails.
         """
         self._wake_sensor()
-        facts = self._ask("health", "health").get("facts")
+        facts = self._ask("health", "health", links=links).get("facts")
         return None if facts is None else dict(facts)
 
     def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:
@@ -138,18 +139,19 @@ class SensorClient:
             return self.reports.logged(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 
-    def count(self, during: str, ours: Collection[int] = ()) -> None:
+    def count(self, during: str, ours: Collection[int] = (), *, links: bool = True) -> None:
         """Read the error counters of every device, between probes and never while something is timed.
 
-        `during` names the metric that was measured since the last reading. `ours` are the ids of this run's processes
+        `during` names the metric that was measured since the last reading, if any. The counters of the links are read
+        only with `links`. `ours` are the ids of this run's processes
         that may use the devices; any other process there is foreign. The counters of the host are read at the first
         call, and again when one of them is asked for.
         """
         if not self.counters.readings:
             self._host_before = self._host_counters()
         self._host_after = None
-        answers = self.health()
-        self.counters.read(clock.now(), during, answers, self.addresses)
+        answers = self.health(links=links)
+        self.counters.read(clock.now(), during, answers, self.addresses, links=links)
         pids = self.pids.union(ours)
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 

@@ -70,10 +70,14 @@ class WorkerPool:
         self.processes, self.logs = processes, logs
         self.sensor.begin(processes, self._log("sensor"))
 
-    def measure(self, request: WorkerRequest, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
+    def measure(
+        self, request: WorkerRequest, devices: Sequence[Device], keep: Callable[[Outcome], None], *, links: bool = True
+    ) -> None:
         """Run a probe on `devices`, in the way that it declares, and pass each outcome to `keep` as it becomes known.
 
-        An interrupt (KeyboardInterrupt) is raised after the outcomes up to then were kept.
+        The error counters are read before the first probe and after each one; those of the links between devices only
+        after one that stresses them (`links`). An interrupt (KeyboardInterrupt) is raised after the outcomes up to then
+        were kept.
         """
         if not self.sensor.counters.readings:
             self._count("the start")
@@ -86,11 +90,16 @@ class WorkerPool:
         finally:
             self.progress("", 0.0, 0.0)
             self.sensor.rest(min(patience, self.patience))
-        self._count(request.metric)
+        self._count(request.metric, links=links)
 
-    def _count(self, during: str) -> None:
+    def count_links(self) -> None:
+        """Read the counters of the links, unless nothing was measured since they were read."""
+        if self.sensor.counters.links_stale:
+            self._count("")
+
+    def _count(self, during: str, *, links: bool = True) -> None:
         """Read the error counters; `during` names what ran since the last reading."""
-        self.sensor.count(during, {child.pid for child in self._children})
+        self.sensor.count(during, {child.pid for child in self._children}, links=links)
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Return the groups of each round; those of one round work at the same time.

@@ -87,16 +87,25 @@ class NvidiaDriver(Driver):
 
         Raises DriverProblem for a lost GPU.
         """
-        asker = NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
+        asker = self._asker(device)
         self._add_health(asker)
         return asker.sheet()
 
+    def health_without_links(self, device: Device) -> Mapping[str, Any]:
+        """Return the values of `health` without the NVLinks, which take most of its calls. Raises as `health` does."""
+        asker = self._asker(device)
+        self._add_state(asker)
+        return asker.sheet()
+
     def _add_health(self, asker: Asker) -> None:
+        self._add_state(asker)
+        found = links.nvlinks(asker)
+        asker.facts.update({"nvlinks": found or None, **links.summary(found)})
+
+    def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
             asker.ask(table)
         asker.ask(power.reading(self._driver))
-        found = links.nvlinks(asker)
-        asker.facts.update({"nvlinks": found or None, **links.summary(found)})
 
     @staticmethod
     def _add_path(asker: Asker) -> None:

@@ -1,0 +1,51 @@
+"""Repeats in a run on simulated devices: what falls short on most of them does not take the time of all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import as_user
+import pytest
+
+SKU = """
+sku: ours
+extends: h100-sxm
+precision: 0.0001
+budgets: {quick: {matmul.bf16: 12, matmul.fp8: 12}}
+"""
+
+
+def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
+    """Measure two products and the soak on a node whose `devices` lost 12 % of their compute."""
+    (tmp_path / "ours.yaml").write_text(SKU)
+    fault = f"{{fault: slow-compute, device: {devices}, by: 0.12}}"
+    (tmp_path / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: hgx8\nfaults: [{fault}]\n")
+    chosen = ("--accel-simulate=node.yaml", f"--accel-level={level}", "-k", which)
+    return as_user.pytest(tmp_path, *chosen, sku="./ours.yaml", paths=())
+
+
+def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
+    """How often a metric was measured together and alone, on all devices."""
+    return Counter(each["how"] for each in ran.record["measurements"] if each["metric"] == metric)
+
+
+@pytest.mark.slow
+def test_what_falls_short_everywhere_is_repeated_once_and_within_the_time_for_repeats(tmp_path: Path) -> None:
+    ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
+    assert attempts(ran, "matmul.bf16") == attempts(ran, "matmul.fp8") == {"together": 16}
+    assert attempts(ran, "soak.rate") == {"together": 8}, "12 s and 8 s are the 20 s of the level"
+    assert set(ran.statuses("matmul.bf16").values()) == set(ran.statuses("matmul.fp8").values()) == {"FAIL"}
+    assert set(ran.statuses("soak.rate").values()) == {"INCONCLUSIVE"}
+    (verdict,) = [each for each in ran.record["verdicts"] if each["metric"] == "soak.rate"][:1]
+    assert "not measured again for lack of time: the 20 s for repeats at quick leave 0 s" in verdict["sentence"]
+
+
+@pytest.mark.slow
+def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
+    ran = rerun(tmp_path, [2], "standard", "test_matmul and bf16 and not burst and not best")
+    assert attempts(ran, "matmul.bf16") == {"together": 16, "alone": 1}
+    (verdict,) = [
+        each for each in ran.record["verdicts"] if each["metric"] == "matmul.bf16" and each["status"] == "FAIL"
+    ]
+    assert "when measured alone: the device itself falls short" in verdict["sentence"]
