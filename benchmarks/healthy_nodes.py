@@ -1,260 +1,338 @@
-"""How many healthy nodes do the rules reject? Nodes with a noise that no rule was tuned on, judged as in a run.
+"""How many healthy nodes do the rules reject, and which short parts do they see? Drawn nodes, judged as in a run.
 
-    python benchmarks/healthy_nodes.py --nodes 30000 --processes 2
+    python benchmarks/healthy_nodes.py --nodes 3000 --processes 2
 
-Every figure of a node goes the way of a real one: blocks by `timing.time_blocks` until its stopping rule is met, the
-soak's droop by `soak.droop`, the matrix of the peers by `peer_matrix.attributed` and
-`peer_matrix.attributed_after_repeat`, the repeat of a shortfall by `judge.Attempts`, the verdict by `judge.judge`.
-Nothing is vectorised and no rule is written down a second time.
+For every SKU and platform that can be accepted against, at the levels quick and standard. population.py draws the nodes
+around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
+`Compute.sample` until its stopping rule is met, the soak's droop by `soak.droop`, the matrix of the peers by
+`peer_matrix`, the repeat of a shortfall by `judge.Attempts` within the time that `repeats.Repeats` grants, the verdict
+by `judge.judge`. No rule is written down a second time. Facts have no noise and are left out.
 
-Healthy is: the SKU's reference, a spread between devices (that of simulate/model.py, not cut off), and block by block a
-noise whose coefficient of variation is drawn up to --cv for every go, with an autocorrelation up to --lag from one
-50 ms to the next and a drift up to --drift over the go. Links are drawn up to --link-cv.
-
-0 rejections of n bound the rate at 3 / n with 95 % confidence.
+Prints Markdown. 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import random
+import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import permutations
 from multiprocessing import get_context
+from typing import NamedTuple
 
-from bench import Gate
+from drawn_device import DrawnDevice
+from population import OUTLIER, PARTS, Healthy, part_of
 
-from pytest_accel import probes
-from pytest_accel.core.measurement import NODE, Measurement, estimate_of
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.measurement import NODE, Measurement, is_rate
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import peer_matrix
+from pytest_accel.drivers import registry
+from pytest_accel.judging import peer_matrix, repeats
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.results import foreseen
-from pytest_accel.probes.declare import declaration_for, declaration_of
-from pytest_accel.probes.device.timing import BLOCK_SECONDS, Timed, block_seconds, time_blocks
+from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop
-from pytest_accel.simulate.model import SPREAD, stressed_part
+from pytest_accel.simulate.model import stressed_part
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
-LEVEL = "quick"
-"""The least time, so the fewest blocks."""
+LEVELS = ("quick", "standard")
+DROOP = "soak.droop_slow"
+CHUNK = 25
+"""Nodes that a process judges at a time."""
+SHORT_SHARE = 10
+"""One node with a short part is drawn for so many healthy ones."""
+WHY = re.compile(r"only on the repeat|within \d+ ?%|interval|samples|warning limit")
+"""Words of a sentence that tell which rule made a verdict MARGINAL."""
 
 
-@dataclass(frozen=True)
-class Noise:
-    """The largest values that a go may draw."""
+class Population(NamedTuple):
+    """Nodes of one SKU on one platform, judged at one level; `short` is the part that all of them lack."""
 
-    cv: float
-    link_cv: float
-    lag: float
-    drift: float
-    link_spread: float = SPREAD["link"]
-    """Standard deviation between the links of devices."""
-
-
-class NoisyClock:
-    """A device whose blocks take so many seconds, divided by its pace at that moment."""
-
-    depth = 0
-
-    def __init__(self, block: float, pace: Iterator[float]) -> None:
-        self._block, self._pace, self._now = block, pace, 0.0
-
-    def mark(self) -> float:
-        return self._now
-
-    def seconds(self, start: float, end: float) -> float:  # noqa: ARG002  the signature of a clock
-        spent = self._block / next(self._pace)
-        self._now += spent
-        return spent
-
-    def now(self) -> float:
-        return self._now
+    sku: str
+    platform: str
+    level: str
+    noise: float = 1.0
+    short: str | None = None
 
 
 class Node:
-    """One healthy node: who its devices are is drawn once, how they do at each go anew."""
+    """One drawn node."""
 
-    def __init__(self, sku: str, noise: Noise, seed: str) -> None:
-        self.sku = skufile_of(sku)
-        self.platform = next(iter(self.sku.platforms.values()))
+    def __init__(self, drawn: Population, seed: str) -> None:
+        self.sku, self.level = skufile_of(drawn.sku), drawn.level
+        self.platform = self.sku.platforms[drawn.platform]
         self.devices = [f"GPU-{place}" for place in range(self.platform.devices or 1)]
-        self._noise, self._random = noise, random.Random(seed)  # noqa: S311  the same every time
-        self._spread = {
-            kind: {uuid: 1 + self._random.gauss(0, deviation) for uuid in self.devices}
-            for kind, deviation in {**SPREAD, "link": noise.link_spread}.items()
-        }
+        self._short, self._repeats = drawn.short, repeats.Repeats(self.level)
+        self._healthy = Healthy(self.platform, self.devices, seed, noise=drawn.noise, short=drawn.short)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """One for every limit on a rate, on every device; what falls short is measured a second time."""
-        limits = requirements.required_at(LEVEL, self.sku.limits_on(self.platform))
-        for metric, limit in limits.items():
-            if limit.reference and declaration_of(metric):
-                yield from self._judged(metric, limit, limits)
+        """Yield one for every limit on a rate, on every device; what falls short is measured a second time.
 
-    def _judged(self, metric: str, limit: Limit, limits: dict[str, Limit]) -> Iterator[Verdict]:
-        result = Attempts()
-        own = {metric: limit, **({"soak.droop_slow": limits["soak.droop_slow"]} if metric == "soak.rate" else {})}
-        for again in (False, True):
-            for found in self._go(metric, limit, result, again=again):
-                result.add(foreseen(found, self.sku))
-            if not any(result.short(name, each, {}) for name, each in own.items()):
-                break
+        Of a node with a short part the other parts are left out.
+        """
+        limits = requirements.required_at(self.level, self.sku.limits_on(self.platform))
+        for metric, limit in requirements.applying(limits, self.sku, self.platform).items():
+            declared = declaration_of(metric)
+            if declared is None or not is_rate(limit.unit) or not _figure(limit):
+                continue
+            if self._short in (None, part_of(metric, limit.unit)):
+                yield from self._judged(metric, limit, declared, limits)
+
+    def _judged(
+        self, metric: str, limit: Limit, declared: Declaration, limits: Mapping[str, Limit]
+    ) -> Iterator[Verdict]:
+        result, seconds = Attempts(), budget(declared, metric, self.level, self.sku)
+        own = {metric: limit, **({DROOP: limits[DROOP]} if metric == "soak.rate" and DROOP in limits else {})}
+        subjects = [NODE] if requirements.of_node(metric) else self.devices
+        if not seconds:
+            yield from (Verdict(metric, each, Status.UNMEASURED, "no time budget", limit=limit) for each in subjects)
+            return
+        for found in self._go(metric, limit, declared, seconds, result, again=False):
+            result.add(foreseen(found, self.sku))
+        if short := [one for name, each in own.items() for one in result.short(name, each, {})]:
+            self._repeat(limit, declared, seconds, result, short)
         for name, each in own.items():
-            for subject in [NODE] if requirements.of_node(name) else self.devices:
+            for subject in subjects:
                 yield result.judged(name, subject, each, {})
 
-    def _go(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
-        probe = parse(metric).probe
-        if probe == "peer_copy":
-            return self._between(metric, limit, result, again=again)
-        if requirements.of_node(metric):
-            return [min((self._one(metric, limit, uuid) for uuid in self.devices), key=_value)]
-        found = [self._one(metric, limit, uuid) for uuid in self.devices]
-        return found + [_droop(each) for each in found] if probe == "soak" else found
+    def _repeat(
+        self, limit: Limit, declared: Declaration, seconds: float, result: Attempts, short: list[Verdict]
+    ) -> None:
+        """Measure all devices, or the pairs that are short, again, as far as there is time for repeats."""
+        turns = len(self.devices) if declared.runs == "in_turn" else 1
+        first, pairs = seconds * turns, peer_matrix.accused(result.rows, limit.floor or 0.0)
+        wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
+        granted = self._repeats.together(wanted, repeats.least(declared, first))
+        if not granted:
+            result.leave(short, self._repeats.spent)
+            return
+        self._repeats.spend(granted)
+        for found in self._go(limit.metric, limit, declared, granted / turns, result, again=True):
+            result.add(foreseen(found, self.sku))
 
-    def _between(self, metric: str, limit: Limit, result: Attempts, *, again: bool) -> list[Measurement]:
-        """A go at all pairs, or a second one at those that are short."""
-        seconds = budget(declaration_for(probes.peer_copy), metric, LEVEL, self.sku)
+    def _go(
+        self, metric: str, limit: Limit, declared: Declaration, seconds: float, result: Attempts, *, again: bool
+    ) -> list[Measurement]:
+        device = DrawnDevice(declared, metric, self.sku)
+        common = self._healthy.common(stressed_part(metric, limit.unit))
+        if declared.runs == "peers":
+            return self._between(limit, device, common, seconds, result, again=again)
+        if requirements.of_node(metric):
+            found = self._timed(limit, device, self.devices, common=common, seconds=seconds)
+            return [_measurement(found, NODE, limit)]
+        goes = {uuid: self._timed(limit, device, [uuid], common=common, seconds=seconds) for uuid in self.devices}
+        measured = [_measurement(found, uuid, limit) for uuid, found in goes.items()]
+        if declared.name == "soak":
+            measured += [_measurement(droop(found), uuid, limit) for uuid, found in goes.items()]
+        return measured
+
+    def _between(
+        self, limit: Limit, device: DrawnDevice, common: float, seconds: float, result: Attempts, *, again: bool
+    ) -> list[Measurement]:
+        """Return a go at all pairs, or a second one at those that are short."""
         if not again:
             pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
-            result.rows = self._rows(metric, limit, pairs, seconds / len(pairs), self.sku.precision)
+            result.rows = self._rows(limit, device, pairs, common, seconds / len(pairs))
             return peer_matrix.attributed(result.rows, {})
-        assert limit.floor
-        pairs = peer_matrix.accused(result.rows, limit.floor)
-        fresh = self._rows(metric, limit, pairs, peer_matrix.seconds_again(pairs, seconds) / len(pairs), 0.0)
+        pairs = peer_matrix.accused(result.rows, limit.floor or 0.0)
+        device.precision = 0.0
+        fresh = self._rows(limit, device, pairs, common, seconds / len(pairs))
         return peer_matrix.attributed_after_repeat(result.rows, fresh, {})
 
-    def _one(self, metric: str, limit: Limit, uuid: str) -> Measurement:
-        """A go of a device by itself."""
-        declared = declaration_of(metric)
-        assert declared
-        precision = 0.0 if declared.name == "soak" else self.sku.precision
-        return self._timed(metric, limit, (uuid,), budget(declared, metric, LEVEL, self.sku), precision)
+    def _rows(
+        self, limit: Limit, device: DrawnDevice, pairs: Sequence[peer_matrix.Pair], common: float, seconds: float
+    ) -> list[Measurement]:
+        found: dict[str, dict[str, ProbeResult]] = {}
+        for pair in pairs:
+            cell = self._timed(limit, device, pair, common=common, seconds=seconds, goes=len(pairs))
+            found.setdefault(pair[0], {})[pair[1]] = cell
+        return [_row(sender, cells, limit) for sender, cells in found.items()]
 
     def _timed(
-        self, metric: str, limit: Limit, devices: Sequence[str], seconds: float, precision: float
-    ) -> Measurement:
-        """What one device does, or two of them together."""
-        kind, uuid = stressed_part(metric, limit.unit), devices[0]
-        block = block_seconds(seconds)
-        timed = self._blocks(kind, min(self._spread[kind][each] for each in devices), seconds, block, precision)
-        assert limit.reference
-        assert limit.unit
-        samples = tuple(limit.reference * block / each for each in timed.seconds)
-        subject = NODE if requirements.of_node(metric) else uuid
-        return Measurement(
-            metric, subject, limit.unit, estimate_of(samples, limit.unit).mean, samples, tuple(timed.seconds),
-            conditions={"ranks": limit.conditions.get("ranks")}, details={"ends": timed.ends},
-        )  # fmt: skip
+        self, limit: Limit, device: DrawnDevice, devices: Sequence[str], *, common: float, seconds: float, goes: int = 1
+    ) -> ProbeResult:
+        """Return what one device does, or several together; `goes` count as one that may have a slow block."""
+        metric, unit, healthy = limit.metric, limit.unit, self._healthy
+        pace = common * healthy.pace(metric, unit, devices)
+        paces = healthy.blocks(stressed_part(metric, unit), pace, device.operation(seconds), seconds, OUTLIER / goes)
+        return device.go(metric, unit, healthy.centre(limit), seconds, paces)
 
-    def _rows(
-        self, metric: str, limit: Limit, pairs: Sequence[peer_matrix.Pair], seconds: float, precision: float
-    ) -> list[Measurement]:
-        found: dict[str, dict[str, Measurement]] = {}
-        for sender, receiver in pairs:
-            cell = self._timed(metric, limit, (sender, receiver), seconds, precision)
-            found.setdefault(sender, {})[receiver] = cell
-        return [_row(sender, cells) for sender, cells in found.items()]
 
-    def _blocks(self, kind: str, pace: float, seconds: float, block: float, precision: float) -> Timed:
-        cv = self._random.uniform(0, self._noise.link_cv if kind in ("link", "host") else self._noise.cv)
-        clock = NoisyClock(block, self._paces(pace, cv, seconds, block))
-        return time_blocks(lambda: None, clock, Gate(), seconds=seconds, precision=precision)
+@cache
+def skufile_of(name: str) -> Sku:
+    """Return a SKU, which is loaded once a process."""
+    return loader.load(name)
 
-    def _paces(self, pace: float, cv: float, seconds: float, block: float) -> Iterator[float]:
-        """AR(1) around a line: it may fall or rise, and its mean over the go is the pace.
 
-        Shorter blocks do not make it milder: they are as noisy, and more alike.
-        """
-        gauss = self._random.gauss
-        lag, drift = self._random.uniform(0, self._noise.lag), self._random.uniform(-1, 1) * self._noise.drift
-        lag **= block / BLOCK_SECONDS
-        fresh, step = cv * (1 - lag**2) ** 0.5, drift * block / seconds
-        off, line = gauss(0, cv), -drift / 2
-        while True:
-            yield pace * max(0.1, 1 + off + line)
-            off, line = (
-                lag * off + gauss(0, fresh),
-                min(line + step, drift / 2) if drift > 0 else max(line + step, drift / 2),
+def _measurement(found: ProbeResult, subject: str, limit: Limit) -> Measurement:
+    plain = Measurement(
+        found.metric, subject, found.unit, found.value, tuple(found.samples), tuple(found.seconds),
+        conditions=limit.conditions, statistic=found.statistic,
+    )  # fmt: skip
+    return replace(plain, value=plain.estimate.mean) if plain.estimate else plain
+
+
+def _row(sender: str, cells: Mapping[str, ProbeResult], limit: Limit) -> Measurement:
+    """Return the row of a sender; `peer_matrix` chooses the cell that counts."""
+    told = {other: {"samples": each.samples, "seconds": each.seconds, "wrong": None} for other, each in cells.items()}
+    return replace(_measurement(next(iter(cells.values())), sender, limit), details={"cells": told})
+
+
+@dataclass
+class Count:
+    """Nodes by what became of them, and why."""
+
+    nodes: int = 0
+    verdicts: int = 0
+    rejected: int = 0
+    not_judged: int = 0
+    marginal: int = 0
+    advised: int = 0
+    seen: int = 0
+    """Nodes with anything that is worse than PASS."""
+    why: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Nodes by status, metric and rule."""
+
+    def add(self, verdicts: Sequence[Verdict]) -> None:
+        """Count one node."""
+        own = [each for each in verdicts if not (each.advises_short and each.status is Status.MARGINAL)]
+        statuses = {each.status for each in own}
+        rejected = Status.FAIL in statuses
+        self.nodes += 1
+        self.verdicts += len(verdicts)
+        self.rejected += rejected
+        self.not_judged += not rejected and bool(statuses & {Status.INCONCLUSIVE, Status.UNMEASURED})
+        self.marginal += Status.MARGINAL in statuses
+        self.advised += len(own) < len(verdicts)
+        self.seen += any(each.status is not Status.PASS for each in verdicts)
+        self.why.update({_why(each) for each in own if each.status is not Status.PASS})
+
+    def __add__(self, other: Count) -> Count:
+        """Return the sum of two counts."""
+        return Count(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+def _why(verdict: Verdict) -> tuple[str, str, str]:
+    found = WHY.search(verdict.sentence)
+    rule = found.group() if found and verdict.status is Status.MARGINAL else "" if verdict.value else verdict.sentence
+    return verdict.status.value, verdict.metric, rule
+
+
+def count(drawn: Population, seeds: Iterable[str]) -> Count:
+    """Return the count of some nodes."""
+    counted = Count()
+    for seed in seeds:
+        counted.add(list(Node(drawn, seed).verdicts()))
+    return counted
+
+
+def populations(skus: Sequence[str], levels: Sequence[str], noise: float, *, every: bool) -> list[Population]:
+    """Return the healthy populations: the first platform of each SKU that can be accepted against, or `every` one."""
+    found = []
+    for name in skus or loader.names():
+        sku = skufile_of(name)
+        for level in levels:
+            fit = [each.name for each in sku.platforms.values() if _acceptable(sku, each, level)]
+            found += [Population(name, each, level, noise) for each in (fit if every else fit[:1])]
+    return found
+
+
+def _acceptable(sku: Sku, platform: Platform, level: str) -> bool:
+    accelerator = registry.vendor(sku.vendor).accelerator
+    return accelerator and requirements.unfit(sku, platform, level) is None
+
+
+def counted(drawn: Sequence[Population], nodes: int, seed: int, processes: int) -> dict[Population, Count]:
+    """Return the count of every healthy population of so many nodes, and of those of a tenth with a short part."""
+    every = dict.fromkeys(drawn, nodes)
+    every |= {each._replace(short=part): max(1, nodes // SHORT_SHARE) for each in drawn for part in PARTS}
+    chunks = [
+        (each, [f"{seed}/{place}" for place in range(start, min(total, start + CHUNK))])
+        for each, total in every.items()
+        for start in range(0, total, CHUNK)
+    ]
+    totals = {each: Count() for each in every}
+    with get_context("spawn").Pool(processes) as pool:
+        for (each, _), one in zip(chunks, pool.starmap(count, chunks, chunksize=1), strict=True):
+            totals[each] += one
+    return totals
+
+
+def healthy_table(totals: Mapping[Population, Count]) -> Iterator[str]:
+    """Yield the lines of the table of the healthy populations."""
+    yield "| SKU | platform | level | nodes | verdicts | rejected | not judged | marginal | advised |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for each, one in totals.items():
+        if each.short is None:
+            bound = f"0 (< {3 / one.nodes:.2%})" if not one.rejected else f"**{one.rejected}**"
+            yield (
+                f"| `{each.sku}` | {each.platform} | {each.level} | {one.nodes:,} | {one.verdicts:,} | {bound} | "
+                f"{one.not_judged} | {one.marginal / one.nodes:.2%} | {one.advised / one.nodes:.1%} |"
             )
 
 
-_SKUS: dict[str, Sku] = {}
+def short_table(totals: Mapping[Population, Count]) -> Iterator[str]:
+    """Yield the lines of the table of nodes with a short part: the share found (FAIL), and the share seen at all."""
+    yield f"| SKU | platform | level | {' | '.join(PARTS)} |"
+    yield f"| --- | --- | --- |{' --- |' * len(PARTS)}"
+    for each in totals:
+        if each.short is None:
+            cells = " | ".join(_found(totals[each._replace(short=part)]) for part in PARTS)
+            yield f"| `{each.sku}` | {each.platform} | {each.level} | {cells} |"
 
 
-def skufile_of(name: str) -> Sku:
-    """Loaded once a process."""
-    if name not in _SKUS:
-        _SKUS[name] = loader.load(name)
-    return _SKUS[name]
+def _found(one: Count) -> str:
+    return f"{one.rejected / one.nodes:.0%} / {one.seen / one.nodes:.0%}" if one.verdicts else "-"
 
 
-def _value(found: Measurement) -> float:
-    return float(found.value or 0)
+def reasons(totals: Mapping[Population, Count]) -> Iterator[str]:
+    """Yield the commonest reasons for which healthy nodes were not simply accepted."""
+    yield "| SKU | level | verdict | metric | rule | nodes |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for each, one in totals.items():
+        for (status, metric, rule), nodes in one.why.most_common(8) if each.short is None else ():
+            yield f"| `{each.sku}` | {each.level} | {status} | `{metric}` | {rule} | {nodes / one.nodes:.2%} |"
 
 
-def _row(sender: str, cells: Mapping[str, Measurement]) -> Measurement:
-    told = {other: {"samples": each.samples, "seconds": each.seconds, "wrong": None} for other, each in cells.items()}
-    worst = min(cells.values(), key=_value)
-    return replace(worst, subject=sender, details={"cells": told})
+def undrawn(drawn: Sequence[Population]) -> Iterator[str]:
+    """Yield the required limits on rates without a healthy figure, which no node can be drawn around."""
+    for name, platform, level, *_ in drawn:
+        sku = skufile_of(name)
+        limits = requirements.required_at(level, sku.limits_on(sku.platforms[platform]))
+        metrics = [each.metric for each in limits.values() if is_rate(each.unit) and not _figure(each)]
+        if metrics:
+            yield f"Not drawn, as no healthy figure is published, `{name}` at {level}: {', '.join(metrics)}."
 
 
-def _droop(soak: Measurement) -> Measurement:
-    found = droop(ProbeResult("soak.rate", soak.unit, samples=list(soak.samples), details=dict(soak.details)))
-    return Measurement(found.metric, soak.subject, found.unit, found.value)
-
-
-def count(sku: str, noise: Noise, seeds: Sequence[str]) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Verdicts, rejected nodes, metrics that rejected, metrics that were marginal."""
-    judged = rejected = 0
-    failing, marginal = Counter[str](), Counter[str]()
-    for seed in seeds:
-        verdicts = list(Node(sku, noise, seed).verdicts())
-        judged += len(verdicts)
-        short = {each.metric for each in verdicts if each.status is Status.FAIL}
-        rejected += bool(short)
-        failing.update(short)
-        marginal.update({each.metric for each in verdicts if each.status is Status.MARGINAL})
-    return judged, rejected, failing, marginal
+def _figure(limit: Limit) -> object:
+    return limit.healthy or limit.reference
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--sku", default="h100-sxm")
+    parser.add_argument("--nodes", type=int, default=1000, help="of each SKU and level; a tenth for each short part")
+    parser.add_argument("--sku", action="append", default=[], help="name or file; default: all")
+    parser.add_argument("--level", action="append", default=[], choices=LEVELS, help="default: both")
+    parser.add_argument("--every-platform", action="store_true", help="not only the first that can be accepted against")
+    parser.add_argument("--noise", type=float, default=1.0, help="multiple of the published noise of goes and blocks")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--cv", type=float, default=0.03, help="of compute and memory")
-    parser.add_argument("--link-cv", type=float, default=0.03, help="of links to the host and to peers")
-    parser.add_argument("--link-spread", type=float, default=SPREAD["link"], help="between devices")
-    parser.add_argument("--lag", type=float, default=0.7)
-    parser.add_argument("--drift", type=float, default=0.01)
     chosen = parser.parse_args()
-    noise = Noise(chosen.cv, chosen.link_cv, chosen.lag, chosen.drift, chosen.link_spread)
-    seeds = [f"{chosen.seed}/{node}" for node in range(chosen.nodes)]
-    chunks = [seeds[place : place + 50] for place in range(0, len(seeds), 50)]
     began = time.monotonic()
-    with get_context("spawn").Pool(chosen.processes) as pool:
-        found = pool.starmap(count, [(chosen.sku, noise, chunk) for chunk in chunks])
-    rejected = sum(each[1] for each in found)
-    failing = sum((each[2] for each in found), Counter[str]())
-    marginal = sum((each[3] for each in found), Counter[str]())
-    report = {
-        "nodes": chosen.nodes, "verdicts_by_judge": sum(each[0] for each in found), "rejected": rejected,
-        "bound_95": 3 / chosen.nodes if not rejected else None, "rejected_by": dict(failing.most_common()),
-        "marginal_by": dict(marginal.most_common()), "seconds": round(time.monotonic() - began, 1),
-        "noise": vars(noise),
-    }  # fmt: skip
-    print(json.dumps(report, indent=2))
+    drawn = populations(chosen.sku, chosen.level or LEVELS, chosen.noise, every=chosen.every_platform)
+    totals = counted(drawn, chosen.nodes, chosen.seed, chosen.processes)
+    for table in (healthy_table, short_table, reasons):
+        print(*table(totals), sep="\n", end="\n\n")
+    print(*undrawn(drawn), sep="\n")
+    healthy = [one for each, one in totals.items() if each.short is None]
+    nodes, rejected = sum(each.nodes for each in healthy), sum(each.rejected for each in healthy)
+    print(f"{nodes:,} healthy nodes, {rejected} rejected, {time.monotonic() - began:.0f} s.")
 
 
 if __name__ == "__main__":

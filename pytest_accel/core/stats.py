@@ -57,7 +57,9 @@ def estimate_rate(rates: Sequence[float]) -> Estimate:
     """Estimate total work over total time from the rates of blocks that did equal work.
 
     This is the harmonic mean. The arithmetic mean exceeds it by about the square of the relative deviation, because it
-    gives a slow block the same weight as a fast one. Raises ValueError if there is no rate.
+    gives a slow block the same weight as a fast one. The interval is that of the time, so a rate in it is never
+    negative; it has no upper end if the blocks differ so much that the interval of the time includes zero. Raises
+    ValueError if there is no rate.
     """
     if not all(math.isfinite(each) and each > 0 for each in rates):
         never = math.fsum(rates) / len(rates) if not all(map(math.isfinite, rates)) else 0.0
@@ -101,12 +103,13 @@ def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
     """Estimate the ratio of two sums from pairs of samples taken in alternation, so that common drift cancels.
 
     The interval is that of the residuals above - ratio x below (the ratio estimator of W. G. Cochran, Sampling
-    Techniques, 1977, chapter 6). Raises ValueError if there is no pair.
+    Techniques, 1977, chapter 6). It ends at 0, because neither sum is negative. Raises ValueError if there is no pair.
     """
     mean = fmean(below)
     whole = fmean(above) / mean
     rest = estimate([(a - whole * b) / mean for a, b in zip(above, below, strict=True)])
-    return replace(rest, mean=whole, low=whole + rest.low, high=whole + rest.high)
+    low = whole + rest.low
+    return replace(rest, mean=whole, low=max(0.0, low) if math.isfinite(low) else low, high=whole + rest.high)
 
 
 def next_run(found: Estimate, between: float, runs: float = math.inf, confidence: float = 0.95) -> Estimate:
@@ -114,12 +117,13 @@ def next_run(found: Estimate, between: float, runs: float = math.inf, confidence
 
     Each of the two runs deviates from the long-run value by the variation between runs (`between`: standard deviation
     as a fraction of the value, estimated from `runs` runs) and by the standard error within the run, assumed equal for
-    both. This gives a prediction interval of half-width t sqrt(2 (between^2 + within^2)). The interval of `found`
-    itself covers the mean of this run only.
+    both. This gives a prediction interval of half-width t sqrt(2 (between^2 + within^2)). It ends at 0 for a quantity
+    that cannot be negative. The interval of `found` itself covers the mean of this run only.
     """
     within = (found.high - found.low) / 2 / student_t(CONFIDENCE, found.n - 1) if found.n > 2 else math.inf
     half = student_t(confidence, runs - 1) * math.sqrt(2 * (within**2 + (between * found.mean) ** 2))
-    return replace(found, low=found.mean - half, high=found.mean + half)
+    low = found.mean - half
+    return replace(found, low=max(0.0, low) if found.low >= 0 else low, high=found.mean + half)
 
 
 def between_runs(values: Sequence[float]) -> float:

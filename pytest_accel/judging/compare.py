@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core import versions
-from pytest_accel.core.measurement import Measurement, Peak, Value
+from pytest_accel.core.measurement import Measurement, Peak, Value, is_rate
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show, show_margin, with_sentence
 
@@ -18,6 +18,9 @@ MARGINAL_WITHIN = 0.02
 
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""
+
+ENOUGH_TO_LEAVE_OUT = 8
+"""From so many samples on the slowest is left out of the interval (not of the value)."""
 
 
 def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
@@ -187,7 +190,7 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
         status, note = Status.MARGINAL, f"; past the warning limit of {show(limit.warn * scale, base.unit)}"
     elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
-        status, note = Status.MARGINAL, f"; the confidence interval {low:.4g} to {high:.4g} includes the {word}"
+        status, note = Status.MARGINAL, f"; the confidence interval {_shown(low, high)} includes the {word}"
     signed = f" ({show_margin(margin)})" if bound else ""
     text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
@@ -212,11 +215,23 @@ def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[flo
     """Return the confidence interval to compare with the limit, in the unit of the value.
 
     A fact has none, and too few samples give none: the empty interval (inf, -inf) lets the value alone decide.
+
+    Of a rate the slowest of `ENOUGH_TO_LEAVE_OUT` samples is left out. A device that is short is short in all of them,
+    while a single slow block widens the interval of healthy devices beyond any allowance. The value itself keeps it.
     """
     estimate = measurement.of_peak if limit.relative else measurement.estimate
+    samples = measurement.samples
+    if not limit.relative and is_rate(measurement.unit) and len(samples) >= ENOUGH_TO_LEAVE_OUT:
+        slowest = min(range(len(samples)), key=samples.__getitem__)
+        estimate = replace(measurement, samples=samples[:slowest] + samples[slowest + 1 :]).estimate
     if estimate is None or not math.isfinite(estimate.low):
         return math.inf, -math.inf
     return estimate.low * scale, estimate.high * scale
+
+
+def _shown(low: float, high: float) -> str:
+    """Return an interval as text; one without an upper end belongs to a rate that varies as much as its value."""
+    return f"{low:.4g} to {high:.4g}" if math.isfinite(high) else f"from {low:.4g} up"
 
 
 def _share(difference: float, bound: float) -> float:

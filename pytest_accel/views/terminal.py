@@ -157,11 +157,11 @@ def _row(group: Sequence[Verdict], name: str, slowest: bool) -> tuple[str, ...]:
 
 
 def _next_run(verdict: Verdict) -> str:
-    """Return half of the interval that the value of the next run lies in, as a share of this value: " +-1.2%"."""
+    """Return how far the next run's value may lie from this one, as a share of it: " +-1.2%"."""
     if verdict.next_run is None or not verdict.value:
         return ""
-    low, high = verdict.next_run
-    return f" +-{(high - low) / 2 / abs(float(verdict.value)):.1%}"
+    value = float(verdict.value)
+    return f" +-{(verdict.next_run[1] - value) / abs(value):.1%}"  # the lower end may be cut off at 0
 
 
 def _values(group: Sequence[Verdict]) -> str:

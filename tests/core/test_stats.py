@@ -78,6 +78,22 @@ def test_one_or_two_samples_bound_nothing(n: int) -> None:
     assert found.relative_half_width == math.inf
 
 
+def test_the_bounds_of_a_noisy_rate_are_physical() -> None:
+    """However noisy the blocks are, no bound is a negative rate."""
+    noisy = [100.0, 1.0] * 6
+    rate = estimate_rate(noisy)
+    assert 0 <= rate.low < rate.mean < rate.high
+    again = next_run(rate, between=2.0, runs=5)
+    assert again.low == 0
+    ratio = estimate_ratio(noisy, [1.0, 100.0] * 6)
+    assert 0 <= ratio.low < ratio.mean < ratio.high
+
+
+def test_a_quantity_that_can_be_negative_keeps_its_lower_bound() -> None:
+    droop = estimate([-0.01, 0.01, 0.0, 0.02, -0.02])
+    assert next_run(droop, between=0.1).low < 0
+
+
 def test_equal_samples_are_known_exactly() -> None:
     found = estimate([5.0] * 8)
     assert (found.low, found.high, found.correlation) == (5.0, 5.0, 0.0)

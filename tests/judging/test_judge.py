@@ -265,6 +265,22 @@ def test_an_interval_that_includes_the_floor_is_marginal() -> None:
     assert "includes the floor" in verdict.sentence
 
 
+def test_one_slow_block_says_nothing_about_a_device() -> None:
+    """It counts in the value, and a device that is short is short in every block."""
+    fast = [730.0 + (-1) ** i for i in range(60)]
+    assert status(717.9, FLOOR, samples=(*fast, 240.0)) is Status.PASS
+    assert status(706.3, FLOOR, samples=(*fast, 240.0, 240.0)) is Status.MARGINAL
+    assert status(640.0, FLOOR, samples=(*fast, 20.0)) is Status.FAIL, "the value keeps it"
+
+
+def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
+    noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
+    verdict = judge([found(976.0, samples=noisy)], FLOOR)
+    assert verdict.status is Status.MARGINAL
+    assert "up includes the floor" in verdict.sentence
+    assert "inf" not in verdict.sentence
+
+
 def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
     noisy = tuple(0.04 + (-1) ** i * 0.03 for i in range(8))
     verdict = judge([found(0.04, "1", samples=noisy)], CEILING)

@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
-
-pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
-LIMITS_ON_RATES = 11 * 8 + 1
-"""Of eight H100 at level quick: of each matmul 3, stream 3, host copy 2, peer copy, soak 2; of the node all-reduce."""
+FILE = """
+sku: known-h100
+extends: h100-sxm
+limits:
+  matmul.bf16: &own
+    {floor: %s, healthy: [690, 700], reference: 695, unit: TFLOPS, levels: [quick, standard],
+     source: {kind: measured, by: a test, date: 2026-11, devices: 24, nodes: 3}}
+  soak.rate: {<<: *own, floor: derived}
+  stream.triad: {<<: *own, floor: derived, healthy: [2950, 3050], reference: 3000, unit: GB/s}
+platforms:
+  hgx8:
+    limits:
+      host_copy.h2d: &host {<<: *own, floor: derived, healthy: [54.6, 55.4], reference: 55, unit: GB/s}
+      host_copy.d2h: *host
+      peer_copy.one_way: {<<: *own, floor: derived, healthy: [395, 397.5], reference: 396, unit: GB/s}
+      all_reduce.busbw@8GiB:
+        {<<: *own, floor: derived, healthy: [475, 480], reference: 478, unit: GB/s, ranks: 8, algorithm: nvls}
+"""
 
 
-def judged(*args: str) -> Any:
-    done = subprocess.run([sys.executable, SCRIPT, *args], capture_output=True, text=True, timeout=300, check=True)
-    return json.loads(done.stdout)
+def drawn(folder: Path, *args: str, floor: str = "derived") -> str:
+    """What the tool prints about nodes of a SKU whose limits may reject, whatever stands in the shipped files."""
+    file = folder / "known.yaml"
+    file.write_text(FILE % floor)
+    command = [sys.executable, str(SCRIPT), "--sku", str(file), "--level", "quick", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
 
 
-def test_healthy_nodes_with_three_times_the_usual_noise_are_not_rejected() -> None:
-    found = judged("--nodes", "150", "--link-cv", "0.01")
-    assert found["rejected_by"] == {}
-    assert found["verdicts_by_judge"] == 150 * LIMITS_ON_RATES
+def cells(text: str, row: int) -> list[str]:
+    """The cells of a table's first row; `row` counts the rows of all tables that begin with the SKU."""
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    return [each.strip() for each in rows[row].strip("|").split("|")]
 
 
-def test_nodes_that_are_not_healthy_are() -> None:
+def test_healthy_nodes_are_accepted_and_a_short_part_is_found(tmp_path: Path) -> None:
+    text = drawn(tmp_path, "--nodes", "20")
+    assert "20 healthy nodes, 0 rejected" in text
+    _, _, _, _, host, peers, collectives = cells(text, 1)[1:]
+    assert {host, peers, collectives} == {"100% / 100%"}
+
+
+def test_a_floor_above_what_is_published_as_healthy_rejects(tmp_path: Path) -> None:
+    """The population is not made of the floors that it tests: it shows a wrong one."""
+    text = drawn(tmp_path, "--nodes", "10", floor="688")
+    assert "FAIL | `matmul.bf16`" in text
+    assert "10 healthy nodes, 0 rejected" not in text
+
+
+def test_nodes_that_are_not_healthy_are_rejected(tmp_path: Path) -> None:
     """The count could be another: with ten times the noise it is."""
-    assert judged("--nodes", "5", "--cv", "0.3", "--drift", "0.3")["rejected"] > 0
+    assert "10 healthy nodes, 0 rejected" not in drawn(tmp_path, "--nodes", "10", "--noise", "10")
