@@ -40,14 +40,8 @@ def bounds_of(limit: Located) -> list[str]:
     return [name for name in names if name != "same_on_all" or keys[name].data is not False]
 
 
-def drop_replaced(under: Located, over: Located) -> None:
-    """Remove from `under` what `over` replaces without naming it.
-
-    These are bounds of other kinds than its own, and the range of healthy values, which the replaced source states.
-    """
-    own = over.plain() if isinstance(over.data, dict) else {}
-    if "healthy" not in own and ("reference" in own or own.get("floor", "derived") != "derived"):
-        under.data.pop("healthy", None)
+def drop_other_kinds(under: Located, over: Located) -> None:
+    """Remove from `under` the bounds of other kinds than those of `over`, which replaces them."""
     kinds = [kind for kind in KINDS if set(kind) & set(bounds_of(over))]
     for name in bounds_of(under) if kinds else ():
         if not any(name in kind for kind in kinds):

@@ -22,7 +22,7 @@ from pytest_accel.skus.checks import (
     check_methods,
     check_probes,
     check_whole,
-    drop_replaced,
+    drop_other_kinds,
     items_of,
     limit_nodes,
 )
@@ -140,7 +140,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     merged = yaml_lines.merge(under.root, root, whole=WHOLE)
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
-        drop_replaced(both[key], limit)
+        drop_other_kinds(both[key], limit)
     _join("explained", under.root, root, merged)
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)

@@ -269,14 +269,6 @@ def test_an_overridden_figure_needs_a_source_of_its_own(tmp_path: Path, change: 
     assert f"mine.yaml:3: limits.matmul.bf16: overrides {name}, so it needs its own source" in text
 
 
-@pytest.mark.parametrize("change", ["floor: 690", "floor: derived, reference: 780"])
-def test_an_own_figure_replaces_the_range_of_healthy_values(tmp_path: Path, change: str) -> None:
-    """The range belongs to the source of the shipped figure: a site may know that its parts do better."""
-    limit = load(tmp_path, extending(f"  matmul.bf16: {{{change}, source: {{kind: measured, by: us, date: 2026-11}}}}"))
-    assert limit.limits["matmul.bf16"].healthy is None
-    assert (limit.limits["matmul.bf16"].floor or 0) > 680
-
-
 @pytest.mark.parametrize(
     ("change", "metrics"),
     [
