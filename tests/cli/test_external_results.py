@@ -116,7 +116,7 @@ def test_what_holds_is_held_and_never_accepted() -> None:
     assert (line, code) == ("HELD 2/2 limits; no acceptance: measured by another tool", 0)
 
 
-@pytest.mark.parametrize("row", ["gpu0,matmul.bf16,73000,TFLOPS", "gpu0,stream.copy,2900,TB/s"])
+@pytest.mark.parametrize("row", ["gpu0,matmul.bf16,73000,TFLOPS", "gpu0,stream.copy_kernel,2900,TB/s"])
 def test_what_no_device_can_do_is_not_judged(row: str) -> None:
     line, code = closed(row)
     assert "implausible, so it was not judged" in line
@@ -163,7 +163,7 @@ def test_what_no_limit_judges_alone_is_not_judged() -> None:
 
 
 def test_what_is_required_and_lacking_is_listed() -> None:
-    figures = read("gpu0,matmul.bf16,731,TFLOPS", "gpu1,stream.copy,2900,GB/s")
+    figures = read("gpu0,matmul.bf16,731,TFLOPS", "gpu1,stream.copy_kernel,2900,GB/s")
     _, _, lacking = judge_figures(figures, SKU, HGX8, "standard")
     assert "gpu1 matmul.bf16" in lacking
     assert "gpu0 matmul.bf16" not in lacking

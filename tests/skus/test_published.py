@@ -36,8 +36,12 @@ def limit_of(row: Row) -> Limit:
 
 
 def verdict(row: Row, share: float) -> Status:
+    """The verdict on a share of the value, or of the lowest healthy one if that is lower: floors rest on the lowest."""
     limit = limit_of(row)
-    value = float(row["value"]) * share
+    value = float(row["value"])
+    if share < 1 and limit.healthy:
+        value = min(value, limit.healthy[0])
+    value *= share
     measured = Measurement(row["metric"], "GPU-0", row["unit"], value=value, conditions=dict(limit.conditions))
     return judge([measured], limit).status
 

@@ -156,7 +156,7 @@ def edit(folder: Path, path: str, old: str, new: str) -> None:
 @pytest.mark.slow
 def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) -> None:
     assert changed(repository) == "no limit in effect changed\n"
-    edit(repository, "thresholds/h100-sxm.yaml", "reference: 730", "reference: 750")
+    edit(repository, "thresholds/h100-sxm.yaml", "reference: 2900", "reference: 3000")
     commit(repository, "H100: a better figure")
     edit(repository, "thresholds/vendor/nvidia.yaml", "ceiling: 50000000", "ceiling: 40000000")
     edit(
@@ -167,8 +167,8 @@ def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) ->
     edit(
         repository,
         "thresholds/h100-sxm.yaml",
-        "  stream.read: {floor: derived, reference: 3180",
-        "  stream.write: {floor: 1",
+        "  stream.triad:\n    floor: derived\n    reference: 2970",
+        "  stream.write:\n    floor: 1",
     )
     edit(repository, "thresholds/h100-sxm.yaml", "gb_per_s: 3350", "gb_per_s: 3352")
     commit(repository, "A rule, a metric and a peak")
@@ -178,12 +178,12 @@ def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) ->
     assert said.startswith("## 2026.1.2\n\nWhat we learned.\n\n### ")
     sections = {part.partition("\n")[0]: part for part in said.split("### ")[1:]}
     h100 = sections["h100-sxm"]
-    moved = "- `matmul.bf16` floor 671.6 -> 690 TFLOPS (+2.7%)"
+    moved = "- `stream.copy_kernel` floor 2697 -> 2790 GB/s (+3.4%)"
     assert moved in h100
-    assert "reference 730 -> 750 TFLOPS (+2.7%); source: published, huggingface/gpu-fryer" in h100
+    assert "reference 2900 -> 3000 GB/s (+3.4%); source: published, Azure/AI-benchmarking-guide" in h100
     assert "Why: H100: a better figure (" in next(line for line in h100.splitlines() if line.startswith(moved))
     assert "- `stream.write` added: floor 1 GB/s; source: published" in h100
-    assert "- `stream.read` removed; it was floor 2957.4 GB/s" in h100
+    assert "- `stream.triad` removed; it was floor 2762.1 GB/s" in h100
     assert "- `datasheet.memory.gb_per_s` 3350 -> 3352. Why: A rule, a metric and a peak (" in h100
     assert "of reference 0.965 -> 0.97" in said
     corrected = next(line for line in said.splitlines() if line.startswith("- `counters.ecc_corrected`"))
@@ -202,15 +202,15 @@ def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) ->
 
 @pytest.mark.slow
 def test_a_change_that_is_not_committed_needs_a_reason(repository: Path) -> None:
-    edit(repository, "thresholds/h100-sxm.yaml", "reference: 730", "reference: 750")
+    edit(repository, "thresholds/h100-sxm.yaml", "reference: 2900", "reference: 3000")
     assert "give --reason" in changed(repository, fails=True)
     assert "We measured it." in changed(repository, "--reason", "We measured it.")
 
 
 @pytest.mark.slow
 def test_an_old_record_judged_by_new_thresholds_names_both_and_why_a_limit_moved(repository: Path) -> None:
-    limit = loader.load("h100-sxm").limits["matmul.bf16"]
-    found = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 680.0, (680.0,) * 8)
+    limit = loader.load("h100-sxm").limits["stream.copy_kernel"]
+    found = Measurement("stream.copy_kernel", "GPU-0", "GB/s", 2740.0, (2740.0,) * 8)
     old = Record(
         run={"level": "quick", "platform": "hgx8"},
         sku={"name": "h100-sxm", "asked": "h100-sxm", "thresholds": "2026.1.1", "files": {}},
@@ -221,15 +221,15 @@ def test_an_old_record_judged_by_new_thresholds_names_both_and_why_a_limit_moved
     folder = repository / "rec"
     folder.mkdir()
     record.write(old, folder)
-    edit(repository, "thresholds/h100-sxm.yaml", "reference: 730", "reference: 750")
-    changed(repository, "--write", "--version", "2026.1.2", "--reason", "Eight nodes of ours reach 750.")
+    edit(repository, "thresholds/h100-sxm.yaml", "reference: 2900", "reference: 3000")
+    changed(repository, "--write", "--version", "2026.1.2", "--reason", "Eight nodes of ours reach 3000.")
 
     said = judged(repository, folder)
 
     assert "thresholds: 2026.1.1 then, 2026.1.2 now\n" in said
-    moved = "limit: matmul.bf16: floor 671.6 -> 690 TFLOPS (+2.7%), reference 730 -> 750 TFLOPS (+2.7%)\n"
-    assert f"{moved}  2026.1.2: Eight nodes of ours reach 750.\n" in said
-    assert "changed: gpu0 matmul.bf16: MARGINAL" in said
+    moved = "limit: stream.copy_kernel: floor 2697 -> 2790 GB/s (+3.4%), reference 2900 -> 3000 GB/s (+3.4%)\n"
+    assert f"{moved}  2026.1.2: Eight nodes of ours reach 3000.\n" in said
+    assert "changed: gpu0 stream.copy_kernel: MARGINAL" in said
 
 
 def judged(repository: Path, folder: Path) -> str:

@@ -10,6 +10,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, requirements
+from pytest_accel.skus.readiness import part_of
 
 H100 = loader.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -20,11 +21,11 @@ def uuids(count: int) -> list[str]:
     return [f"GPU-{i}" for i in range(count)]
 
 
-def without(probe: str) -> Sku:
-    """The H100 without any limit on a probe."""
+def without(part: str) -> Sku:
+    """The H100 without any limit on a part of the node."""
 
     def kept(limits: Any) -> dict[str, Limit]:
-        return {metric: limit for metric, limit in limits.items() if metric.partition(".")[0] != probe}
+        return {metric: limit for metric, limit in limits.items() if part_of(limit) != part}
 
     platforms = {name: replace(each, limits=kept(each.limits)) for name, each in H100.platforms.items()}
     return replace(H100, limits=kept(H100.limits), platforms=platforms)
@@ -100,27 +101,20 @@ def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
     assert requirements.unfit(H100, HGX8, level) is None
 
 
-PARTS = {
-    "matmul": "matrix units",
-    "stream": "memory",
-    "host_copy": "host link",
-    "soak": "sustained load",
-    "peer_copy": "peer links",
-    "all_reduce": "collectives",
-}
+PARTS = ("matrix units", "memory", "host link", "sustained load", "peer links", "collectives")
 
 
-@pytest.mark.parametrize("probe", PARTS)
-def test_a_file_without_limits_on_a_part_accepts_nobody(probe: str) -> None:
-    sku = without(probe)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_file_without_limits_on_a_part_accepts_nobody(part: str) -> None:
+    sku = without(part)
     why = requirements.unfit(sku, sku.platforms["hgx8"], "quick")
     assert why is not None
-    assert PARTS[probe] in why
+    assert part in why
 
 
-@pytest.mark.parametrize("probe", ["peer_copy", "all_reduce"])
-def test_one_device_needs_no_peers(probe: str) -> None:
-    sku = without(probe)
+@pytest.mark.parametrize("part", ["peer links", "collectives"])
+def test_one_device_needs_no_peers(part: str) -> None:
+    sku = without(part)
     assert requirements.unfit(sku, sku.platforms["single"], "quick") is None
 
 
