@@ -123,7 +123,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
     if not limits or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
-    advised = [] if around.unfit else _advised_only(limits, around)
+    advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
     notes = _beside(limits, around)
     if reasons:

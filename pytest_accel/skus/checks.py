@@ -13,6 +13,8 @@ from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.peaks import why_not_applicable
 
 BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
+FIGURES = ("floor", "ceiling", "reference")
+"""Figures of a limit that its source measured."""
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all",))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
@@ -49,8 +51,8 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 
 def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
-    """Remove the `keys` that speak of a limit's source, if `over` replaces that source and does not state them."""
-    if isinstance(over.data, dict) and isinstance(under.data, dict) and "source" in over.data:
+    """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys."""
+    if isinstance(over.data, dict) and isinstance(under.data, dict) and set(FIGURES) & set(over.data):
         for key in keys:
             if key not in over.data:
                 under.data.pop(key, None)
