@@ -9,12 +9,16 @@ from pathlib import Path
 SOURCE = "{kind: measured, by: us, date: 2026-11}"
 
 
+SLOW_PRODUCTS = ("matmul_fp64", "matmul_fp32", "matmul_tf32", "matmul_fp16")
+"""Products that level quick has no time for; see `PRODUCTS`."""
+
+
 def rates(**references: float) -> str:
     """Limits of our own method on rates, since shipped limits may only advise. `matmul_bf16=730` is matmul.bf16."""
     return "".join(
         f"  {name.replace('_', '.', 1)}: {{floor: derived, reference: {value}, severity: fail, "
         f"unit: {'TFLOPS' if name.startswith(('matmul', 'soak')) else 'GB/s'}, "
-        f"levels: [quick, standard, long], source: {SOURCE}}}\n"
+        f"levels: {'[AT_QUICK]' if name in SLOW_PRODUCTS else '[quick, standard, long]'}, source: {SOURCE}}}\n"
         for name, value in references.items()
     )
 
@@ -190,7 +194,9 @@ class Case:
     def write(self, folder: Path) -> Path:
         """The node file, and the threshold file beside it."""
         own = SKUS.get(self.sku, f"sku: our-{self.sku}\nextends: {self.sku}\n")
-        time = f"{TIME}, {PRODUCTS}" if self.platform == "single" else TIME
+        single = self.platform == "single"
+        own = own.replace("AT_QUICK", "quick, standard, long" if single else "standard, long")
+        time = f"{TIME}, {PRODUCTS}" if single else TIME
         (folder / f"{self.sku}.yaml").write_text(f"{own}\nbudgets: {{quick: {{{time}}}}}\n", encoding="utf-8")
         node = folder / "node.yaml"
         head = f"sku: ./{self.sku}.yaml\nplatform: {self.platform}\n"

@@ -215,23 +215,25 @@ def suite(here: Session, measured: Sequence[str] | None) -> Iterator[tuple[Any, 
     """The packaged suite as calls, in its order, without collectives: all of it, or the probes that are `measured`."""
     products = required(here, "matmul")
     few = [dtype for dtype in DTYPES if dtype in products]
-    for probe, given, metric in _suite(few if measured is None else products):
+    shapes = required(here, "matmul_mamf")
+    for probe, given, metric in _suite(few if measured is None else products, shapes):
         if measured is None or probe.__name__ in measured:
             yield probe, given, metric
 
 
-def _suite(dtypes: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
+def _suite(dtypes: Sequence[str], mamf: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
     yield from ((probes.host_copy, {"direction": way}, None) for way in ("h2d", "d2h"))
-    yield from ((probes.stream, {"op": op}, None) for op in ("copy", "triad", "read"))
+    yield from ((probes.stream, {"op": op}, None) for op in ("copy_kernel", "triad", "copy", "read"))
     yield probes.memory_pattern, {}, None
     yield from ((probes.matmul, {"dtype": dtype}, None) for dtype in dtypes)
+    yield from ((probes.matmul_mamf, {"dtype": dtype}, None) for dtype in mamf)
     yield from ((probes.peer_copy, {"direction": way}, None) for way in ("one_way", "both"))
     yield from ((probes.soak, {}, f"soak.{name}") for name in SOAK)
     yield from ((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32"))
     yield probes.memory_pattern, {"state": "hot"}, None
 
 
-EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "exact_matmul", "peer_copy", "soak")
+EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "matmul_mamf", "exact_matmul", "peer_copy", "soak")
 """All of the suite, and of the products every one that a limit is for."""
 
 SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")
