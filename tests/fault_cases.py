@@ -68,7 +68,7 @@ IN_PROCESS: Sequence[Case] = (
         measured=FACTS,
     ),
     # -- slower than it should be
-    Case("slow-compute, device: 1", ("matmul.bf16", "matmul.tf32", "soak.rate")),
+    Case("slow-compute, device: 1", ("matmul.bf16", "soak.rate")),
     Case("slow-compute, device: 5", ("matmul.bf16", "soak.rate"), "gpu5", sku="eight", platform="hgx8"),
     Case("slow-compute, device: 1, at: soak+8", ("soak.rate",)),
     Case("slow-dtype, device: 1", ("matmul.fp8",), measured=("matmul",)),

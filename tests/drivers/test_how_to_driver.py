@@ -35,7 +35,7 @@ def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:
     assert (device["uuid"], device["driver"], device["called"]) == ("ACME-X1-000042", "acme", "acme")
     assert device["facts"]["power_limit_w"] == 75.0
     statuses = {each["metric"]: each["status"] for each in record["verdicts"]}
-    assert statuses["stream.copy"] == "FAIL"
+    assert statuses["stream.copy_kernel"] == "FAIL"
     for holding in ("inventory.driver", "inventory.sku", "inventory.driver_version", "inventory.power_limit",
                     "health.ecc_uncorrectable_volatile", "exact_matmul.fp32", "soak.power"):  # fmt: skip
         assert statuses[holding] == "PASS", holding
