@@ -33,8 +33,6 @@ class Circumstances:
     expected_devices: int = 0
     sku: str = ""
     level: str = ""
-    provisional: int = 0
-    """The number of limits in effect that rest on measurements of too few nodes."""
     wants_acceptance: bool = False
     """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
     no_acceptance: Sequence[str] = ()
@@ -71,7 +69,6 @@ def circumstances(
         expected_devices=count,
         sku=sku.name if sku else "",
         level=level,
-        provisional=readiness.provisional(requirements.required_at(level, limits).values()),
         unfit=requirements.unfit(sku, platform, level),
         overridden=sum(limit.overridden for limit in limits.values()),
         own_file=sku.own_file if sku else None,
@@ -159,11 +156,12 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     marginal = sum(each.status is Status.MARGINAL and not each.advises_short for each in limits)
     advisory = {each.metric for each in limits if each.advisory}
     short = {each.metric for each in limits if each.advises_short}
+    provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
     waived = len({each.waiver for each in limits if each.waiver})
     extra = [f"{marginal} marginal"] if marginal else []
     extra += [f"{waived} waiver{'s' * (waived > 1)}"] if waived else []
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
-    extra += [f"{around.provisional} provisional"] if around.provisional else []
+    extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     return f" ({', '.join(extra)})" if extra else ""

@@ -85,11 +85,6 @@ def part_of(limit: Limit) -> str:
     return declared.required if declared and declared.packaged and declared.finds(limit.metric) else ""
 
 
-def provisional(limits: Iterable[Limit]) -> int:
-    """Return the number of limits that rest on measurements of too few nodes."""
-    return sum(standing_of(each) == "provisional" for each in limits)
-
-
 def _measuring() -> list[Declaration]:
     return [each for each in declarations() if each.packaged and each.required]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Circumstances, Closing, close, worst_first
 
@@ -191,8 +191,10 @@ def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted
 def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:
     soak = verdict("soak.rate", "GPU-1", Status.MARGINAL, advisory=("data",), margin=-0.05)
     copy = verdict("host_copy.h2d", "GPU-1", advisory=("size",), margin=0.05)
-    found = closed([*full(), soak, copy], sku="h100-sxm", level="standard", provisional=2)
-    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 2 provisional)"
+    ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
+    few = verdict("stream.triad", "GPU-1", limit=ours)
+    found = closed([*full(), soak, copy, few], sku="h100-sxm", level="standard")
+    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 1 provisional)"
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:
