@@ -43,6 +43,9 @@ What changed in the limits in effect, newest version first; docs/releases.md exp
 the SKUs in its heading. scripts/threshold_changes.py writes the entries.
 """
 
+MOST_COMMITS = 3
+"""Number of commits that are named as the reason of a change whose own lines did not change."""
+
 Content = dict[str, Any]
 """Content of the threshold files by SKU.
 
@@ -223,9 +226,11 @@ class History:
         return self._blamed[path]
 
     def _of_files(self, *paths: str) -> list[str]:
-        """Return the subjects of the commits that changed files."""
-        text = git("log", "--format=%H %s", self.range, "--", *paths).decode()
+        """Return the subjects of the commits that changed files; none of more than `MOST_COMMITS`, which explain little."""
+        text = git("log", "--no-merges", "--format=%H %s", self.range, "--", *paths).decode()
         found = [(line[:40], line[41:]) for line in text.splitlines()]
+        if len(found) > MOST_COMMITS:
+            return []
         if self.new is None and git("status", "--porcelain", "--", *paths):
             found.append((UNCOMMITTED, ""))
         return self._subjects(found)
