@@ -226,7 +226,7 @@ class History:
         return self._blamed[path]
 
     def _of_files(self, *paths: str) -> list[str]:
-        """Return the subjects of the commits that changed files; none of more than `MOST_COMMITS`, which explain little."""
+        """Return the subjects of the commits that changed files, none if they are more than `MOST_COMMITS`."""
         text = git("log", "--no-merges", "--format=%H %s", self.range, "--", *paths).decode()
         found = [(line[:40], line[41:]) for line in text.splitlines()]
         if len(found) > MOST_COMMITS:
