@@ -233,7 +233,7 @@ def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path
     assert any(each.startswith(key) for each in wrong(RECORD, {**record_of(tmp_path), key: value}))
 
 
-FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-compute, device: 3}]\n"
+FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-memory, device: 3}]\n"
 
 
 @pytest.mark.slow
@@ -249,7 +249,7 @@ def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(FAULT)
     waiver = "{limit: host.acs, reason: known, by: us, until: 2099-12-31}"
     (tmp_path / "waivers.yaml").write_text(f"waivers: [{waiver}]\n")
-    options = ("--accel-simulate=node.yaml", "--accel-waivers=waivers.yaml", "-k", "inventory or bf16")
+    options = ("--accel-simulate=node.yaml", "--accel-waivers=waivers.yaml", "-k", "inventory or triad")
     ran = as_user.pytest(tmp_path, *options, sku="h100-sxm", paths=())
     assert "SIMULATED REJECTED gpu3" in ran.out
     assert wrong(RECORD, ran.record) == []

@@ -13,7 +13,17 @@ sku: ours
 extends: h100-sxm
 precision: 0.0001
 budgets: {quick: {matmul.bf16: 12, matmul.fp8: 12}}
+limits:
+  matmul.bf16: &ours
+    floor: derived
+    reference: 730
+    unit: TFLOPS
+    levels: [quick, standard, long]
+    source: {kind: measured, by: us, date: 2026-11}
+  matmul.fp8: {<<: *ours, reference: 1290}
+  soak.rate: *ours
 """
+"""Limits of our own method, since those of the H100 on sustained products advise."""
 
 
 def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
