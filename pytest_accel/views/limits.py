@@ -142,11 +142,17 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
     rows = []
     for sku in skus:
         for platform in sku.platforms.values():
-            whys = {level: requirements.unfit(sku, platform, level) for level in ("quick", "standard")}
+            whys = {level: _why_unfit(sku, platform, level) for level in ("quick", "standard")}
             answers = ["yes" if why is None else "no" for why in whys.values()]
             lacks = list(dict.fromkeys(filter(None, whys.values())))
             rows.append((f"`{sku.name}`", platform.name, *answers, *_counts(sku, platform), "; ".join(lacks)))
     return _table(("SKU", "platform", "quick", "standard", "reject", "advise", "what is lacking"), rows)
+
+
+def _why_unfit(sku: Sku, platform: Platform, level: str) -> str | None:
+    """Return why the file cannot be used for an acceptance, without the words that every row would repeat."""
+    why = requirements.unfit(sku, platform, level)
+    return why and why.replace(f"{sku.name} has ", "").replace(f" at level {level}", "")
 
 
 def _counts(sku: Sku, platform: Platform) -> tuple[str, str]:
