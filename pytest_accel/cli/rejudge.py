@@ -13,6 +13,7 @@ from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
+from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
@@ -21,6 +22,9 @@ from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.record import Record, SkuEntry, closing_entry
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
+
+NAMED_TESTS = "tests were named on the command line"
+"""The circumstance of a run whose tests the user named."""
 
 AGAIN = "JUDGED AGAIN"
 """The first words of the closing line of a record that was judged again."""
@@ -250,6 +254,9 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
         required=now.required,
         names=names_of(record),
         expected_devices=now.expected_devices,
+        sku=now.sku,
+        level=now.level,
+        wants_acceptance=then.wants_acceptance or _named(record, terms),
         no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
         unfit=now.unfit,
         overridden=len(overridden),
@@ -257,6 +264,13 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )
+
+
+def _named(record: Record, terms: Terms) -> bool:
+    """Return whether the run named an accelerator's SKU and collected the packaged suite; older records do not say."""
+    named = record.sku.get("asked") not in (None, "", "auto") and terms.sku is not None
+    own_tests = record.circumstances is None or NAMED_TESTS in record.circumstances.filtered
+    return named and not own_tests and registry.vendor(terms.sku.vendor if terms.sku else "").accelerator
 
 
 def _own_files(then: str | None, now: str | None) -> str | None:

@@ -141,11 +141,17 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
         judged = [
             each for each in limits if each.limit and each.limit.required and readiness.part_of(each.limit) == part
         ]
-        deciding = {each.subject for each in judged if not each.advisory}
+        deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
         if only:
             found.append(f"only advisory limits judged the {part} of {_listed(only)}")
     return found
+
+
+def _decides(verdict: Verdict) -> bool:
+    """Return True for a verdict on a measured value by a limit that may reject."""
+    advises = verdict.advisory or (verdict.limit and verdict.limit.differs)
+    return not advises and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
 
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:

@@ -138,10 +138,10 @@ def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
 
 def allowance(limit: Limit) -> float:
     """Return the distance between the reference of a limit and its bound, as a share of the reference."""
-    bound = limit.ceiling if limit.floor is None else limit.floor
-    if not limit.reference or bound is None or limit.relative:
+    if not limit.reference or limit.relative or (limit.floor is None and limit.ceiling is None):
         return USUAL_ALLOWANCE
-    return abs(limit.reference - bound) / limit.reference
+    room = limit.reference - limit.floor if limit.floor is not None else float(limit.ceiling or 0) - limit.reference
+    return room / limit.reference if room > 0 else USUAL_ALLOWANCE
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
@@ -324,15 +324,15 @@ class Attempts:
         remembered.append((limit, dict(software), verdict))
         return verdict
 
-    def leave(self, short: Iterable[Verdict], why: str) -> None:
-        """Note for each verdict in `short` that the run has no time to measure it again, for the reason `why`.
+    def leave(self, why: str) -> None:
+        """Note that the run has no time to measure again, for the reason `why`: whatever falls short was measured once.
 
-        The note is made in the measurement that the record holds already, so that `judge RECORD` concludes the same.
+        The note is made in the measurements that the record holds already, so that `judge RECORD` concludes the same.
         """
         self.repeated = True
-        for key in {(each.metric, each.subject) for each in short}:
-            self.attempts[key][-1].details["not_repeated"] = why
-            self._verdicts.pop(key, None)
+        for attempts in self.attempts.values():
+            attempts[-1].details["not_repeated"] = why
+        self._verdicts.clear()
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
         """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat."""

@@ -314,7 +314,7 @@ class Session:
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         seconds = self._repeats.together(wanted, repeats.least(declared, first))
         if not seconds:
-            result.leave(short, self._repeats.spent)
+            result.leave(self._repeats.spent)
             self._save(result)
             return
         self._again(result, request, seconds=seconds / turns, pairs=pairs)

@@ -148,10 +148,11 @@ class Setup:
     def all_reduce_sizes(self) -> list[str]:
         """Return the sizes of the all-reduces of this run: that of the packaged suite, and those that have a limit.
 
-        At level quick it is the packaged one alone.
+        At level quick only limits count that the level requires.
         """
         packaged = request_of(all_reduce, {}, None, self.sku)
-        limited = [] if self.options.level == "quick" else list(map(parse, self.limits))
+        quick = self.options.level == "quick"
+        limited = [parse(metric) for metric, limit in self.limits.items() if not quick or "quick" in limit.levels]
         alike = [each.size for each in limited if each.base == parse(packaged.metric).base]
         return list(dict.fromkeys([str(packaged.conditions["size"]), *alike]))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
-from pytest_accel.probes.declare import declaration_of, declarations, known_metrics, unit_of
+from pytest_accel.probes.declare import Declaration, declaration_of, declarations, known_metrics, unit_of
 from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.peaks import why_not_applicable
 
@@ -52,8 +52,8 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
     """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys."""
-    if isinstance(over.data, dict) and isinstance(under.data, dict) and set(FIGURES) & set(over.data):
-        for key in keys:
+    if isinstance(over.data, dict) and isinstance(under.data, dict) and {*FIGURES, "healthy"} & set(over.data):
+        for key in (*keys, *(["reference"] if "healthy" in over.data else [])):
             if key not in over.data:
                 under.data.pop(key, None)
 
@@ -149,10 +149,20 @@ def check_probes(root: Located, findings: Findings) -> None:
         if name not in measuring:
             findings.add(at, f"probes.{name}: is no packaged probe; {nearest(name, measuring)}")
             continue
+        _check_method(name, at, measuring[name], findings)
         for condition, value in items_of(at):
             if condition not in measuring[name].conditions:
                 known = nearest(condition, measuring[name].conditions)
                 findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
+
+
+def _check_method(name: str, at: Located, declared: Declaration, findings: Findings) -> None:
+    """Find conditions of a type that the probe cannot use, such as a number where it needs a shape."""
+    try:
+        for metric in declared.names():
+            declared.method_of(metric, at.plain())
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        findings.add(at, f"probes.{name}: a condition has a value of the wrong type: {error}")
 
 
 def check_methods(root: Located, probes: Mapping[str, Mapping[str, Any]], findings: Findings) -> None:

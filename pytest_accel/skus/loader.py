@@ -62,6 +62,7 @@ def read(name: str) -> tuple[Sku, Located]:
     findings.raise_if_any()
     check_limits(root, findings)
     check_probes(root, findings)
+    findings.raise_if_any()
     check_methods(root, found.get("probes", {}), findings)
     check_whole(root, findings)
     findings.raise_if_any()

@@ -19,7 +19,7 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "healthy",
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
-"""Keys of a limit that speak of what its source measured: they do not outlive a replaced source."""
+"""Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
 WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""

@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.run.record import FILE, Record, write
 
-SOURCE = Source("measured", "us", "2026-11")
+SOURCE = Source("measured", "us", "2026-11", nodes=3)
 DEVICE = Device("GPU-0", 0, "nvidia", "Part", memory_bytes=80 * 10**9, pci_id="10de:2330")
 VALUES = {
     "matmul.bf16": ("TFLOPS", 700.0),
@@ -99,7 +99,7 @@ def status(record: Record, metric: str) -> Status:
 def test_unchanged_terms_change_nothing() -> None:
     old = ran()
     new = judge_again(old, terms(sku()))
-    assert new.closing["line"] == "JUDGED AGAIN ACCEPTED 1/1 devices"
+    assert new.closing["line"] == "JUDGED AGAIN ACCEPTED 1/1 devices as part at standard"
     assert changes(old, new) == []
     assert new.verdicts == old.verdicts
 
@@ -153,7 +153,10 @@ def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
         ({"interrupted": "Ctrl-C"}, "INTERRUPTED (Ctrl-C)"),
         ({"failed_tests": ["test_mine.py::test_x"]}, "REJECTED test_mine.py::test_x"),
         ({"broken_tests": ["test_mine.py::test_x"]}, "BROKEN test_mine.py::test_x"),
-        ({"own_file": "./a.yaml"}, "ACCEPTED 1/1 devices (by the shipped file, measured by ./a.yaml)"),
+        (
+            {"own_file": "./a.yaml"},
+            "ACCEPTED 1/1 devices as part at standard (by the shipped file, measured by ./a.yaml)",
+        ),
     ],
 )
 def test_what_the_run_was_still_counts(changed: dict[str, Any], line: str) -> None:
@@ -178,14 +181,18 @@ def test_what_the_record_does_not_show_is_no_acceptance(changed: dict[str, Any],
 def test_an_override_of_the_run_is_still_counted() -> None:
     own = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 600.0, overridden=True)})
     new = judge_again(judge_again(ran(), terms(own)), terms(sku()))
-    assert new.closing["line"].endswith("ACCEPTED 1/1 devices (1 limit overridden)")
+    assert new.closing["line"].endswith("ACCEPTED 1/1 devices as part at standard (1 limit overridden)")
 
 
 def test_a_limit_that_another_file_requires_nowhere_is_counted() -> None:
     own = sku(limits={**sku().limits, "health.links": limit("health.links", 1.0, levels=(), overridden=True)})
     own = replace(own, limits={**own.limits, "health.ecc": replace(limit("health.links", 9.0), metric="health.ecc")})
     record = ran(measurements=[*measured(), Measurement("health.ecc", "GPU-0", "count", 18)])
-    assert judge_again(record, terms(own)).closing["line"].endswith("ACCEPTED 1/1 devices (1 limit overridden)")
+    assert (
+        judge_again(record, terms(own))
+        .closing["line"]
+        .endswith("ACCEPTED 1/1 devices as part at standard (1 limit overridden)")
+    )
 
 
 @pytest.mark.parametrize(("dtype", "status_"), [("bf16", Status.PASS), ("fp16", Status.UNMEASURED)])
@@ -289,7 +296,11 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
             for each in old.verdicts
         ],
     )
-    assert judge_again(waived, terms(with_limits(matmul_bf16=760))).closing["line"].endswith("devices (1 waiver)")
+    assert (
+        judge_again(waived, terms(with_limits(matmul_bf16=760)))
+        .closing["line"]
+        .endswith("as part at standard (1 waiver)")
+    )
     assert "waiver" not in judge_again(waived, terms(sku())).closing["line"]
     assert word(judge_again(old, terms(with_limits(matmul_bf16=760)))) == "REJECTED"
 

@@ -1,13 +1,14 @@
 """The closing line and its exit status: ACCEPTED only when everything that was required holds."""
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Source
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances, Closing, close, worst_first
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
@@ -186,6 +187,16 @@ def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted
     advised = closed(judged(advisory=("tunable op True (ours: False)",), margin=0.1), wants_acceptance=True)
     assert (advised.word, advised.exit) == ("HELD", 6)
     assert advised.line.endswith("no acceptance: only advisory limits judged the matrix units of gpu1")
+
+
+def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() -> None:
+    """Nothing of a rejecting limit was measured there, whoever accepts that."""
+    waiver = Waiver("matmul.bf16", "slow", "us", date(2099, 1, 1))
+    unmeasured = verdict("matmul.bf16", "GPU-1", Status.UNMEASURED, waiver=waiver)
+    advised = verdict("matmul_mamf.bf16", "GPU-1", advisory=("shape",), margin=0.1)
+    others = [each for each in full() if each.key[:2] != unmeasured.key[:2]]
+    found = closed([*others, unmeasured, advised], wants_acceptance=True)
+    assert (found.word, found.exit) == ("HELD", 6)
 
 
 def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:

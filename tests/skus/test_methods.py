@@ -105,3 +105,19 @@ def test_an_own_floor_does_not_inherit_what_the_shipped_source_measured(tmp_path
     own.write_text(f"sku: own\nextends: base.yaml\nlimits:\n  matmul.bf16: {{floor: 720, source: {source}}}\n")
     limit = loader.load(str(own)).limits["matmul.bf16"]
     assert (limit.floor, limit.healthy, dict(limit.software)) == (720, None, {})
+
+
+def test_an_own_healthy_range_replaces_the_reference_of_the_shipped_one(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    healthy = "{healthy: [700, 730], source: {kind: measured, by: us, date: 2026-11}}"
+    own.write_text(f"sku: own\nextends: h100-sxm\nlimits:\n  matmul_mamf.bf16: {healthy}\n")
+    limit = loader.load(str(own)).limits["matmul_mamf.bf16"]
+    assert (limit.reference, limit.healthy) == (715, (700, 730))
+
+
+@pytest.mark.parametrize("shapes", ["4096", "{bf16: 4096}"])
+def test_a_shape_that_is_none_is_refused_with_its_place(tmp_path: Path, shapes: str) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(f"sku: own\nextends: h100-sxm\nprobes:\n  matmul_mamf: {{shapes: {shapes}}}\n")
+    with pytest.raises(BadFile, match=r"own\.yaml:4: probes\.matmul_mamf: a condition has a value of the wrong type"):
+        loader.load(str(own))
