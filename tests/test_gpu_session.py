@@ -263,6 +263,7 @@ def results(folder: Path) -> dict[str, Any]:
         return dict(json.load(member))
 
 
+@pytest.mark.slow
 def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -> None:
     """A torch that breaks at once: every run says with what, and the session comes to its end."""
     done = session(tmp_path, "--steps", "V2", "records", "nvbandwidth", gpu=True)
@@ -275,6 +276,7 @@ def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -
     assert done.stdout.endswith(f"results: {tmp_path / 'out' / 'session.tar.gz'}\n")
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     """And measures nothing, unless --cpu asks for that."""
     done = session(tmp_path, gpu=False)

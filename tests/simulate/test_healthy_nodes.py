@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
 FILE = """
 sku: known-h100
@@ -49,6 +51,7 @@ def test_healthy_nodes_are_accepted_and_a_short_part_is_found(tmp_path: Path) ->
     assert {host, peers, collectives} == {"100% / 100%"}
 
 
+@pytest.mark.slow
 def test_a_floor_above_what_is_published_as_healthy_rejects(tmp_path: Path) -> None:
     """The population is not made of the floors that it tests: it shows a wrong one."""
     text = drawn(tmp_path, "--nodes", "10", floor="688")
@@ -56,6 +59,7 @@ def test_a_floor_above_what_is_published_as_healthy_rejects(tmp_path: Path) -> N
     assert "10 healthy nodes, 0 rejected" not in text
 
 
+@pytest.mark.slow
 def test_nodes_that_are_not_healthy_are_rejected(tmp_path: Path) -> None:
     """The count could be another: with ten times the noise it is."""
     assert "10 healthy nodes, 0 rejected" not in drawn(tmp_path, "--nodes", "10", "--noise", "10")

@@ -361,6 +361,7 @@ def healthy(metric: str) -> float:
     return loader.load("h100-sxm").limits[metric].reference or 0.0
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_matmul_takes_the_time_of_the_model_and_says_what_was_done(device: Callable[..., SimulatedDevice]) -> None:
     found = only(device().run(probes.matmul, ASKED))
     value = statistics.mean(found.samples)
