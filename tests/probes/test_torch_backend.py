@@ -291,6 +291,9 @@ torch.get_device_module = lambda name: hpu if name == "hpu" else told(name)
 """What the vendor's package is to torch: it gives it a device, here one whose memory is the host's."""
 
 
+SMALL = "  matmul_mamf: {shapes: {bf16: [64, 64, 64], fp8: [64, 64, 64]}}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.devices
 def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path) -> None:
@@ -302,7 +305,7 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     (package / "core.py").write_text(CORE)
     for name, text in {"vendor": "0x1da3", "device": "0x1060", "module_id": "3", "current_link_width": "16"}.items():
         (bus / name).write_text(f"{text}\n")
-    (tmp_path / "own.yaml").write_text("sku: own\nextends: gaudi3\nprobes: {matmul: {m: 64, n: 64, k: 64}}\n")
+    (tmp_path / "own.yaml").write_text("sku: own\nextends: gaudi3\nprobes:\n  matmul: {m: 64, n: 64, k: 64}\n" + SMALL)
     wanted = "inventory or health or (test_matmul and (fp32 or bf16))"
     ran = as_user.pytest(tmp_path, "-k", wanted, sku="own.yaml", paths=(), env={"PYTHONPATH": str(site)})
 

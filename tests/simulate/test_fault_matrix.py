@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,7 +100,8 @@ def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
     torch_has.skip_without_fp8()  # which a limit requires
     (tmp_path / "node.yaml").write_text("sku: mi300x\nplatform: oam8\n", encoding="utf-8")
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", whole=True)
-    assert (closing.line, closing.exit) == ("SIMULATED ACCEPTED 8/8 devices as mi300x at quick (5 advisory)", 0)
+    assert closing.exit == 0
+    assert re.fullmatch(r"SIMULATED ACCEPTED 8/8 devices as mi300x at quick \(\d advisory\)", closing.line)
     (reduced,) = [each for each in run.verdicts if each.metric.startswith("all_reduce")]
     assert reduced.status is Status.PASS
 
