@@ -31,7 +31,7 @@ sku: h100-sxm
 faults:
   - {fault: thermal-slowdown, device: 3}
 """
-COMMAND = ("pytest", "--accel-simulate=node.yaml", "--accel-level=quick", "-k", "test_matmul or test_stream")
+COMMAND = ("pytest", "--accel-simulate=node.yaml", "--accel-level=quick", "-k", "test_soak or test_stream")
 SHOWN_FOLDER = "/home/user/handover"
 FONT_OF_THE_NETWORK = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 PIECE = re.compile(r"(?P<escape>\x1b\[[0-9;]*[A-Za-z])|(?P<back>\x08)|(?P<character>.)")
