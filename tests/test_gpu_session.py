@@ -64,6 +64,7 @@ def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 # -- steps and their deadlines
 
 
+@pytest.mark.slow
 def test_a_step_that_overruns_is_ended_and_what_it_had_is_kept(tmp_path: Path) -> None:
     """It ends at twice its plan with all that it started; its row and the steps after it are there."""
     row = json.dumps(HELD)
@@ -287,6 +288,7 @@ def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     assert {each["result"] for each in results(tmp_path)["steps"].values()} == {"NOT RUN: no GPU"}
 
 
+@pytest.mark.slow
 def test_the_minutes_count_from_when_the_command_was_given(tmp_path: Path) -> None:
     """What installing took is not there twice."""
     began = time.time() - 540

@@ -97,6 +97,7 @@ def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     assert not any(each.wrong for each in found)
 
 
+@pytest.mark.slow
 def test_a_product_that_would_take_seconds_is_made_smaller(quick: pytest.MonkeyPatch) -> None:
     """fp64 on a card for graphics. Every kernel takes 10 ms here, so 2048 cubed is 1.7 TFLOPS."""
     (slow,), (usual,) = (measure(quick, probes.matmul, {"dtype": dtype}) for dtype in ("fp64", "fp32"))
@@ -107,6 +108,7 @@ def test_a_product_that_would_take_seconds_is_made_smaller(quick: pytest.MonkeyP
 
 @pytest.mark.skipif(not hasattr(torch.nn.functional, "scaled_mm"), reason="a torch that is too old for them")
 @pytest.mark.parametrize("dtype", ["mxfp8", "fp4"])
+@pytest.mark.slow
 def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) -> None:
     b200 = {"capability": (10, 0), "L2_cache_size": 126 << 20, "multi_processor_count": 148}
     assert measure(quick, probes.matmul, {"dtype": dtype}, **b200)[0].samples

@@ -543,6 +543,7 @@ def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pyt
     assert {"layout", "data", "accumulation"} <= shared
 
 
+@pytest.mark.slow
 def test_mamf_finder_leaves_the_switches_of_torch_as_they_are(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
     """And the products after it do not."""
     gpu = Cycles()
@@ -908,6 +909,7 @@ def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) ->
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.slow
 def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> None:
     """A sum beyond 65504 is infinite, whatever was added wrongly: it would compare as equal."""
     infinite = []

@@ -283,6 +283,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
+@pytest.mark.slow
 def test_the_first_collective_may_take_longer(start: Start) -> None:
     """NCCL connects its ranks in it. Once a rank is ready to be timed, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(4.5)\nsend("ready")\nreceive()\n'
