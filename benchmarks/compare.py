@@ -289,7 +289,7 @@ class Plan:
     run: Callable[[Bench, Others, float], Iterator[Row]]
     source: str
     tool: Tool | None
-    """Whose build it needs, if any."""
+    """The tool whose build the comparison needs; empty if it needs none."""
 
 
 PLANS = {

@@ -1,4 +1,4 @@
-"""What this machine has, as one JSON line: torch, whether it sees a GPU, and which part the GPU is.
+"""Prints one JSON line about this machine: the version of torch, whether torch sees a GPU, and the SKU of the GPU.
 
 A process of its own, since it opens the device and the management library.
 """

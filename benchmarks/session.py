@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 LATE = 2.0
-"""So many times its plan a step may take, at the cost of the steps after it, which are worth less."""
+"""The longest time of a step, as a multiple of its plan. The steps after it, which are worth less, pay for it."""
 ENDING = 10.0
 """Seconds that a process has to end after SIGTERM, and again after SIGKILL."""
 CUT = "NOT RUN: the session ended before"

@@ -220,7 +220,7 @@ def v7(subject: Subject) -> Found:
 
 
 def _link(bench: Bench) -> str:
-    """What nvidia-smi states of the link, or why it does not: "5, 16", or "[N/A], [N/A]" in a virtual machine."""
+    """The PCIe link as nvidia-smi states it ("5, 16"; in a virtual machine "[N/A], [N/A]"), or why it states none."""
     query = "--query-gpu=pcie.link.gen.current,pcie.link.width.current"
     command = ["nvidia-smi", query, "--format=csv,noheader", "-i", bench.device.devices[0].uuid]
     try:

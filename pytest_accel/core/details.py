@@ -50,7 +50,7 @@ class Mismatch(TypedDict, total=False):
 
 
 class CollectiveAccount(TypedDict, total=False):
-    """What the library of collectives itself wrote about the timed calls (probes/device/collectives)."""
+    """The account that NCCL or RCCL wrote of the timed calls; probes/device/collectives reads it."""
 
     version: str
     """The version that it states: "2.27.3+cuda12.9"."""

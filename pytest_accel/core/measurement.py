@@ -21,7 +21,7 @@ EVERYTHING_ELSE = "everything else"
 Value = details.Value
 
 Statistic = Literal["mean", "median"]
-"""What the value of a measurement is of its samples."""
+"""The statistic that makes the value of a measurement from its samples."""
 
 
 def is_rate(unit: str) -> bool:
@@ -122,7 +122,7 @@ class Measurement:
     details: Details = field(default_factory=Details)
     """Evidence that explains the value: the telemetry summary, a peer matrix, the rank skew."""
     statistic: Statistic = "mean"
-    """What the value is of the samples."""
+    """The statistic that makes the value from the samples."""
 
     @cached_property
     def estimate(self) -> Estimate | None:

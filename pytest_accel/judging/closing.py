@@ -32,6 +32,7 @@ class Circumstances:
     """The display name of each subject, by UUID."""
     expected_devices: int = 0
     sku: str = ""
+    """The name of the SKU that the closing line states; empty if there is none, and in older records."""
     level: str = ""
     wants_acceptance: bool = False
     """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""

@@ -188,7 +188,7 @@ class Ledger:
         self._counters = _Book([name for name in ERROR_COUNTERS if name not in OF_LINKS])
         self._links = _Book(OF_LINKS)
         self._since: list[str] = []
-        """What was measured since the links were read."""
+        """The metrics that were measured since the links were read."""
 
     @property
     def windows(self) -> Mapping[str, list[Window]]:
