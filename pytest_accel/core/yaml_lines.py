@@ -13,9 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import yaml
 
-
-class BadFile(Exception):
-    """A file cannot be used. The text lists every finding with file and line."""
+from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
 
 
 @dataclass
