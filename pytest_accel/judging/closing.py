@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -50,6 +50,8 @@ class Circumstances:
     record_problem: str | None = None
     simulated: bool = False
     """True for a simulated node: its verdicts say nothing about hardware."""
+    rejected_before: Sequence[str] = ()
+    """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -78,7 +80,7 @@ def circumstances(
 
 @dataclass(frozen=True)
 class Closing:
-    """The closing line of a run, its first word, and the exit status."""
+    """The closing line of a run, the exit status, and the result in one word, also that of a simulated node."""
 
     line: str
     exit: int
@@ -88,7 +90,7 @@ class Closing:
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     """Return the closing line for the worst finding of a run; the line of a simulated node begins with SIMULATED."""
     closing = _close(verdicts, around)
-    return Closing(f"{SIMULATED} {closing.line}", closing.exit, SIMULATED) if around.simulated else closing
+    return replace(closing, line=f"{SIMULATED} {closing.line}") if around.simulated else closing
 
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -171,6 +173,7 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
     extra += [f"by {around.own_file}"] if around.own_file else []
+    extra += [f"rejected before: {_listed(around.rejected_before)}"] if around.rejected_before else []
     return f" ({', '.join(extra)})" if extra else ""
 
 

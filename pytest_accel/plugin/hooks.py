@@ -338,9 +338,8 @@ class Acceptance:
             lines.append((f"again: {shlex.join([*_without_filters(accel_session.options.command), '-k', test])}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if accel_session.folder.path:
-            lines.append((f"record: {accel_session.folder.path / 'record.json'}", ""))
-        return lines
+        folder = accel_session.folder
+        return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
 
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:
         reporter = self._reporter()

@@ -7,8 +7,7 @@ are read, up to a size, and only the newest ones.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,6 +150,18 @@ def _checked(raw: Any) -> Summary:
             "verdicts": [{"subject": each, "status": "FAIL"} for each in raw["rejected"]],
         }
     )
+
+
+def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:
+    """Return each device that one of the records rejects with the day of the last one: "gpu3 on 2026-11-20".
+
+    `names` are the display names by subject, and give the order.
+    """
+    last: dict[str, str] = {}
+    for entry in entries:
+        for subject in entry.get("rejected", ()):
+            last[subject] = max(last.get(subject, ""), (entry["started"] or "")[:10])
+    return [f"{name} on {last[subject]}".removesuffix(" on ") for subject, name in names.items() if subject in last]
 
 
 def _entry(path: Path, each: Summary, shared: set[str]) -> EarlierRecord:

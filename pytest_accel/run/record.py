@@ -152,7 +152,7 @@ class Record:
     """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
     """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
-    schema: Literal[1, 2] = SCHEMA
+    schema: Literal[2] = SCHEMA
     """The version of this format."""
     sha256: str = ""
     """The SHA-256 of the record without this key, as JSON with sorted keys and without spaces. It shows that a record
@@ -244,7 +244,6 @@ def content(record: Record) -> dict[str, Any]:
     """Return the content of the record's file, without its hash. A limit that several verdicts share is held once."""
     plain: dict[str, Any] = _plain(record)
     del plain["sha256"]
-    plain["schema"] = SCHEMA
     places: dict[str, int] = {}
     limits = []
     for verdict in plain["verdicts"]:
