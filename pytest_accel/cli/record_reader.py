@@ -17,6 +17,7 @@ from pytest_accel.core import details, untrusted
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
+from pytest_accel.judging.closing import WORDS
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import FILE, READABLE, SCHEMA, Record, seal
 
@@ -110,6 +111,8 @@ def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a record of an older version as this version would have written it."""
     verdicts, devices, measurements = raw.get("verdicts"), raw.get("devices"), raw.get("measurements")
     upgraded = {**raw, "schema": SCHEMA}
+    if isinstance(raw.get("closing"), dict):
+        upgraded["closing"] = _with_result(raw["closing"])
     if isinstance(verdicts, list):
         upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
     if isinstance(devices, list):
@@ -117,6 +120,14 @@ def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(measurements, list):
         upgraded["measurements"] = [_with_own_details(each) for each in measurements]
     return upgraded
+
+
+def _with_result(closing: dict[str, Any]) -> dict[str, Any]:
+    """Return the closing line with its result as the word; older versions wrote SIMULATED for a simulated node."""
+    if closing.get("word") != "SIMULATED":
+        return closing
+    line = str(closing.get("line")).removeprefix("JUDGED AGAIN ").removeprefix("SIMULATED ")
+    return {**closing, "word": next((word for word in WORDS if line.startswith(word)), "SIMULATED")}
 
 
 def _with_own_details(measurement: Any) -> Any:

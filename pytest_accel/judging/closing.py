@@ -12,6 +12,8 @@ from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
 SIMULATED = "SIMULATED"
+WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
+"""The results of a run, with which its closing line begins."""
 
 
 @dataclass

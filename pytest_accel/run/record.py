@@ -245,7 +245,7 @@ def content(record: Record) -> dict[str, Any]:
     plain: dict[str, Any] = _plain(record)
     del plain["sha256"]
     places: dict[str, int] = {}
-    limits = []
+    limits: list[dict[str, Any]] = []
     for verdict in plain["verdicts"]:
         if verdict["limit"] is not None:
             place = places.setdefault(json.dumps(verdict["limit"], sort_keys=True), len(places))

@@ -1,4 +1,6 @@
-"""The record: whole or not at all, readable by anything, and not misled by what lies beside it."""
+"""The record: whole or not at all, readable by anything, and written where nobody can redirect it."""
+
+from __future__ import annotations
 
 import hashlib
 import json
@@ -43,7 +45,8 @@ def test_a_record_holds_devices_measurements_and_verdicts_with_their_limits(tmp_
 
 def test_a_limit_of_several_verdicts_is_written_once(tmp_path: Path) -> None:
     one, other = Limit("a", "s", floor=1.0), Limit("b", "s", floor=1.0)
-    found = [(Measurement("a", f"GPU-{place}", "s", 2.0), replace(one)) for place in range(8)]
+    found: list[tuple[Measurement, Limit | None]] = []
+    found += [(Measurement("a", f"GPU-{place}", "s", 2.0), replace(one)) for place in range(8)]
     found += [(Measurement("b", "GPU-0", "s", 2.0), other), (Measurement("c", "GPU-0", "s", 2.0), None)]
     text = written(tmp_path, verdicts=[judge([measured], limit) for measured, limit in found])
     assert [each["limit"] for each in text["verdicts"]] == [0] * 8 + [1, None]
