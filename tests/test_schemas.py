@@ -208,8 +208,8 @@ def test_a_record_is_valid_from_its_first_writing_to_its_last(tmp_path: Path) ->
         (("devices", 0), "uid"),
         (("measurements", 0), "valu"),
         (("measurements", 0, "trouble"), "why"),
-        (("verdicts", 0, "limit"), "flor"),
-        (("verdicts", 0, "limit", "source"), "whom"),
+        (("limits", 0), "flor"),
+        (("limits", 0, "source"), "whom"),
         (("verdicts", 0, "waiver"), "till"),
     ],
 )
@@ -227,7 +227,7 @@ def test_an_unknown_key_is_refused_by_reader_and_schema(place: tuple[Any, ...], 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
+    [("state", "over"), ("schema", 1), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
 )
 def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path) -> None:
     assert any(each.startswith(key) for each in wrong(RECORD, {**record_of(tmp_path), key: value}))
