@@ -41,8 +41,9 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
         ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: '2026-13-45' cannot be read as timestamp"),
         ("sku: !secret x\n", "mine.yaml:1: 'x' cannot be read as !secret"),
         ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
-        ("sku: \x00\n", "mine.yaml: "),
-        (b"sku: caf\xe9\n", "mine.yaml: is not UTF-8 text"),
+        ("sku: \x00\n", "mine.yaml:1: is not text: it holds a NUL character"),
+        ("sku: \x07\n", "mine.yaml: holds a character that YAML does not allow (U+0007)"),
+        (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
