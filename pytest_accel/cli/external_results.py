@@ -16,6 +16,7 @@ from typing import Any
 from pytest_accel.cli.rejudge import other_conditions
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.units import EXACT
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.judging.closing import Circumstances, Closing, close
@@ -25,15 +26,6 @@ from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
-
-EXACT = {
-    "GB/s": {"TB/s": "1000", "GB/s": "1", "MB/s": "0.001"},
-    "TFLOPS": {"PFLOPS": "1000", "TFLOPS": "1", "GFLOPS": "0.001"},
-    "s": {"s": "1", "ms": "0.001", "us": "0.000001"},
-    "ms": {"s": "1000", "ms": "1", "us": "0.001"},
-    "us": {"s": "1000000", "ms": "1000", "us": "1"},
-}
-"""Units that a table may give instead of the unit of a metric, and their factors. All are decimal, so not GiB/s."""
 
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 

@@ -99,16 +99,25 @@ def text(at: Located, key: str, findings: Findings) -> str | None:
     return at.data.strip()
 
 
+def _meant(written: str) -> str:
+    """Return a hint at the number that a text means; empty if it means none."""
+    thousands = re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", written)
+    if thousands:
+        return f"; write {float(re.sub(r'[^0-9.]', '', written)):.12g}, without separators"
+    if re.fullmatch(r"\d+,\d+", written):
+        return f"; write {written.replace(',', '.')}, with a point"
+    try:
+        value = float(written)
+    except ValueError:
+        return "; the unit has its own key" if written[:1].isdigit() else ""
+    return f"; YAML reads {written} as text, write {value:.12g}" if math.isfinite(value) else ""
+
+
 @accepts({"type": "number"})
 def number(at: Located, key: str, findings: Findings) -> float | None:
     """Require a finite number."""
     if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
-        hint = ""
-        if isinstance(at.data, str):
-            try:
-                hint = f"; YAML reads {at.data} as text, write {float(at.data):.12g}"
-            except ValueError:
-                hint = "; the unit has its own key" if at.data[:1].isdigit() else ""
+        hint = _meant(at.data) if isinstance(at.data, str) else ""
         findings.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
         return None
     try:
