@@ -13,8 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pytest_accel.core import details
+from pytest_accel.core import details, untrusted
 from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import FILE, SCHEMA, Record
@@ -33,7 +34,7 @@ _ORIGINS = (
 """The beginnings of `origin` in the limits of older records, and the kind of place that each stands for."""
 
 
-class BadRecord(Exception):
+class BadRecord(BadFile):
     """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
 
 
@@ -52,13 +53,9 @@ def load(path: Path) -> Record:
     An unknown field is an error as well, since it may be one that rules out acceptance.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadRecord(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadRecord(f"{path}: is not a record: it is not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadRecord(f"{path}: is not a record, or a damaged one: {error}") from None
+        raw = untrusted.read_json(path)
+    except BadFile as bad:
+        raise BadRecord(str(bad)) from None
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     if raw["schema"] != SCHEMA:

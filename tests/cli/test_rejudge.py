@@ -368,7 +368,7 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
         ('"details": {}', '"details": {"during": 7}', "measurements[0].details.during is 7, not text"),
         ('"details": {}', '"details": {"telemetry": {"power_w": {"mean": 1}}}', "telemetry.power_w.max is missing"),
         ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, not a list"),
-        ("{", "", "is not a record, or a damaged one: "),
+        ("{", "", "is not JSON: "),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
