@@ -93,7 +93,7 @@ datasheet:
   source: {kind: datasheet, by: NVIDIA, date: 2026}
 limits:
   matmul.bf16: {floor: 600, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-11}}
-  host.driver: {version: ">=550.54, <600", unit: version, source: {kind: measured, by: us, date: 2026-11}}
+  inventory.driver_version: {version: ">=550.54, <600", unit: version, source: {kind: measured, by: us, date: 2026-11}}
 platforms:
   hgx8: {devices: 8, link: {type: nvlink4, count: 18}}
 """
@@ -114,7 +114,7 @@ BROKEN = [
     (WHOLE, "platforms:\n  hgx8: {devices: 8, link: {type: nvlink4, count: 18}}\n", "", "platforms"),
     (WHOLE, "unit: TFLOPS, ", "", "unit"),
     (WHOLE, "unit: TFLOPS", "unit: GFLOPS", "unit"),
-    (WHOLE, ", source: {kind: measured, by: us, date: 2026-11}}\n  host", "}\n  host", "source"),
+    (WHOLE, ", source: {kind: measured, by: us, date: 2026-11}}\n  inventory", "}\n  inventory", "source"),
     (WHOLE, "kind: datasheet, by: NVIDIA", "kind: datasheet", "by"),
     (WHOLE, "kind: datasheet", "kind: rumour", "kind"),
     (WHOLE, "date: 2026}", "date: lately}", "date"),

@@ -10,12 +10,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.cli import consistency, external_results, record_reader, rejudge
-from pytest_accel.cli.external_results import BadFigures
-from pytest_accel.cli.record_reader import BadRecord, SavedRecord
+from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core import untrusted
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
 from pytest_accel.run import record, selection
@@ -64,8 +66,8 @@ def judge(chosen: argparse.Namespace) -> int:
         if chosen.file.endswith(".csv"):
             return _judge_figures(chosen)
         return _judge_record(chosen)
-    except (BadRecord, BadFigures, Refused) as error:
-        print(error, file=sys.stderr)
+    except (BadFile, Refused) as error:
+        print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
 
 
@@ -184,14 +186,9 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
 def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
     """Return the values of a table and the platform, by default the one that fits the number of devices in it.
 
-    Raises BadFigures or Refused.
+    Raises BadFile or Refused.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadFigures(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadFigures(f"{path}: is not UTF-8 text") from None
+    text = untrusted.read_text(path)
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**requirements.limits(sku, next(iter(platforms)), 1), **limits}
@@ -222,5 +219,6 @@ def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
 def _print(lines: Sequence[Line]) -> None:
     """Print lines, in colour if stdout is a terminal and NO_COLOR is not set."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for text, colour in lines:
+    for line, colour in lines:
+        text = printable(line)
         print(f"\033[{ANSI[colour]}m{text}\033[0m" if coloured and colour else text)

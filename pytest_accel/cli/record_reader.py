@@ -35,7 +35,7 @@ _ORIGINS = (
 """The beginnings of `origin` in the limits of older records, and the kind of place that each stands for."""
 
 
-class BadRecord(Exception):
+class BadRecord(BadFile):
     """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
 
 

@@ -27,6 +27,7 @@ from pytest_accel.skus.checks import (
     items_of,
     limit_nodes,
 )
+from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
 _HERE = Path(__file__).parents[1]
@@ -134,6 +135,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
             raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} leads back to this file")
         under = _read(base, (*seen, path.resolve()), findings)
         own = [*under.own, *([] if _shipped(path) else [name])]
+        check_platforms(root, under.root, findings)
     else:
         under, own = _vendor(root), []
     for key, limit in limit_nodes(root):

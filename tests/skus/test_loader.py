@@ -44,6 +44,26 @@ def refused(folder: Path, text: str) -> str:
     return str(bad.value)
 
 
+@pytest.mark.parametrize(
+    ("platform", "message"),
+    [
+        ("hgx88: {devices: 8}", "did you mean 'hgx8'"),
+        ("mine: {limits: {}}", "(known: hgx8, single, vm-passthrough); one of your own states a title"),
+        ("hgx88: {devices: 8, title: eight in two halves}", ""),
+        ("pod: {devices: 72}", ""),
+    ],
+)
+def test_a_platform_that_looks_misspelt_is_refused_unless_it_has_a_title(
+    tmp_path: Path, platform: str, message: str
+) -> None:
+    """Limits under it would replace nothing, and the node would be judged by those of the platform that was meant."""
+    text = f"sku: mine\nextends: h100-sxm\nplatforms:\n  {platform}\n"
+    if message:
+        assert message in refused(tmp_path, text)
+    else:
+        load(tmp_path, text)
+
+
 # -- the shipped files
 
 
@@ -165,7 +185,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is not a fraction of a peak in (0, 1]"),
         ("floor: 600", "floor: 600, levels: [qick]", 7, "levels: 'qick' is not known; did you mean 'quick'"),
         ("floor: 600", "floor: 600, levels: quick", 7, "levels: expected a list, found 'quick'"),
-        ("floor: 600", f"floor: 1{'0' * 400}", 7, "floor: expected a finite number, found 10000000000000000000"),
+        ("floor: 600", f"floor: 1{'0' * 400}", 7, "'... (401 characters) is longer than 40 characters"),
         ("floor: 600", "floor: 600, equals: 700", 7, "has floor and equals, but only one of them would be judged"),
         ("floor: 600", "same_on_all: false", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, since the unit is TFLOPS"),
@@ -182,6 +202,15 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("date: 2026-11", "date: 2026-11, devices: none", 7, "source.devices: expected a whole number above zero"),
         (LIMIT, f"{{version: '>=1.2', unit: TFLOPS, source: {SOURCE}}}", 7, "unit TFLOPS should be version"),
         (LIMIT, f"{{version: 550.54, unit: version, source: {SOURCE}}}", 7, "version: expected text, found 550.54"),
+        ("unit: TFLOPS", "unit: GFLOPS", 7, "matmul.bf16.unit: GFLOPS is not used; write floor: 0.6, unit: TFLOPS"),
+        ("unit: TFLOPS", "unit: ms", 7, "limits.matmul.bf16: unit ms should be TFLOPS"),
+        ("  matmul.bf16: {floor: 600", "  matmull.bf16: {floor: 600", 7,
+         "no probe measures matmull.bf16; did you mean 'matmul.bf16'"),
+        ("  matmul.bf16: {floor: 600", "  hbm_bandwidth: {floor: 600", 7, "no probe measures hbm_bandwidth; "),
+        ("  matmul.bf16: {floor: 600", "  inventory.memroy: {floor: 600", 7,
+         "no driver states inventory.memroy; did you mean 'inventory.memory'"),
+        ("  matmul.bf16: {floor: 600", "  host.numa_balancin: {floor: 600", 7,
+         "no driver states host.numa_balancin; did you mean 'host.numa_balancing'"),
         # the rest
         ("sku: mine\n", "", 1, "the file: 'sku' is missing"),
         ("vendor: nvidia", "vendor: nvida", 2, "vendor: 'nvida' is not known; did you mean 'nvidia'"),
