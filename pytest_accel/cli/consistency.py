@@ -37,14 +37,16 @@ DROPPED = "JUDGED AGAIN "
 def contradictions(saved: SavedRecord) -> list[str]:
     """Return a sentence for each contradiction in a record, or between it and the files that it states the hash of."""
     record = saved.record
-    return [
-        *_hash(saved),
-        *_files(saved),
-        *_simulation(record),
-        *_subjects(record),
-        *_values(record),
-        *_verdicts(record),
-    ]
+    checks = [_hash(saved), _files(saved), *(check(record) for check in (_simulation, _subjects, _values, _verdicts))]
+    return [each for check in checks for each in _checked(check)]
+
+
+def _checked(check: Iterator[str]) -> Iterator[str]:
+    """Yield what a check finds; a sentence where a value of another kind than any version writes stops it."""
+    try:
+        yield from check
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        yield f"it holds values that no run writes ({type(error).__name__}: {error})"
 
 
 def unverified(saved: SavedRecord) -> list[str]:

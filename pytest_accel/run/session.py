@@ -73,7 +73,7 @@ class Session:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
-        self._locks: list[IO[str]] = []
+        self._locks: list[IO[bytes]] = []
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 

@@ -163,6 +163,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "GPU-0 is gpu0 by its place and gpu1 in the circumstances",
     ),
     "one UUID twice": (put("devices.1.uuid", "GPU-0"), "two devices have the same UUID or name"),
+    "a fact of another kind": (put("devices.0.facts.pcie_width", {"a": [1]}), "health.pcie_width: the value is 16"),
     "no telemetry": (put("telemetry", {}), "the record of a finished run states no hash of its telemetry"),
     "simulated device": (put("devices.0.serial", "SIM00000000"), "serial number SIM00000000 of gpu0 shows it"),
     "simulated UUID": (put("devices.0.uuid", "GPU-51000000-5513-4e3e"), "UUID GPU-51000000-5513-4e3e of gpu0 shows it"),
