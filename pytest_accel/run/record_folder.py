@@ -124,7 +124,7 @@ class RecordFolder:
     def _write_elsewhere(self, newest: Record) -> None:
         """Write the record to a temporary folder, the same one each time. If that fails, `elsewhere` is None."""
         try:
-            self.elsewhere = self.elsewhere or Path(tempfile.mkdtemp(prefix="pytest-accel-record-"))
+            self.elsewhere = self.elsewhere or Path(tempfile.mkdtemp(prefix="accel-record-"))
             record.write(newest, self.elsewhere)
         except OSError:
             if self.elsewhere:
