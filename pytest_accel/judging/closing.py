@@ -47,6 +47,8 @@ class Circumstances:
     overridden: int = 0
     own_file: str | None = None
     """The user's own threshold file, if the run was judged by one."""
+    other_datasheet: Sequence[str] = ()
+    """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
     failed_tests: Sequence[str] = ()
     record_problem: str | None = None
@@ -75,7 +77,8 @@ def circumstances(
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
-        overridden=sum(limit.overridden for limit in limits.values()),
+        overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
+        other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
     )
 
@@ -174,6 +177,7 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
+    extra += [f"another datasheet: {_listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     extra += [f"rejected before: {_listed(around.rejected_before)}"] if around.rejected_before else []
     return f" ({', '.join(extra)})" if extra else ""

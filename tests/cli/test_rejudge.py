@@ -82,7 +82,9 @@ def ran(**changed: Any) -> Record:
         software={"nccl": "2.16.2"},
         measurements=measured(),
         state="finished",
-        circumstances=Circumstances(filtered=[], broken_tests=[], failed_tests=[], rejected_before=[]),
+        circumstances=Circumstances(
+            filtered=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
+        ),
     )
     return replace(judge_again(bare, terms(sku())), **changed)
 

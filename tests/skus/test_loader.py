@@ -8,6 +8,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging.closing import circumstances
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, requirements
 
@@ -413,3 +414,50 @@ def test_a_severity_is_fail_or_warn(tmp_path: Path) -> None:
     assert own.limits["matmul.tf32"].severity == "fail"
     text = refused(tmp_path, extending(f"  matmul.bf16: {{severity: low, source: {SOURCE}}}"))
     assert "limits.matmul.bf16.severity: 'low' is not known" in text
+
+
+# -- a copy of a shipped file
+
+
+def copied(tmp_path: Path, *changes: tuple[str, str]) -> Sku:
+    """A copy of a shipped file that extends nothing, with changes to its text."""
+    text = (loader.SHIPPED / "h100-sxm.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "ours.yaml"
+    path.write_text(text)
+    return loader.load(str(path))
+
+
+def overridden(sku: Sku) -> list[str]:
+    return [metric for metric, limit in sku.limits_on(sku.platforms["single"]).items() if limit.overridden]
+
+
+def test_a_copy_without_a_change_overrides_nothing(tmp_path: Path) -> None:
+    own = copied(tmp_path)
+    assert (overridden(own), own.left_out, own.other_datasheet) == ([], (), ())
+    assert own.own_file
+
+
+@pytest.mark.parametrize("name", ["sku: h100-sxm", "sku: our-h100"])
+def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: str) -> None:
+    """It is found by its name, or by the devices that it recognises."""
+    own = copied(
+        tmp_path, ("sku: h100-sxm", name), ("  matmul.bf16:\n    floor: derived\n", "  matmul.bf16:\n    floor: 1\n")
+    )
+    assert overridden(own) == ["matmul.bf16"]
+
+
+def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
+    own = copied(tmp_path, ("  matmul.bf16:\n", "  matmul.fp64:\n"))
+    assert own.left_out == ("matmul.bf16",)
+
+
+def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:
+    assert copied(tmp_path, ("bf16: 989.4", "bf16: 500.0")).other_datasheet == ("tflops.bf16",)
+    text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n"
+    own = load(tmp_path, text)
+    assert own.other_datasheet == ("tflops.bf16",)
+    around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
+    assert list(around.other_datasheet) == ["tflops.bf16"]
