@@ -19,7 +19,7 @@ from pytest_accel.run.record import Record
 SAVE_SECONDS = 1.0
 """Seconds that a verdict may wait to be written; its measurement is in the record already."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk on which there is no room."""
 
 MOST_FOLDERS = 100
