@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -498,7 +500,7 @@ COLLECTIVE = """
 
 @pytest.mark.parametrize("collective", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_disk_full(tmp_path: Path, small_disk: Path, collective: bool) -> None:
-    """The verdicts are on the terminal, and the closing line says that there is no record of them.
+    """The record goes elsewhere, and the run says where; without its telemetry it is no acceptance, and no rejection.
 
     Where the ranks of a collective meet is on another disk.
     """
@@ -516,10 +518,19 @@ def test_disk_full(tmp_path: Path, small_disk: Path, collective: bool) -> None:
             accel_check(tiny)
         {COLLECTIVE if collective else ""}""",
     )
-    ran = as_user.pytest(tmp_path, output=small_disk / "out", env=None if collective else STUB_TORCH)
+    env = {"TMPDIR": str(tmp_path), **({} if collective else STUB_TORCH)}
+    ran = as_user.pytest(tmp_path, output=small_disk / "out", env=env)
 
     assert ran.exit == 6, ran.out
-    assert "the record could not be written: No space left on device" in ran.closing
+    assert re.search(r"the record could not be written: \S+/telemetry.jsonl: ", ran.closing)
+    elsewhere = re.search(
+        r"^record: (\S+) \((\S+) could not be written: No space left on device\)$", ran.out, re.MULTILINE
+    )
+    assert elsewhere
+    assert elsewhere[2] == str(small_disk / "out")
+    newest = json.loads(Path(elsewhere[1]).read_text())
+    assert (newest["state"], newest["closing"]["exit"]) == ("finished", 6)
+    assert len(newest["verdicts"]) >= 3
     assert ran.closing.startswith("NOT JUDGED 3/3 limits hold")
     assert "cpu1" in ran.out
     assert ("all_reduce.busbw@16MiB" in ran.out) == collective
