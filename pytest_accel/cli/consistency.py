@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import names_of
@@ -202,7 +203,9 @@ def _from_facts(record: Record, names: Mapping[str, str]) -> Iterator[str]:
         stated.update({(metric, each.subject): each for each in facts(metric, discovery, None)})
     for each in record.measurements:
         device = stated.get((each.metric, each.subject))
-        if device and not device.trouble and not each.trouble and not _same(each.value, device.value):
+        if "changed" in each.details or not device or device.trouble or each.trouble:  # read again later, or not read
+            continue
+        if not _same(each.value, device.value):
             where = f"{names.get(each.subject)} {each.metric}"
             yield f"{where}: the value is {each.value}, but the device states {device.value}"
 
@@ -231,13 +234,17 @@ def _verdicts(record: Record) -> Iterator[str]:
     for measured in record.measurements:
         attempts.setdefault((measured.metric, measured.subject), []).append(measured)
     for each in record.verdicts:
-        for why in _verdict(each, attempts.get((each.metric, each.subject), [])):
+        alike = [one.value for one in record.measurements if one.metric == each.metric]
+        for why in _verdict(each, attempts.get((each.metric, each.subject), []), alike):
             yield f"{names.get(each.subject, each.subject)} {each.metric}: {why}"
     yield from _closing(record)
 
 
-def _verdict(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[str]:
-    """Yield how a verdict contradicts the attempts that it judges, or its limit."""
+def _verdict(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence[Value | None]) -> Iterator[str]:
+    """Yield how a verdict contradicts the attempts that it judges, or its limit.
+
+    `alike` are the values of the same metric on all devices.
+    """
     if verdict.value is not None and not any(_same(verdict.value, each.value) for each in attempts):
         yield f"the verdict is on {show(verdict.value, verdict.unit)}, which was not measured"
     together = [each for each in attempts if each.how == "together"] or attempts
@@ -251,7 +258,7 @@ def _verdict(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[str]
         yield f"the margin is {verdict.margin:+.1%}, but {_number(margin)} by value and limit"
     if verdict.status.holds:
         yield from _holds(verdict, attempts)
-    elif verdict.status is Status.FAIL and not _may_fail(verdict, attempts):
+    elif verdict.status is Status.FAIL and not _may_fail(verdict, attempts, alike):
         yield f"the verdict is {verdict.status.value}, though every attempt is within the limit"
 
 
@@ -277,9 +284,15 @@ def _broken(verdict: Verdict) -> bool:
     return margin is not None and margin < 0
 
 
-def _may_fail(verdict: Verdict, attempts: Sequence[Measurement]) -> bool:
-    """Return False if nothing in the record can make a verdict FAIL: every attempt has a value within the bounds."""
+def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence[Value | None]) -> bool:
+    """Return False if nothing in the record can make a verdict FAIL.
+
+    That is so if every attempt has a value within the bounds, and the value is about that of the other devices.
+    """
     if verdict.fault or verdict.margin is None or verdict.margin < 0 or any(each.trouble for each in attempts):
+        return True
+    numbers = [float(each) for each in alike if isinstance(each, int | float)]
+    if isinstance(verdict.value, int | float) and not 0.5 <= verdict.value / (median(numbers) or math.inf) <= 2:
         return True
     margins = [_margin_of(each.value, verdict.floor, verdict.ceiling) for each in attempts]
     return any(margin is None or margin < 0 for margin in margins)

@@ -22,8 +22,10 @@ MOST_SUMMARIES = 500
 """Most summaries that are read, the newest ones. 500 take about 50 ms."""
 SUMMARY_BYTES = 256 << 10
 """Size of the largest summary that is read. A device takes about 150 bytes."""
-MOST_RECORDS = 5
-"""Most records without a summary that are read, the newest ones. One of 2 MB takes about 40 ms."""
+MOST_RECORDS = 20
+"""Most records without a summary that are read, the newest ones."""
+RECORDS_BYTES = 4 << 20
+"""Size of these records in all, but for the first of them. 4 MB take about 0.3 s."""
 RECORD_BYTES = 8 << 20
 """Size of the largest record that is read in place of its summary."""
 
@@ -83,9 +85,10 @@ def read(folder: Path) -> EarlierRecords:
     summaries, records = _beside(folder)
     for path in summaries[:MOST_SUMMARIES]:
         _keep(earlier, path.with_name(record.FILE), path, SUMMARY_BYTES)
-    for path in records[:MOST_RECORDS]:
+    some = _as_many_as_fit(records)
+    for path in some:
         _keep(earlier, path, path, RECORD_BYTES)
-    earlier.not_read = len(summaries[MOST_SUMMARIES:]) + len(records[MOST_RECORDS:])
+    earlier.not_read = len(summaries[MOST_SUMMARIES:]) + len(records) - len(some)
     earlier.found.sort(key=lambda pair: pair[1]["started"], reverse=True)
     return earlier
 
@@ -110,6 +113,19 @@ def _beside(folder: Path) -> tuple[list[Path], list[Path]]:
             paths.append((changed, place / name))
             break
     return _newest(summaries), _newest(records)
+
+
+def _as_many_as_fit(records: Sequence[Path]) -> list[Path]:
+    """Return the first MOST_RECORDS records whose size in all is within RECORDS_BYTES, but at least one."""
+    some: list[Path] = []
+    room = RECORDS_BYTES
+    for path in records[:MOST_RECORDS]:
+        size = path.lstat().st_size if path.exists() else 0
+        room -= size if size <= RECORD_BYTES else 0  # a larger one is not read
+        if room < 0 and some:
+            break
+        some.append(path)
+    return some
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
