@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import pwd
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import record
+from pytest_accel.run import record, session
 from pytest_accel.run.record import FILE, SUMMARY, Record, create, write
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
@@ -114,3 +115,12 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
     path.write_bytes(b"{}\n")
     assert record.hash_file(path) == hashlib.sha256(b"{}\n").hexdigest()
     assert record.hash_file(tmp_path / "none") is None
+
+
+def test_the_user_has_a_name_where_the_environment_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under cron, in a container, or in a prolog."""
+    for name in ("USER", "LOGNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert session._user() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
+    assert session._user() == str(2**31 - 5)
