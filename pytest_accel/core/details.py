@@ -190,6 +190,8 @@ class TelemetrySummary(TypedDict, total=False):
     """CPU: processor time of all cores."""
     steal_s: float
     """CPU: processor time that the hypervisor took."""
+    foreign_s: float
+    """CPU: processor time that other processes than ours used."""
     sw_power_cap_s: float
     """Seconds in which the power limit lowered the clock, as is normal under full load."""
     sw_thermal_s: float
@@ -270,6 +272,9 @@ class JudgingDetails(TypedDict, total=False):
     unproven: str
     """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
     judging/evidence, read by judging/judge."""
+    excuse: str
+    """The load before the run that excuses a low speed of a CPU. Written by judging/evidence, read by
+    judging/judge."""
     not_repeated: str
     """Why a value that falls short was not measured again: the time for repeats is spent. Written and read by
     judging/judge."""

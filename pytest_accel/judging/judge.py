@@ -156,7 +156,16 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: E
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict after taking disturbances, another method and unvalidated software into account."""
     verdict = _by_another_method(verdict, measurement, limit)
-    return _on_other_software(_disturbed(verdict, measurement.disturbance), limit, software)
+    verdict = _disturbed(_under_load(verdict, measurement), measurement.disturbance)
+    return _on_other_software(verdict, limit, software)
+
+
+def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Make a low speed MARGINAL that a load before the run excuses. It excuses no fact and no wrong result."""
+    excuse = measurement.details.get("excuse")
+    if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
+        return verdict
+    return with_sentence(verdict, f"{verdict.sentence}; excused: before the run, {excuse}", Status.MARGINAL)
 
 
 def _by_another_method(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
@@ -206,8 +215,13 @@ def _title(name: str) -> str:
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
-    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL."""
+    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL.
+
+    A value that has to be one value, such as a count of wrong results, passes: a disturbance does not make it right.
+    """
     if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
+        return verdict
+    if verdict.status is Status.PASS and verdict.margin is None:
         return verdict
     status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
     return with_sentence(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)

@@ -17,7 +17,7 @@ Reading = Mapping[str, Any]
 
 GaugeName = Literal["clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c"]
 ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s"]
-CounterName = Literal["energy_j", "busy_s", "steal_s", ReasonName]
+CounterName = Literal["energy_j", "busy_s", "steal_s", "foreign_s", ReasonName]
 SoakName = Literal["power_w", ReasonName]
 LinkName = Literal["pcie_gen", "pcie_width"]
 
@@ -48,6 +48,8 @@ STEADY_K = 1.0
 
 STEAL_SHARE = 0.05
 """Fraction of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
+FOREIGN_SHARE = 0.1
+"""Fraction of a CPU's time that other processes may take. The services of an idle machine take a few percent."""
 
 SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.power": ("power_w", "W"),
@@ -114,11 +116,17 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
 
 def disturbance(device: Device, summary: TelemetrySummary) -> str | None:
     """Return the external disturbance of the device during the measurement, or None."""
-    seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
-    share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
-    if share > STEAL_SHARE:
-        return f"the hypervisor took {share:.0%} of the CPU time"
+    if (steal := _share(summary, "steal_s", device)) > STEAL_SHARE:
+        return f"the hypervisor took {steal:.0%} of the CPU time"
+    if (foreign := _share(summary, "foreign_s", device)) > FOREIGN_SHARE:
+        return f"other processes took {foreign:.0%} of the CPU time"
     return None
+
+
+def _share(summary: TelemetrySummary, counter: Literal["steal_s", "foreign_s"], device: Device) -> float:
+    """Return the increase of a counter of processor time as a fraction of the time of the device's CPUs."""
+    seconds = summary.get("seconds", 0.0)
+    return summary.get(counter, 0.0) / (seconds * max(1, len(device.cpus))) if seconds else 0.0
 
 
 def misplaced(measurement: Measurement) -> str | None:

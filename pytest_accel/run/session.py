@@ -25,7 +25,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
-from pytest_accel.judging.evidence import with_evidence
+from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
 from pytest_accel.judging.repeats import Repeats
@@ -445,8 +445,10 @@ class Session:
         """Make measurements of the workers' outcomes, and add them to the result and to the record."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
+            excuse = next((why for each in self.devices if (why := self._excuse(each))), None)
             for each in results.per_node(outcomes, context):
-                result.add(results.foreseen(replace(each, disturbance=disturbed), self.sku))
+                under = with_excuse(replace(each, disturbance=disturbed), excuse)
+                result.add(results.foreseen(under, self.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
             compared = withheld(results.compared(measurements), self.devices)
@@ -480,6 +482,7 @@ class Session:
                 readings=readings,
                 earlier=self.record.measurements,
                 foreign=self._foreign(device),
+                excuse=self._excuse(device),
                 moved=window.moved if window else {},
             )
             result.add(measured)
@@ -491,6 +494,10 @@ class Session:
         """Return a sentence on others that used the device, before the run or during the last probe, or None."""
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
+
+    def _excuse(self, device: Device) -> str | None:
+        """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
+        return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
     # -- the record
 

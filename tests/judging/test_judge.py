@@ -423,6 +423,23 @@ def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, exp
     assert verdict.status is expected
 
 
+def test_a_count_that_is_right_is_right_beside_other_processes() -> None:
+    exact = Limit("exact_matmul.fp32", "count", equals=0)
+    beside = replace(found(0, "count", disturbance="pid 7 used the device too"), metric="exact_matmul.fp32")
+    assert judge([beside], exact).status is Status.PASS
+
+
+def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
+    load = "other processes take 83% of the processor's time"
+    slow = replace(found(600.0), samples=(600.0,) * 5, details={"excuse": load})
+    verdict = judge([slow], FLOOR)
+    assert verdict.status is Status.MARGINAL
+    assert verdict.sentence.endswith(f"excused: before the run, {load}")
+    wrong = Limit("exact_matmul.fp32", "count", equals=0)
+    assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
+    assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL
+
+
 def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
     assert judge([found(trouble=LOST, disturbance="steal")], FLOOR).status is Status.FAIL
 

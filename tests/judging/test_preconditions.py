@@ -175,6 +175,13 @@ def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:
     assert found.notes == ["before the run, pid 7 (nv-hostengine) reads", "before the run, pid 9 (nsys) profiles"]
 
 
+def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
+    load = "other processes take 83% of the processor's time"
+    found = check_idle(Pool(0.0, {"CPU-0": load, "GPU-3": "it is 90 % busy"}), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
+    assert (found.excused, found.disturbed) == ({"CPU-0": load}, {"GPU-3": "it is 90 % busy"})
+    assert any(note.endswith(f"before the run: {load}") for note in found.notes)
+
+
 def test_a_busy_device_is_not_waited_for() -> None:
     pool = Pool(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
     found = check_idle(pool, [gpu()])  # type: ignore[arg-type]

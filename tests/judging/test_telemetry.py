@@ -120,10 +120,15 @@ def test_a_lost_device_is_remembered() -> None:
         ({"seconds": 10.0, "steal_s": 0.6}, 2, False),  # of all its CPUs' time
         ({"seconds": 10.0, "steal_s": 0.6}, 0, True),
         ({"seconds": 0.0, "steal_s": 0.6}, 1, False),
+        ({"seconds": 10.0, "foreign_s": 0.9}, 1, False),
+        ({"seconds": 10.0, "foreign_s": 1.1}, 1, True),
+        ({"seconds": 10.0, "foreign_s": 1.1}, 2, False),
         ({}, 1, False),
     ],
 )
-def test_steal_above_a_share_is_a_disturbance(summary: TelemetrySummary, cpus: int, disturbed: bool) -> None:
+def test_processor_time_of_others_above_a_share_is_a_disturbance(
+    summary: TelemetrySummary, cpus: int, disturbed: bool
+) -> None:
     device = replace(GPU, cpus=tuple(range(cpus)))
     assert (disturbance(device, summary) is not None) is disturbed
 

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
 from pytest_accel.core.measurement import Device, Statistic
+from pytest_accel.core.messages import FastPath
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
@@ -138,6 +139,8 @@ class Compute(Rank):
         places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
         self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
+        self.fast_paths: dict[str, FastPath] = {}
+        """On a CPU, which dtypes have a fast path, by dtype: decided once for all devices of the machine."""
         self.seconds = 1.0
         self.precision = 0.01
         self.sustained = False

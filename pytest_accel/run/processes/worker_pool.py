@@ -12,7 +12,8 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Trouble
-from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
+from pytest_accel.core.messages import FastPath, Group, Message, Outcome, WorkerRequest, fastest
+from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import TimeSpent, around
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
@@ -49,6 +50,8 @@ class WorkerPool:
         """Every device of the run. A worker whose vendor requires it sees all of them that are not lost."""
         self.software: dict[str, Any] = {}
         """Versions that the workers report."""
+        self.fast_paths: dict[str, FastPath] = {}
+        """On a CPU, which dtypes have a fast path. The first workers decide, and it holds for the whole run."""
         self.device_seconds = 0.0
         """Seconds in which the devices worked."""
         self._workers: dict[Group, Child] = {}
@@ -125,7 +128,11 @@ class WorkerPool:
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
             return  # a collective needs every rank
-        calls = [WorkerCall(self._workers[group], request.message()) for group in working]
+        if "dtype" in request.conditions:
+            self._decide_fast_paths(working)
+        calls = [
+            WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}) for group in working
+        ]
         if request.runs == "ranks":
             starting = 1.0 if self._ranks else FIRST_COLLECTIVE
             meeting = self._meet([call.child for call in calls])
@@ -232,6 +239,19 @@ class WorkerPool:
                 self._unopened[group] = Trouble(trouble.get("kind", "device"), reason)
             else:
                 self.software.update(call.findings[0]["software"])
+
+    def _decide_fast_paths(self, groups: list[Group]) -> None:
+        """Have the CPUs among the groups try which dtypes they multiply fast, unless that was decided before.
+
+        Accelerators state it in their datasheet. A worker that fails here fails in the probe again.
+        """
+        cpus = [group for group in groups if not registry.vendor(group[0].driver).accelerator]
+        if self.fast_paths or not cpus:
+            return
+        calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
+        with self.timeline.on("preparing"):
+            self._conduct(calls)
+        self.fast_paths = fastest(found["fast_paths"] for call in calls for found in call.findings)
 
     def _needs_worker(self, group: Group) -> bool:
         """Return True if a worker has to be started for the group. A lost group gets none."""
