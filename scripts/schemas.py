@@ -110,12 +110,28 @@ def record() -> Schema:
     """Return the schema of a record. Keys that have a default are not required: records of older versions lack some."""
     definitions: dict[str, Schema] = {"number": NUMBER}
     of_hint(Record, definitions)
+    _limits_by_place(definitions)
     return {
         "$schema": DIALECT,
         "title": "pytest_accel record",
         **definitions.pop("Record"),
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _limits_by_place(definitions: dict[str, Schema]) -> None:
+    """Hold the limits in a list of the record, to which the verdicts refer, as `record.content` writes them."""
+    text = "Every limit of the verdicts, once."
+    definitions["Record"]["properties"]["limits"] = {
+        "type": "array",
+        "items": {"$ref": "#/$defs/Limit"},
+        "description": text,
+    }
+    definitions["Verdict"]["properties"]["limit"] = {
+        "anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}],
+        "description": "The place of the limit in `limits` of the record, from 0; null for a value without one.",
+    }
+    definitions["Record"]["required"] = ["run", "limits"]
 
 
 def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:

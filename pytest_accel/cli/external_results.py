@@ -5,7 +5,6 @@ Pure: no file is opened here.
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE, Measurement, Peak
+from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.units import EXACT
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.judging.closing import Circumstances, Closing, close
@@ -26,19 +29,10 @@ from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
 
-EXACT = {
-    "GB/s": {"TB/s": "1000", "GB/s": "1", "MB/s": "0.001"},
-    "TFLOPS": {"PFLOPS": "1000", "TFLOPS": "1", "GFLOPS": "0.001"},
-    "s": {"s": "1", "ms": "0.001", "us": "0.000001"},
-    "ms": {"s": "1000", "ms": "1", "us": "0.001"},
-    "us": {"s": "1000000", "ms": "1000", "us": "1"},
-}
-"""Units that a table may give instead of the unit of a metric, and their factors. All are decimal, so not GiB/s."""
-
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 
 
-class BadFigures(Exception):
+class BadFigures(BadFile):
     """A table that cannot be used; the message lists every error with file and line."""
 
 
@@ -123,7 +117,10 @@ def _comment(line: str) -> bool:
 
 def _header(line: str, where: str) -> list[str]:
     """Return the names of the columns, in lower case. Raises BadFigures if one is missing or given twice."""
-    header = [cell.strip().lower() for cell in _cells(line.lstrip("\ufeff"))]
+    try:
+        header = [cell.lower() for cell in _cells(line.lstrip("\ufeff"))]
+    except BadFigures as bad:
+        raise BadFigures(f"{where}: {bad}") from None
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise BadFigures(f"{where}: column '{missing[0]}' is missing; the header needs {', '.join(COLUMNS)}")
@@ -133,13 +130,16 @@ def _header(line: str, where: str) -> list[str]:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a line of CSV."""
-    return next(csv.reader([line], skipinitialspace=True))
+    """Return the cells of a line of CSV, stripped and printable. Raises BadFigures."""
+    try:
+        return [printable(cell.strip()) for cell in untrusted.cells(line)]
+    except ValueError as error:
+        raise BadFigures(str(error)) from None
 
 
 def _row(line: str, header: list[str]) -> dict[str, str]:
     """Return the cells of a line by column. Raises BadFigures if their number does not fit the header."""
-    cells = [cell.strip() for cell in _cells(line)]
+    cells = _cells(line)
     if len(cells) > len(header) or len(cells) < len(COLUMNS):
         raise BadFigures(f"the row has {len(cells)} cells, but the header has {len(header)} columns")
     return dict(zip(header, cells, strict=False))
@@ -187,7 +187,8 @@ def _converted(value: Decimal, given: str, wanted: str, metric: str) -> float:
 
 def _plain(cell: str) -> Any:
     """Return a condition as a whole number if it is one, else as text."""
-    return int(cell) if re.fullmatch(r"-?\d+", cell) else cell
+    whole = untrusted.whole_number(cell)
+    return cell if whole is None else whole
 
 
 def _software(row: Mapping[str, str]) -> dict[str, str]:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import external_results, record_reader, rejudge
-from pytest_accel.cli.external_results import BadFigures
-from pytest_accel.cli.record_reader import BadRecord
+from pytest_accel.cli import consistency, external_results, record_reader, rejudge
+from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core import untrusted
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.closing import NOT_JUDGED, Closing
 from pytest_accel.run import record, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
@@ -64,18 +66,20 @@ def judge(chosen: argparse.Namespace) -> int:
         if chosen.file.endswith(".csv"):
             return _judge_figures(chosen)
         return _judge_record(chosen)
-    except (BadRecord, BadFigures, Refused) as error:
-        print(error, file=sys.stderr)
+    except (BadFile, Refused) as error:
+        print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
     """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
     path = record_reader.find(Path(chosen.file))
-    old = record_reader.load(path)
+    saved = record_reader.read(path)
+    old, damage = saved.record, consistency.contradictions(saved)
     new = judge_again(old, _terms(old, chosen))
     names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
+    _print(_consistency(saved, damage))
     _print(terminal.table(new.verdicts, names))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
@@ -83,10 +87,29 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         _print([(f"before: {old.closing['line']}", "")])
+    if damage:
+        _close(_contradicted(damage), new.verdicts)
+        return NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
     if chosen.output:
         _print([(f"record: {_write(new, path, chosen.output)}", "")])
     return int(new.closing["exit"])
+
+
+def _consistency(saved: SavedRecord, damage: Sequence[str]) -> list[Line]:
+    """Return whether the parts of a record follow from each other, its hash, and what could not be verified."""
+    if damage:
+        return [(f"contradiction: {each}", "red") for each in consistency.listed(damage)]
+    doubt = consistency.unverified(saved)
+    but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
+    return [(f"record: consistent{but}", ""), (f"sha256: {saved.sha256}, not signed", "")]
+
+
+def _contradicted(damage: Sequence[str]) -> Closing:
+    """Return the closing line for a record that contradicts itself: no verdict is based on it, neither good nor bad."""
+    more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
+    line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"
+    return Closing(line, NOT_JUDGED, "NOT JUDGED")
 
 
 def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
@@ -163,14 +186,9 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
 def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
     """Return the values of a table and the platform, by default the one that fits the number of devices in it.
 
-    Raises BadFigures or Refused.
+    Raises BadFile or Refused.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadFigures(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadFigures(f"{path}: is not UTF-8 text") from None
+    text = untrusted.read_text(path)
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**requirements.limits(sku, next(iter(platforms)), 1), **limits}
@@ -201,5 +219,6 @@ def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
 def _print(lines: Sequence[Line]) -> None:
     """Print lines, in colour if stdout is a terminal and NO_COLOR is not set."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for text, colour in lines:
+    for line, colour in lines:
+        text = printable(line)
         print(f"\033[{ANSI[colour]}m{text}\033[0m" if coloured and colour else text)

@@ -13,11 +13,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pytest_accel.core import details
+from pytest_accel.core import details, untrusted
 from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
+from pytest_accel.judging.closing import WORDS
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run.record import FILE, SCHEMA, Record
+from pytest_accel.run.record import FILE, READABLE, SCHEMA, Record, seal
 
 NO_NUMBERS = ("nan", "inf", "-inf")
 """Values that JSON has no number for; a record holds them as text."""
@@ -33,7 +35,7 @@ _ORIGINS = (
 """The beginnings of `origin` in the limits of older records, and the kind of place that each stands for."""
 
 
-class BadRecord(Exception):
+class BadRecord(BadFile):
     """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
 
 
@@ -46,33 +48,71 @@ def find(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
+@dataclasses.dataclass(frozen=True)
+class SavedRecord:
+    """A record as it was read from its file."""
+
+    path: Path
+    record: Record
+    schema: int
+    """The version of the format that the file is in."""
+    sha256: str
+    """The hash of what the file holds, by the rule of `Record.sha256`, which holds what the file states."""
+
+
 def load(path: Path) -> Record:
+    """Read a record, without a look at its hash. Raises BadRecord."""
+    return read(path).record
+
+
+def read(path: Path) -> SavedRecord:
     """Read a record. Raises BadRecord.
 
     An unknown field is an error as well, since it may be one that rules out acceptance.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadRecord(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadRecord(f"{path}: is not a record: it is not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadRecord(f"{path}: is not a record, or a damaged one: {error}") from None
+        raw = untrusted.read_json(path)
+    except BadFile as bad:
+        raise BadRecord(str(bad)) from None
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
-    if raw["schema"] != SCHEMA:
-        raise BadRecord(f"{path}: was written in schema {raw['schema']!r}; this version reads schema {SCHEMA}")
+    schema = raw["schema"]
+    if schema not in READABLE or isinstance(schema, bool):
+        versions = " and ".join(map(str, READABLE))
+        raise BadRecord(f"{path}: was written in schema {_short(schema)}; this version reads schema {versions}")
     try:
-        return typing.cast(Record, _as(Record, _upgraded(raw), ""))
+        record = typing.cast(Record, _as(Record, _upgraded(_with_limits(raw)), ""))
     except _Mismatch as error:
         raise BadRecord(f"{path}: is damaged or of another version: {error}") from None
+    return SavedRecord(path, record, schema, seal(raw))
+
+
+def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a record with the limits in the verdicts that refer to them by place.
+
+    Raises _Mismatch for a place that the record does not have. Records of schema 1 hold the limits in the verdicts.
+    """
+    if raw["schema"] == 1:
+        return raw
+    limits = _checked(list, raw.get("limits"), "limits")
+    verdicts = []
+    for place, verdict in enumerate(_checked(list, raw.get("verdicts"), "verdicts")):
+        number = _checked(dict, verdict, f"verdicts[{place}]").get("limit")
+        if number is None:
+            verdicts.append(verdict)
+            continue
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(limits):
+            raise _Mismatch(f"verdicts[{place}].limit is {_short(number)}, not a place in 'limits'")
+        verdicts.append({**verdict, "limit": limits[number]})
+    return {**{key: value for key, value in raw.items() if key != "limits"}, "verdicts": verdicts}
 
 
 def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a record of an older version as this version would have written it."""
     verdicts, devices, measurements = raw.get("verdicts"), raw.get("devices"), raw.get("measurements")
-    upgraded = dict(raw)
+    upgraded = {**raw, "schema": SCHEMA}
+    if isinstance(raw.get("closing"), dict):
+        upgraded["closing"] = _with_result(raw["closing"])
     if isinstance(verdicts, list):
         upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
     if isinstance(devices, list):
@@ -80,6 +120,14 @@ def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(measurements, list):
         upgraded["measurements"] = [_with_own_details(each) for each in measurements]
     return upgraded
+
+
+def _with_result(closing: dict[str, Any]) -> dict[str, Any]:
+    """Return the closing line with its result as the word; older versions wrote SIMULATED for a simulated node."""
+    if closing.get("word") != "SIMULATED":
+        return closing
+    line = str(closing.get("line")).removeprefix("JUDGED AGAIN ").removeprefix("SIMULATED ")
+    return {**closing, "word": next((word for word in WORDS if line.startswith(word)), "SIMULATED")}
 
 
 def _with_own_details(measurement: Any) -> Any:

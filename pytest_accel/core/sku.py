@@ -227,6 +227,10 @@ class Sku:
     """True if a user's own file changed how the product is recognised."""
     own_file: str | None = None
     """The path of a user's own file; None for a shipped one."""
+    left_out: tuple[str, ...] = ()
+    """Metrics that the shipped file of the product limits, and a user's own file that extends nothing does not."""
+    other_datasheet: tuple[str, ...] = ()
+    """Values of the datasheet ("tflops.bf16") that differ from the shipped file's of the product."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that a value came from, by file."""
 

@@ -1,4 +1,4 @@
-"""Parses YAML with the file and line of every value, so that an error can name its place."""
+"""Reads YAML files, and checks their values so that an error names its file and line."""
 
 from __future__ import annotations
 
@@ -7,53 +7,14 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import yaml
-
-
-class BadFile(Exception):
-    """A file cannot be used. The text lists every finding with file and line."""
-
-
-@dataclass
-class Located:
-    """One value of a file: `data` is a scalar, a list of Located, or a dict of key to Located."""
-
-    data: Any
-    file: str
-    line: int
-
-    @property
-    def where(self) -> str:
-        """The place of the value: "file:line"."""
-        return f"{self.file}:{self.line}"
-
-    def plain(self) -> Any:
-        """Return the value as plain Python data, without places."""
-        if isinstance(self.data, dict):
-            return {key: value.plain() for key, value in self.data.items()}
-        if isinstance(self.data, list):
-            return [value.plain() for value in self.data]
-        return self.data
-
-
-@dataclass
-class Findings:
-    """The errors of a file, collected so that all of them are reported at once."""
-
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, at: Located, text: str) -> None:
-        """Add an error with the place of the value."""
-        self.lines.append(f"{at.where}: {text}")
-
-    def raise_if_any(self) -> None:
-        """Raise BadFile with all errors, if there are any."""
-        if self.lines:
-            raise BadFile("\n".join(self.lines))
+from pytest_accel.core import untrusted, yaml_events
+from pytest_accel.core.located import Findings as Findings  # noqa: PLC0414  exported from here, too
+from pytest_accel.core.located import Located as Located  # noqa: PLC0414
+from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414
 
 
 def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, str]:
@@ -61,78 +22,15 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
 
     Messages call the file `shown`, and show `begins` as the first line of a valid file. Raises BadFile.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise BadFile(f"{shown}: cannot be read: {error.strerror}") from None
+    raw = untrusted.read_bytes(path, shown, most=yaml_events.FILE_BYTES)
     findings = Findings()
-    try:
-        node = _compose(raw.decode())
-    except UnicodeDecodeError:
-        raise BadFile(f"{shown}: is not UTF-8 text") from None
-    except yaml.MarkedYAMLError as error:
-        raise BadFile(_syntax(shown, error)) from None
-    except yaml.YAMLError as error:
-        raise BadFile(f"{shown}: {error}") from None
-    if node is None:
+    root = yaml_events.compose(untrusted.decode(raw, shown), shown, findings)
+    if root is None:
         raise BadFile(f"{shown}:1: the file is empty; it must begin with '{begins}'")
-    root = _convert(node, shown, findings)
     if not isinstance(root.data, dict):
         findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
     findings.raise_if_any()
     return root, hashlib.sha256(raw).hexdigest()
-
-
-def _compose(text: str) -> yaml.Node | None:
-    """Parse with the C parser if there is one, which is ten times as fast.
-
-    A text that it refuses is parsed again in Python, whose errors are more precise.
-    """
-    try:
-        node: yaml.Node | None = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    return node
-
-
-def _syntax(shown: str, error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else 1
-    text = error.problem or str(error)
-    if "'\\t'" in text:
-        text = "a tab is used for indentation; YAML requires spaces"
-    return f"{shown}:{line}: {text}"
-
-
-def _convert(node: yaml.Node, file: str, findings: Findings) -> Located:
-    here = Located(None, file, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        here.data = {}
-        inherited: dict[str, Located] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
-            value = _convert(value_node, file, findings)
-            if key == "<<" and isinstance(value.data, dict):
-                inherited.update(value.data)
-                continue
-            value.line = key_node.start_mark.line + 1
-            if key in here.data:
-                findings.add(value, f"key '{key}' is given twice (first in line {here.data[key].line})")
-            here.data[key] = value
-        here.data = {**inherited, **here.data}
-    elif isinstance(node, yaml.SequenceNode):
-        here.data = [_convert(item, file, findings) for item in node.value]
-    else:
-        here.data = _scalar(node, here, findings)
-    return here
-
-
-def _scalar(node: yaml.Node, here: Located, findings: Findings) -> Any:
-    try:
-        return yaml.SafeLoader("").construct_object(node)
-    except (yaml.YAMLError, ValueError):  # an unknown !tag; a date such as 2026-13-01
-        findings.add(here, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}")
-        return None
 
 
 def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
@@ -201,16 +99,25 @@ def text(at: Located, key: str, findings: Findings) -> str | None:
     return at.data.strip()
 
 
+def _meant(written: str) -> str:
+    """Return a hint at the number that a text means; empty if it means none."""
+    thousands = re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", written)
+    if thousands:
+        return f"; write {float(re.sub(r'[^0-9.]', '', written)):.12g}, without separators"
+    if re.fullmatch(r"\d+,\d+", written):
+        return f"; write {written.replace(',', '.')}, with a point"
+    try:
+        value = float(written)
+    except ValueError:
+        return "; the unit has its own key" if written[:1].isdigit() else ""
+    return f"; YAML reads {written} as text, write {value:.12g}" if math.isfinite(value) else ""
+
+
 @accepts({"type": "number"})
 def number(at: Located, key: str, findings: Findings) -> float | None:
     """Require a finite number."""
     if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
-        hint = ""
-        if isinstance(at.data, str):
-            try:
-                hint = f"; YAML reads {at.data} as text, write {float(at.data):.12g}"
-            except ValueError:
-                hint = "; the unit has its own key" if at.data[:1].isdigit() else ""
+        hint = _meant(at.data) if isinstance(at.data, str) else ""
         findings.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -12,6 +12,8 @@ from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
 SIMULATED = "SIMULATED"
+WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
+"""The results of a run, with which its closing line begins."""
 
 
 @dataclass
@@ -45,11 +47,15 @@ class Circumstances:
     overridden: int = 0
     own_file: str | None = None
     """The user's own threshold file, if the run was judged by one."""
+    other_datasheet: Sequence[str] = ()
+    """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
     failed_tests: Sequence[str] = ()
     record_problem: str | None = None
     simulated: bool = False
     """True for a simulated node: its verdicts say nothing about hardware."""
+    rejected_before: Sequence[str] = ()
+    """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -71,14 +77,15 @@ def circumstances(
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
-        overridden=sum(limit.overridden for limit in limits.values()),
+        overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
+        other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
     )
 
 
 @dataclass(frozen=True)
 class Closing:
-    """The closing line of a run, its first word, and the exit status."""
+    """The closing line of a run, the exit status, and the result in one word, also that of a simulated node."""
 
     line: str
     exit: int
@@ -88,7 +95,7 @@ class Closing:
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     """Return the closing line for the worst finding of a run; the line of a simulated node begins with SIMULATED."""
     closing = _close(verdicts, around)
-    return Closing(f"{SIMULATED} {closing.line}", closing.exit, SIMULATED) if around.simulated else closing
+    return replace(closing, line=f"{SIMULATED} {closing.line}") if around.simulated else closing
 
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -170,7 +177,9 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
+    extra += [f"another datasheet: {_listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
+    extra += [f"rejected before: {_listed(around.rejected_before)}"] if around.rejected_before else []
     return f" ({', '.join(extra)})" if extra else ""
 
 

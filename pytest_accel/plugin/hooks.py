@@ -14,7 +14,7 @@ import pytest
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import reports
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
-from pytest_accel.run.options import Options, Refused, option_words, plans_only
+from pytest_accel.run.options import Options, Refused, option_words, plans_only, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
@@ -55,6 +55,8 @@ class Acceptance:
     def __init__(self, config: pytest.Config, own_paths: bool) -> None:
         """Check the options that need no device. Raises pytest.UsageError (exit status 4)."""
         option = config.option
+        if few := too_few_files():
+            raise pytest.UsageError(few)
         if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
             raise pytest.UsageError(
                 "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
@@ -338,9 +340,8 @@ class Acceptance:
             lines.append((f"again: {shlex.join([*_without_filters(accel_session.options.command), '-k', test])}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if accel_session.folder.path:
-            lines.append((f"record: {accel_session.folder.path / 'record.json'}", ""))
-        return lines
+        folder = accel_session.folder
+        return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
 
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:
         reporter = self._reporter()

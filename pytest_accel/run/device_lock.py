@@ -6,27 +6,35 @@ The kernel frees a lock when its process ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from pytest_accel.core.printable import printable
+
 FOLDER = Path("/tmp")  # noqa: S108  one folder for all users, whatever their TMPDIR: otherwise two runs could overlap
+
+
+HOLDER_BYTES = 400
+"""Length of the longest description of a run that holds a lock."""
 
 
 class DeviceLocked(Exception):
     """An error for a device that cannot be locked; the message names the run that holds it, or the reason."""
 
 
-def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
+def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[bytes]]:
     """Lock every device, given as (uuid, name), in the order of the UUIDs.
 
     `about` describes this run to others that want the lock. Closing the returned files unlocks the devices. Raises
     DeviceLocked if a device is locked already, with the description that its holder gave.
     """
-    files: list[IO[str]] = []
+    files: list[IO[bytes]] = []
     for uuid, name in sorted(names):
         try:
             file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
@@ -36,32 +44,43 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[str]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = file.read().strip() or "an unknown process"
+            holder = _holder(file)
             _close([*files, file])
             raise DeviceLocked(f"{name} ({uuid}) is being measured by {holder}") from None
         file.truncate(0)
-        file.write(f"pid {os.getpid()}, {about}")
-        file.flush()
+        file.write(f"pid {os.getpid()}, {about}".encode()[:HOLDER_BYTES])
         files.append(file)
     return files
 
 
-def _close(files: Iterable[IO[str]]) -> None:
+def _holder(file: IO[bytes]) -> str:
+    """Return the description that the holder of a lock gave: it may be anything, since every user can write to it."""
+    text = (file.read(HOLDER_BYTES) or b"").decode(errors="replace").strip("\0 \n")
+    return printable(text) or "an unknown process"
+
+
+def _close(files: Iterable[IO[bytes]]) -> None:
     """Close lock files, which unlocks them."""
     for file in files:
         file.close()
 
 
-def _open(path: Path) -> IO[str]:
-    """Open or create a lock file that every user can read and write.
+def _open(path: Path) -> IO[bytes]:
+    """Open or create a lock file that every user can read and write. Raises OSError.
 
-    O_CREAT is not used on an existing file: in a sticky folder the kernel may forbid it for files of other users. A
-    symbolic link is refused, since another user may have put it there to have its target overwritten.
+    O_CREAT is not used on an existing file: in a sticky folder the kernel may forbid it for files of other users.
+    Another user may have put anything there: a link, also a hard one, would have its target overwritten, and a pipe
+    would block.
     """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(path, flags)
     except FileNotFoundError:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        handle = os.open(path, flags | os.O_CREAT, 0o666)
         with contextlib.suppress(OSError):
             os.fchmod(handle, 0o666)
-    return os.fdopen(handle, "r+", encoding="utf-8")
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a file of its own; remove it", str(path))
+    return os.fdopen(handle, "r+b", buffering=0)

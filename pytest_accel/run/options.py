@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +36,18 @@ class Options:
     patience: float = 60.0
     simulate: str | None = None
     command: tuple[str, ...] = ()
+
+
+OPEN_FILES = 128
+"""Files that a run may have open at once: eight devices take about 60, with their workers and locks."""
+
+
+def too_few_files() -> str | None:
+    """Return a sentence if this process may not open enough files for a run, else None."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY or allowed >= OPEN_FILES:
+        return None
+    return f"ulimit -n is {allowed}: a run opens up to {OPEN_FILES} files; raise it (ulimit -n 1024)"
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -1,28 +1,36 @@
-"""The record of a run: one JSON file, which is replaced atomically while the run goes on."""
+"""The record of a run: one JSON file, which is replaced atomically while the run goes on.
+
+Beside it lies a summary of a few hundred bytes, by which later runs know of this one.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.verdict import Verdict
-from pytest_accel.drivers import registry
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiversEntry
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
+READABLE: Final = (1, 2)
+"""The versions of the format that are read. In version 1 every verdict held its limit, and the record no hash."""
 FILE = "record.json"
+SUMMARY = "summary.json"
 TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
 
@@ -56,7 +64,7 @@ class SkuEntry(TypedDict, total=False):
     """Every threshold file that a value came from, with its SHA-256."""
 
 
-class EarlierRecord(TypedDict):
+class EarlierRecord(TypedDict, total=False):
     """Another record beside this one that holds one of its devices."""
 
     record: str
@@ -66,6 +74,32 @@ class EarlierRecord(TypedDict):
     """Its closing line."""
     devices: list[str]
     """UUIDs of the devices that both records hold."""
+    rejected: list[str]
+    """UUIDs of those that it rejected, or "node" for what concerns all."""
+
+
+class SummaryDevice(TypedDict):
+    """A device in the summary of a record."""
+
+    uuid: str
+    model: str
+    driver: str
+
+
+class Summary(TypedDict):
+    """What a later run has to know of a record, beside which it lies."""
+
+    schema: int
+    started: str
+    host: str
+    state: str
+    line: str
+    """The closing line; empty until the run has ended."""
+    simulated: bool
+    judged_again: bool
+    devices: list[SummaryDevice]
+    rejected: list[str]
+    """UUIDs of the devices that the record rejects, or "node" for what concerns all."""
 
 
 class TelemetryFile(TypedDict, total=False):
@@ -82,7 +116,7 @@ class ClosingEntry(TypedDict, total=False):
     exit: int
     """The exit status of pytest."""
     word: str
-    """The first word of the line."""
+    """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
 
 
 class JudgedFrom(TypedDict, total=False):
@@ -118,8 +152,11 @@ class Record:
     """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
     """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
-    schema: Literal[1] = SCHEMA
+    schema: Literal[2] = SCHEMA
     """The version of this format."""
+    sha256: str = ""
+    """The SHA-256 of the record without this key, as JSON with sorted keys and without spaces. It shows that a record
+    was changed; whoever changes the record on purpose can compute it anew."""
 
 
 def closing_entry(closing: Closing) -> ClosingEntry:
@@ -128,23 +165,149 @@ def closing_entry(closing: Closing) -> ClosingEntry:
 
 
 def write(record: Record, folder: Path) -> None:
-    """Replace the record in `folder` atomically. Raises OSError and leaves the old record as it was."""
-    text = json.dumps(_plain(record), indent=1, sort_keys=False) + "\n"
-    temporary = folder / f".{FILE}.{os.getpid()}"
+    """Replace the record in `folder` and its summary atomically.
+
+    Raises OSError and leaves the old record as it was.
+    """
+    _replace(folder / FILE, _text(record))
+    _write_summary(record, folder)
+
+
+def create(record: Record, folder: Path) -> bool:
+    """Write the first version of a record; return False, and write nothing, if `folder` holds a record already.
+
+    Of several runs that want the same folder at the same time, one gets it. Raises OSError.
+    """
+    temporary = _temporary(folder / FILE, _text(record))
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(folder / FILE)
+        os.link(temporary, folder / FILE, follow_symlinks=False)  # fails if there is one, also on a network file system
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        return _create_without_links(record, folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _write_summary(record, folder)
+    return True
+
+
+def _create_without_links(record: Record, folder: Path) -> bool:
+    """Do as `create` on a file system that has no hard links."""
+    try:
+        os.close(os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+    except FileExistsError:
+        return False
+    write(record, folder)
+    return True
+
+
+def _write_summary(record: Record, folder: Path) -> None:
+    """Write the summary of a record. If that fails there is none, so that the record itself is read in its place."""
+    path = folder / SUMMARY
+    try:
+        _replace(path, json.dumps(summary(content(record))) + "\n", sync=False)
     except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def summary(raw: Mapping[str, Any]) -> Summary:
+    """Return the summary of the content of a record, of any version.
+
+    Raises KeyError, TypeError or AttributeError for a content that is no record.
+    """
+    run, closing = raw["run"], raw.get("closing") or {}
+    rejected = {
+        str(each["subject"])
+        for each in raw.get("verdicts", ())
+        if each["status"] == Status.FAIL.value and not each.get("waiver")
+    }
+    return {
+        "schema": SCHEMA,
+        "started": str(run.get("started") or ""),
+        "host": str(run.get("host") or ""),
+        "state": str(raw.get("state") or ""),
+        "line": str(closing.get("line") or ""),
+        "simulated": bool(run.get("simulated")),
+        "judged_again": bool(raw.get("judged_from")),
+        "devices": [
+            {"uuid": str(each["uuid"]), "model": str(each["model"]), "driver": str(each["driver"])}
+            for each in raw["devices"]
+        ],
+        "rejected": sorted(rejected),
+    }
+
+
+def content(record: Record) -> dict[str, Any]:
+    """Return the content of the record's file, without its hash. A limit that several verdicts share is held once."""
+    plain: dict[str, Any] = _plain(record)
+    del plain["sha256"]
+    places: dict[str, int] = {}
+    limits: list[dict[str, Any]] = []
+    for verdict in plain["verdicts"]:
+        if verdict["limit"] is not None:
+            place = places.setdefault(json.dumps(verdict["limit"], sort_keys=True), len(places))
+            if place == len(limits):
+                limits.append(verdict["limit"])
+            verdict["limit"] = place
+    plain["limits"] = limits
+    return plain
+
+
+def seal(raw: Mapping[str, Any]) -> str:
+    """Return the hash that the content of a record should state under `sha256`."""
+    bare = {key: value for key, value in raw.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _text(record: Record) -> str:
+    """Return the text of a record's file: a line for each key, and for each item of a list. Sets the record's hash."""
+    plain = content(record)
+    plain["sha256"] = record.sha256 = seal(plain)
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in plain.items()) + "\n}\n"
+
+
+def _lines(value: Any) -> str:
+    """Return a value as JSON, a list with a line for each item."""
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
+
+
+def _replace(path: Path, text: str, *, sync: bool = True) -> None:
+    """Replace a file atomically. Raises OSError and leaves the old file as it was."""
+    temporary = _temporary(path, text, sync=sync)
+    try:
+        temporary.replace(path)
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def _temporary(path: Path, text: str, *, sync: bool = True) -> Path:
+    """Write `text` to a new file beside `path` and return its path. Raises OSError, and leaves no file then.
+
+    Nobody can have put a link in its place, since its name cannot be guessed and it must not exist.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
 def remove(folder: Path) -> None:
     """Remove the empty record of a run that never began, so that its folder can be used again."""
-    for name in (FILE, TELEMETRY):
+    for name in (FILE, SUMMARY, TELEMETRY):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -152,63 +315,17 @@ def remove(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> str | None:
-    """Return the SHA-256 of a file in hexadecimal, None if the file cannot be read."""
+    """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read."""
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would block, a device has no end
+                return None
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
     except OSError:
         return None
-
-
-def earlier(folder: Path, uuids: Iterable[str]) -> list[EarlierRecord]:
-    """Return an entry for each earlier record beside `folder` that holds any of the devices: path, start and result."""
-    wanted = set(uuids)
-    entries: list[EarlierRecord] = []
-    for path, old in _records(folder):
-        shared = {device["uuid"] for device in old["devices"]} & wanted
-        if shared:
-            entries.append(
-                {
-                    "record": str(path),
-                    "started": old["run"].get("started"),
-                    "state": old.get("state"),
-                    "line": (old.get("closing") or {}).get("line"),
-                    "devices": sorted(shared),
-                }
-            )
-    return entries
-
-
-def last_accelerators(folder: Path, host: str) -> str | None:
-    """Return a sentence if the newest record of this host beside `folder` holds accelerators, else None.
-
-    It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record without
-    any device is passed over, as it comes from a run that missed them already.
-    """
-    newest: tuple[str, str] | None = None
-    for path, old in _records(folder):
-        models = [str(each["model"]) for each in old["devices"] if registry.vendor(each["driver"]).accelerator]
-        started = str(old["run"].get("started", ""))
-        if old["devices"] and old["run"].get("host") == host and started >= (newest or ("",))[0]:
-            names = ", ".join(sorted(set(models)))
-            sentence = f"the earlier record {path} holds {len(models)} x {names}, but no accelerator is found now"
-            newest = (started, sentence if models else "")
-    return newest[1] or None if newest else None
-
-
-def _records(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield path and content of every readable record beside `folder`, by name; without simulated and rejudged ones."""
-    for path in sorted(folder.parent.glob(f"*/{FILE}")):
-        if path.parent == folder:
-            continue
-        try:
-            old = json.loads(path.read_text(encoding="utf-8"))
-            [(each["uuid"], each["model"], each["driver"]) for each in old["devices"]]
-            _ = old["run"].get("started"), (old.get("closing") or {}).get("line")
-            simulated = old["run"].get("simulated")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-        if not simulated and not old.get("judged_from"):  # neither is a measurement of hardware
-            yield path, old
+    return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:

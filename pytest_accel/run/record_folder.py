@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import errno
+import re
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pytest_accel.core import untrusted
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 
 SAVE_SECONDS = 1.0
 """Seconds that a verdict may wait to be written; its measurement is in the record already."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk on which there is no room."""
+
+MOST_FOLDERS = 100
+"""Most runs that may begin in one second below accel-records."""
+
+
+def file_name(text: str) -> str:
+    """Return a text, such as a host's name, as one that cannot lead out of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:100].lstrip(".") or "_"
 
 
 class RecordFolder:
@@ -22,45 +39,109 @@ class RecordFolder:
 
     def __init__(self) -> None:
         self.path: Path | None = None
+        self.elsewhere: Path | None = None
+        """The folder of the newest record where `path` cannot be written; None otherwise."""
         self.problem: str | None = None
-        """The reason why the last write failed, so that the record on disk is not the newest; None if it succeeded."""
+        """The reason why the last write to `path` failed; None if it succeeded."""
         self._saved = 0.0
 
-    def create(self, chosen: Path | None, name: str, empty: Record) -> Path:
-        """Create the folder that the user chose, or `name` below accel-records, and write the `empty` record into it.
+    @property
+    def file(self) -> Path | None:
+        """The file of the newest record, None in a run that writes nothing."""
+        place = self.elsewhere or self.path
+        return place / record.FILE if place else None
 
-        Raises Refused if the folder cannot be written, or if the chosen one holds the record of another run.
+    @property
+    def instead_of(self) -> str | None:
+        """The folder that the record should be in and why it is elsewhere; None if it is in its place."""
+        return f"{self.path} could not be written: {self.problem}" if self.elsewhere else None
+
+    @property
+    def lost(self) -> str | None:
+        """The reason why the newest record could be written nowhere; None if it was."""
+        return None if self.elsewhere else self.problem
+
+    def create(self, chosen: Path | None, host: str, name: str) -> Path:
+        """Create the folder that the user chose, or `name` below accel-records, and write an empty record into it.
+
+        Of runs that begin at the same time each gets a folder of its own. Where the chosen one holds the record of
+        another `host`, as under srun with a shared file system, it is a folder named by the host in it. Raises Refused
+        if the folder cannot be written, or if the chosen one holds the record of another run of this host.
         """
-        folder = (chosen or Path("accel-records") / name).absolute()
-        if (folder / record.FILE).exists():
-            if chosen:
-                raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
-            folder = folder.with_name(f"{folder.name}-{os.getpid()}")
-        try:
-            (folder / record.LOGS).mkdir(parents=True, exist_ok=True)
-            record.write(empty, folder)
-        except OSError as error:
-            raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
-        self.path = folder
-        return folder
+        empty = Record(run={"host": host})
+        for folder in self._places(chosen, host, name):
+            try:
+                (folder / record.LOGS).mkdir(parents=True, exist_ok=True)
+                if record.create(empty, folder):
+                    self.path = folder
+                    return folder
+            except OSError as error:
+                raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
+        raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
+
+    @staticmethod
+    def _places(chosen: Path | None, host: str, name: str) -> Iterator[Path]:
+        """Yield the folders to try, in order."""
+        if chosen is None:
+            first = Path("accel-records").absolute() / file_name(name)
+            yield first
+            yield from (first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS))
+            return
+        yield chosen.absolute()
+        if _host_of(chosen / record.FILE) not in (None, host):
+            yield chosen.absolute() / file_name(host)
 
     def is_due(self) -> bool:
         """Return True if the last write is at least SAVE_SECONDS ago."""
         return time.monotonic() - self._saved >= SAVE_SECONDS
 
-    def save(self, newest: Record) -> None:
-        """Replace the record on disk. A failure is kept in `problem`, and the run goes on."""
+    def save(self, newest: Record, make_room: Callable[[], bool] = lambda: False) -> None:
+        """Replace the record on disk. A failure is kept in `problem`, and the run goes on.
+
+        On a full disk `make_room` is called, which returns True if it has freed some of it. If the record still cannot
+        be written, it goes to a temporary folder.
+        """
         if self.path is None:
             return
         try:
-            record.write(newest, self.path)
-            self.problem = None
+            self._write(newest, self.path, make_room)
+            self.problem, self.elsewhere = None, None
         except OSError as error:
             self.problem = error.strerror or str(error)
+            self._write_elsewhere(newest)
         self._saved = time.monotonic()
+
+    @staticmethod
+    def _write(newest: Record, folder: Path, make_room: Callable[[], bool]) -> None:
+        """Write the record; once more if the disk is full and room could be made. Raises OSError."""
+        try:
+            record.write(newest, folder)
+        except OSError as error:
+            if error.errno not in FULL or not make_room():
+                raise
+            record.write(newest, folder)
+
+    def _write_elsewhere(self, newest: Record) -> None:
+        """Write the record to a temporary folder, the same one each time. If that fails, `elsewhere` is None."""
+        try:
+            self.elsewhere = self.elsewhere or Path(tempfile.mkdtemp(prefix="accel-record-"))
+            record.write(newest, self.elsewhere)
+        except OSError:
+            if self.elsewhere:
+                with contextlib.suppress(OSError):
+                    self.elsewhere.rmdir()
+            self.elsewhere = None
 
     def take_back(self) -> None:
         """Remove the record of a run that never began, so that its folder can be used again."""
         if self.path:
             record.remove(self.path)
             self.path = None
+
+
+def _host_of(path: Path) -> str | None:
+    """Return the host that a record names, None if there is no record or it names none."""
+    try:
+        return str(untrusted.read_json(path, follow=False)["run"]["host"])
+    except (BadFile, KeyError, TypeError):
+        return None

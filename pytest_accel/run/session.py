@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import pwd
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +31,7 @@ from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
-from pytest_accel.run import device_lock, record, simulation
+from pytest_accel.run import device_lock, earlier_records, record, simulation
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
@@ -72,7 +73,7 @@ class Session:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
-        self._locks: list[IO[str]] = []
+        self._locks: list[IO[bytes]] = []
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 
@@ -152,8 +153,9 @@ class Session:
             self.setup.discover(self.pool)
             return
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-        name = f"{socket.gethostname()}{'-simulated' * bool(self.node)}-{stamp}"
-        folder = self.folder.create(self.options.output, name, self.record)
+        host = socket.gethostname()
+        name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
+        folder = self.folder.create(self.options.output, host, name)
         self.setup.discover(self.pool, folder)
         try:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
@@ -174,7 +176,7 @@ class Session:
             "command": list(self.options.command),
             "level": self.options.level,
             "platform": self.platform.name,
-            "user": os.environ.get("USER", str(os.getuid())),
+            "user": _user(),
             "output": str(folder),
         }
         if self.node:
@@ -193,10 +195,14 @@ class Session:
             "python": platform.python_version(),
             **versions_of(self.setup.discovery.devices),
         }
-        self.record.earlier_attempts = record.earlier(folder, [device.uuid for device in self.devices])
+        earlier, uuids = earlier_records.read(folder), [device.uuid for device in self.devices]
+        self.record.earlier_attempts = earlier.of(uuids, simulated=self.node is not None)
+        self.record.notes += earlier.notes()
         self.save()
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
+        if self.options.output and folder != self.options.output.absolute():
+            self.record.notes.append(f"{self.options.output} holds the record of another host; this one is in {folder}")
 
     @property
     def begun(self) -> bool:
@@ -519,7 +525,12 @@ class Session:
         self.record.software.update(self.pool.software)
         self.record.waivers = self.setup.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self.pool.sensor.notes if note not in self.record.notes]
-        self.folder.save(self.record)
+        self.folder.save(self.record, self._give_up_telemetry)
+
+    def _give_up_telemetry(self) -> bool:
+        """Give up the file of the telemetry for the record on a full disk; return False if there is none."""
+        self.record.telemetry = {}
+        return self.pool.sensor.telemetry.give_up("its room was needed for the record on a full disk")
 
     def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
         """End the processes, complete the record, and return the closing line.
@@ -528,7 +539,7 @@ class Session:
         """
         self.stop()
         self.pool.sensor.telemetry.close()
-        if self.folder.path:
+        if self.folder.path and not self.pool.sensor.telemetry.given_up:
             side = self.folder.path / record.TELEMETRY
             self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
         self.record.notes += self.setup.waivers.notes(self.verdicts)
@@ -548,8 +559,8 @@ class Session:
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
         self.finished = True
-        if self.folder.problem:  # known only after the attempt to write the record
-            return close(self.verdicts, replace(around, record_problem=self.folder.problem))
+        if self.folder.lost:  # known only after the attempt to write the record
+            return close(self.verdicts, replace(around, record_problem=self.folder.lost))
         return closing
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
@@ -560,6 +571,7 @@ class Session:
         return replace(
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
+            rejected_before=earlier_records.rejected_before(self.record.earlier_attempts, self.names),
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,
             broken_tests=self.errors.broken,
@@ -577,6 +589,17 @@ class Session:
         for lock in self._locks:
             lock.close()
         self._locks = []
+
+
+def _user() -> str:
+    """Return the name of the user who runs pytest, its number if it has no name."""
+    named = os.environ.get("USER") or os.environ.get("LOGNAME")
+    if named:
+        return named
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.probes import all_reduce
-from pytest_accel.run import record, selection, simulation
+from pytest_accel.run import earlier_records, record, selection, simulation
 from pytest_accel.run.options import Options
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -89,7 +89,7 @@ class Setup:
         Accelerators that an earlier record holds and that are missing now are a problem: the CPU is not judged instead.
         """
         if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
-            missing = record.last_accelerators(output, socket.gethostname())
+            missing = earlier_records.read(output).last_accelerators(socket.gethostname())
             if missing:
                 self.discovery = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
                 self.devices = []

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import (
@@ -138,7 +139,10 @@ def _identity(model: Model, place: int, symptoms: Symptoms) -> dict[str, Any]:
             "asic_serial": serial.encode(),
             "num_of_compute_units": int(model.compute_units * shows.get("units_share", 1.0)),
         },
-        "amdsmi_get_gpu_board_info": {**board, "product_serial": f"SIM{model.seed:06d}{place:02d}".encode()},
+        "amdsmi_get_gpu_board_info": {
+            **board,
+            "product_serial": f"{simulated.SERIAL}{model.seed:06d}{place:02d}".encode(),
+        },
         "amdsmi_get_gpu_enumeration_info": {"hip_id": place, "hip_uuid": f"GPU-{serial}".encode()},
         "amdsmi_get_gpu_driver_info": {"driver_version": str(model.of_node().shows.get("driver", DRIVER)).encode()},
         "amdsmi_get_gpu_vbios_info": {"version": str(shows.get("vbios", "022.040.003.042.000001")).encode()},

@@ -10,6 +10,7 @@ from typing import Any
 
 import pynvml
 
+from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.drivers import Hint
 from pytest_accel.simulate import amd_node, stated
@@ -155,7 +156,7 @@ def _address(place: int) -> str:
 
 def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers of the functions of NVML for one device now."""
-    shows, serial = symptoms.shows, f"SIM{model.seed:06d}{place:02d}"
+    shows, serial = symptoms.shows, f"{simulated.SERIAL}{model.seed:06d}{place:02d}"
     memory = int(model.memory_bytes * shows.get("memory_share", 1.0))
     locked = symptoms.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit
@@ -91,7 +92,7 @@ class Model:
         """Return the UUID of a device. It is the same for the same seed, and never that of a real device."""
         digest = hashlib.sha256(f"{self.seed}/{place}".encode()).hexdigest()
         prefix = "" if self.vendor == "amd" else "GPU-"
-        return f"{prefix}51000000-{digest[:4]}-4{digest[4:7]}-8{digest[7:10]}-{digest[10:22]}"
+        return f"{prefix}{simulated.UUID}{digest[:4]}-4{digest[4:7]}-8{digest[7:10]}-{digest[10:22]}"
 
     def symptoms(self, place: int, row: Mapping[str, float]) -> Symptoms:
         """Return the symptoms of a device now, from all of its faults that have begun."""

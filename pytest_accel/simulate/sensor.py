@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from pytest_accel.core import simulated
 from pytest_accel.core.pipe import begin
 from pytest_accel.drivers import sensor
 from pytest_accel.drivers.sensor import Machine, host_facts
@@ -32,7 +33,7 @@ def machine(model: Model) -> Machine:
 def _host_facts(model: Model, names: Iterable[str]) -> dict[str, Any]:
     """Return these facts of the host, which are simulated only if a fault concerns them."""
     root = management.host(model)
-    return host_facts(root, names) if root else {name: {"absent": "the host is not simulated"} for name in names}
+    return host_facts(root, names) if root else {name: {"absent": simulated.HOST} for name in names}
 
 
 def main() -> None:

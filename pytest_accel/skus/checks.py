@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.units import rewritten
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
-from pytest_accel.probes.declare import Declaration, declaration_of, declarations, known_metrics, unit_of
+from pytest_accel.probes.declare import Declaration, declaration_of, declarations, unit_of
 from pytest_accel.skus.methods import method_of
+from pytest_accel.skus.names import why_unknown
 from pytest_accel.skus.peaks import why_not_applicable
 
 BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
@@ -76,12 +77,14 @@ def check_limits(root: Located, findings: Findings) -> None:
         _check_bounds(key, at, findings)
         _check_healthy(key, at, findings)
         expected = unit_of(metric)
-        declared = declaration_of(metric)
-        if expected is None and declared and declared.packaged and not declared.fact:
-            alike = known_metrics(parse(metric).probe)
-            findings.add(at, f"{key}: no probe measures {metric}; {nearest(metric, alike or [declared.metric])}")
+        if why := why_unknown(metric):
+            findings.add(at, f"{key}: {why}")
         if expected and limit["unit"] not in (expected, "of peak"):
-            findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}")
+            figures = {name: limit[name] for name in FIGURES if name in limit}
+            hint = rewritten(figures, limit["unit"], expected)
+            findings.add(
+                at.data["unit"], f"{key}: unit {limit['unit']} should be {expected}{hint and f'; write {hint}'}"
+            )
 
 
 def _check_equals(key: str, at: Located, findings: Findings) -> None:

@@ -27,14 +27,14 @@ from pytest_accel.skus.checks import (
     items_of,
     limit_nodes,
 )
+from pytest_accel.skus.counterpart import EXPECTED, compared, same_product
+from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
 _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
-EXPECTED = ("devices", "virtual", "pcie", "host_link", "link")
-"""Keys of a platform from which limits on the facts of the devices are made or left out."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -46,7 +46,24 @@ def names() -> list[str]:
 
 def load(name: str) -> Sku:
     """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
-    return read(name)[0]
+    sku, _ = read(name)
+    return _against_shipped(sku) if sku.own_file else sku
+
+
+def _against_shipped(own: Sku) -> Sku:
+    """Return a user's SKU with what differs from the shipped file of the same product marked as overridden.
+
+    That is the file that it extends, or else the one of the same name, or one that recognises the same devices.
+    """
+    base = [name for name in names() if f"{name}.yaml" in own.files]
+    if base:
+        return compared(own, read(base[0])[0], extends=True)
+    known = [*own.match.get("names", ()), *own.match.get("pci_ids", ())]
+    texts = {name: (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
+    likely = [name for name, text in texts.items() if name == own.name or any(str(each) in text for each in known)]
+    same = [sku for sku, _ in map(read, likely) if sku.name == own.name or same_product(own.match, sku.match)]
+    found = [compared(own, sku, extends=False) for sku in same if sku.vendor == own.vendor]
+    return min(found, key=lambda sku: (len(sku.other_datasheet), len(sku.left_out)), default=own)
 
 
 def read(name: str) -> tuple[Sku, Located]:
@@ -134,6 +151,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
             raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} leads back to this file")
         under = _read(base, (*seen, path.resolve()), findings)
         own = [*under.own, *([] if _shipped(path) else [name])]
+        check_platforms(root, under.root, findings)
     else:
         under, own = _vendor(root), []
     for key, limit in limit_nodes(root):

@@ -5,7 +5,10 @@ The loader reads files by these checks, and scripts/schemas.py writes the JSON S
 
 from __future__ import annotations
 
-from pytest_accel.core import versions, yaml_lines
+from dataclasses import replace
+from typing import Any
+
+from pytest_accel.core import units, versions, yaml_lines
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
 from pytest_accel.core.software import MEANINGS
@@ -85,7 +88,7 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
 
 _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
 
-_limit = yaml_lines.record_of(
+_limit_keys = yaml_lines.record_of(
     {
         "floor": _floor.described(
             "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
@@ -125,6 +128,24 @@ _limit = yaml_lines.record_of(
     },
     required=("unit", "source"),
 ).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
+
+BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference")
+"""Keys of a limit whose figures have its unit."""
+
+
+@yaml_lines.accepts(_limit_keys.schema)
+def _limit(at: Located, key: str, findings: Findings) -> Any:
+    """Return a limit. A unit that is only larger or smaller than ours is an error that says how the figures read."""
+    keys = at.data if isinstance(at.data, dict) else {}
+    unit = keys.get("unit")
+    given = str(unit.data) if unit else ""
+    ours = units.unit_meant(given)
+    if unit is None or ours is None:
+        return _limit_keys(at, key, findings)
+    figures = {name: keys[name].data for name in BOUNDS_IN_UNIT if name in keys and keys[name].file == unit.file}
+    findings.add(unit, f"{key}.unit: {given} is not used; write {units.rewritten(figures, given, ours)}")
+    return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, findings)
+
 
 _limits = yaml_lines.mapping_of(_limit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
@@ -220,6 +221,16 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict]) -> list[Line]:
     colour = "green" if closing.exit == 0 else "red"
     marginal = any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in verdicts)
     return [(closing.line, "yellow" if marginal and closing.exit == 0 else colour)]
+
+
+def record_lines(file: Path | None, sha256: str, instead_of: str | None = None) -> list[Line]:
+    """Return where the record is and its hash; nothing if there is none.
+
+    `instead_of` says which place could not be written, if the record had to be written to another one.
+    """
+    if file is None:
+        return []
+    return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", ""), (f"sha256: {sha256}, not signed", "")]
 
 
 def first_to_repeat(verdicts: Sequence[Verdict]) -> Verdict | None:

@@ -82,7 +82,9 @@ def ran(**changed: Any) -> Record:
         software={"nccl": "2.16.2"},
         measurements=measured(),
         state="finished",
-        circumstances=Circumstances(filtered=[], broken_tests=[], failed_tests=[]),
+        circumstances=Circumstances(
+            filtered=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
+        ),
     )
     return replace(judge_again(bare, terms(sku())), **changed)
 
@@ -348,6 +350,7 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
     write(old, tmp_path)
     path = tmp_path / FILE
     written = json.loads(path.read_text())
+    written["schema"], written["verdicts"][0]["limit"] = 1, written.pop("limits")[0]
     del written["verdicts"][0]["limit"]["declared_by"]
     path.write_text(json.dumps(written))
     assert record_reader.load(path).verdicts[0].limit == replace(declared, declared_by=kind)
@@ -356,8 +359,8 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('"schema": 1', '"schema": 2', "was written in schema 2; this version reads schema 1"),
-        ('"schema": 1', '"other": 1', "is not a record of pytest-accel: it has no 'schema'"),
+        ('"schema": 2', '"schema": 3', "was written in schema 3; this version reads schema 1 and 2"),
+        ('"schema": 2', '"other": 2', "is not a record of pytest-accel: it has no 'schema'"),
         ('"state": "finished"', '"state": 7', "state is 7, not one of running, interrupted, finished"),
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
@@ -368,7 +371,7 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
         ('"details": {}', '"details": {"during": 7}', "measurements[0].details.during is 7, not text"),
         ('"details": {}', '"details": {"telemetry": {"power_w": {"mean": 1}}}', "telemetry.power_w.max is missing"),
         ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, not a list"),
-        ("{", "", "is not a record, or a damaged one: "),
+        ("{", "", ":2: is not JSON: "),
     ],
 )
 def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -379,7 +382,7 @@ def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old:
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(record_reader.BadRecord) as bad:
         record_reader.load(path)
-    assert str(bad.value).startswith(f"{path}: ")
+    assert str(bad.value).startswith(f"{path}:")
     assert says in str(bad.value)
     assert "\n" not in str(bad.value)
 

@@ -41,8 +41,9 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
         ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: '2026-13-45' cannot be read as timestamp"),
         ("sku: !secret x\n", "mine.yaml:1: 'x' cannot be read as !secret"),
         ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
-        ("sku: \x00\n", "mine.yaml: "),
-        (b"sku: caf\xe9\n", "mine.yaml: is not UTF-8 text"),
+        ("sku: \x00\n", "mine.yaml:1: is not text: it holds a NUL character"),
+        ("sku: \x07\n", "mine.yaml: holds a character that YAML does not allow (U+0007)"),
+        (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -54,6 +55,54 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"none\.yaml: cannot be read: No such file"):
         yaml_lines.read(tmp_path / "none.yaml", "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: " + "[" * 200_000, "the values are nested more than 32 levels deep"),
+        ("a: &a [" + "*a," * 3 + "]", "the alias *a stands inside of the value that it repeats"),
+        (
+            "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
+            + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
+            "mine.yaml:5: the file has more than 20,000 values",
+        ),
+        ("".join(f"key{n}: 1\n" for n in range(50_000)), "the file has more than 20,000 values"),
+        ("a: !!bool maybe", "mine.yaml:1: 'maybe' cannot be read as bool"),
+        ("a: !!timestamp x", "mine.yaml:1: 'x' cannot be read as timestamp"),
+        ("a: !!int x", "mine.yaml:1: 'x' cannot be read as int"),
+        ("a: !!seq x", "mine.yaml:1: 'x' cannot be read as seq"),
+        ("a: !!set {x, y}", "mine.yaml:1: the tag tag:yaml.org,2002:set is not known"),
+        ("a: " + "9" * 5_000, "mine.yaml:1: the number '99999999999999999999'... (5,000 characters) is longer than 40"),
+        ("a: 0x" + "f" * 5_000, "mine.yaml:1: the number '0xffffffffffffffffff'... (5,002 characters) is longer"),
+        ("a: " + "x" * 50_000, "mine.yaml:1: a text of 50,000 characters; the longest has 20,000"),
+        ("? [a]\n: 1", "mine.yaml:1: a key is text or a number"),
+        ("a: *b", "mine.yaml:1: "),
+        ("#" * 2_000_000, "mine.yaml: is 2,000,000 bytes large; the largest file that is read has 1,048,576"),
+    ],
+    ids=str,
+)
+def test_what_is_made_to_keep_the_reader_busy_is_refused_early(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadFile) as bad:
+        parsed(tmp_path, text)
+    assert message in str(bad.value)
+
+
+def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
+    """Each is looked up among all known keys, which takes time."""
+    many = parsed(tmp_path, "".join(f"key{n}: 1\n" for n in range(10_000)))
+    with pytest.raises(BadFile) as bad:
+        yaml_lines.record_of({"a": yaml_lines.number})(many, "", Findings())
+    assert str(bad.value).count("\n") == 100
+    assert str(bad.value).endswith("mine.yaml: further errors are not looked for")
+
+
+def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
+    """A value with an escape sequence would reach the terminal with the error."""
+    _, found = checked(yaml_lines.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
+    assert found == [r"mine.yaml:1: it: expected a number, found '\x1b[2J\nSIMULATED ACCEPTED'"]
+    _, found = checked(yaml_lines.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
+    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J\n'; (known: )"]
 
 
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
@@ -91,6 +140,10 @@ def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -
         (yaml_lines.text, "3", "it: expected text, found 3"),
         (yaml_lines.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
         (yaml_lines.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
+        (yaml_lines.number, "'3,400'", "it: expected a number, found '3,400'; write 3400, without separators"),
+        (yaml_lines.number, "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
+        (yaml_lines.number, "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
+        (yaml_lines.number, "1e999999999", "it: expected a number, found '1e999999999'"),
         (yaml_lines.number, "yes", "it: expected a number, found True"),
         (yaml_lines.number, "", "it: expected a number, found None"),
         (yaml_lines.number, ".nan", "it: expected a finite number, found nan"),

@@ -12,16 +12,16 @@ from pytest_accel.run.device_lock import DeviceLocked
 
 GPU0, GPU1 = ("GPU-aa", "gpu0"), ("GPU-bb", "gpu1")
 
-Hold = Callable[[list[tuple[str, str]], str], list[IO[str]]]
+Hold = Callable[[list[tuple[str, str]], str], list[IO[bytes]]]
 
 
 @pytest.fixture
 def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
     """`device_lock.hold` in a folder of its own; what it locked is freed afterwards."""
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path)
-    files: list[IO[str]] = []
+    files: list[IO[bytes]] = []
 
-    def kept(names: list[tuple[str, str]], about: str) -> list[IO[str]]:
+    def kept(names: list[tuple[str, str]], about: str) -> list[IO[bytes]]:
         found = device_lock.hold(names, about)
         files.extend(found)
         return found
@@ -83,6 +83,49 @@ def test_a_link_that_another_user_put_there_is_not_followed(hold: Hold, tmp_path
     with pytest.raises(DeviceLocked, match=r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"):
         hold([GPU0], "first")
     assert victim.read_text() == "precious"
+
+
+LOCK = "pytest-accel-GPU-aa.lock"
+
+
+def test_a_hard_link_to_a_file_of_the_user_is_not_overwritten(hold: Hold, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / LOCK).hardlink_to(victim)
+    with pytest.raises(DeviceLocked, match=r"cannot be locked: .*GPU-aa\.lock: is not a file of its own; remove it"):
+        hold([GPU0], "first")
+    assert victim.read_text() == "precious"
+
+
+def test_a_pipe_in_its_place_does_not_block(hold: Hold, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(DeviceLocked, match="is not a file of its own"):
+        hold([GPU0], "first")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (b"\xff\xfe run", "\ufffd\ufffd run"),
+        (b"\x1b[2J\nACCEPTED 8/8 devices", r"\x1b[2J\nACCEPTED 8/8 devices"),
+        (b"", "an unknown process"),
+        (b"x" * 5000, "x" * 400),
+    ],
+)
+def test_whatever_the_holder_wrote_is_one_short_line(hold: Hold, tmp_path: Path, text: bytes, shown: str) -> None:
+    hold([GPU0], "first")
+    (tmp_path / LOCK).write_bytes(text)
+    with pytest.raises(DeviceLocked) as held:
+        hold([GPU0], "second")
+    assert str(held.value) == f"gpu0 (GPU-aa) is being measured by {shown}"
+
+
+def test_a_huge_held_file_is_not_read(hold: Hold, tmp_path: Path) -> None:
+    """Its size costs nothing to whoever made it: the file is sparse."""
+    hold([GPU0], "first")
+    os.truncate(tmp_path / LOCK, 1 << 40)
+    with pytest.raises(DeviceLocked, match=f"is being measured by pid {os.getpid()}, first$"):
+        hold([GPU0], "second")
 
 
 def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

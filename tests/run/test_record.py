@@ -1,8 +1,13 @@
-"""The record: whole or not at all, readable by anything, and not misled by what lies beside it."""
+"""The record: whole or not at all, readable by anything, and written where nobody can redirect it."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +17,9 @@ from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import record
-from pytest_accel.run.record import FILE, Record, earlier, last_accelerators, write
+from pytest_accel.run.record import FILE, SUMMARY, Record, create, write
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
-CPU = Device(uuid="CPU-0", index=0, driver="cpu", model="EPYC")
 
 
 def written(folder: Path, **fields: Any) -> Any:
@@ -34,8 +38,47 @@ def test_a_record_holds_devices_measurements_and_verdicts_with_their_limits(tmp_
     assert text["devices"][0]["serial"] == "165"
     assert text["measurements"][0]["samples"] == [612.0, 612.8]
     assert text["verdicts"][0]["status"] == "FAIL"
-    assert text["verdicts"][0]["limit"]["origin"] == "h100-sxm.yaml:20"
-    assert text["verdicts"][0]["limit"]["source"]["by"] == "huggingface"
+    its_limit = text["limits"][text["verdicts"][0]["limit"]]
+    assert its_limit["origin"] == "h100-sxm.yaml:20"
+    assert its_limit["source"]["by"] == "huggingface"
+
+
+def test_a_limit_of_several_verdicts_is_written_once(tmp_path: Path) -> None:
+    one, other = Limit("a", "s", floor=1.0), Limit("b", "s", floor=1.0)
+    found: list[tuple[Measurement, Limit | None]] = []
+    found += [(Measurement("a", f"GPU-{place}", "s", 2.0), replace(one)) for place in range(8)]
+    found += [(Measurement("b", "GPU-0", "s", 2.0), other), (Measurement("c", "GPU-0", "s", 2.0), None)]
+    text = written(tmp_path, verdicts=[judge([measured], limit) for measured, limit in found])
+    assert [each["limit"] for each in text["verdicts"]] == [0] * 8 + [1, None]
+    assert [each["metric"] for each in text["limits"]] == ["a", "b"]
+
+
+def test_the_record_states_the_hash_of_its_content(tmp_path: Path) -> None:
+    """By a rule that any program can follow: without the key itself, keys sorted, no spaces."""
+    stated = written(tmp_path, devices=[GPU], notes=["\u00e9\u2713"])
+    bare = {key: value for key, value in stated.items() if key != "sha256"}
+    canonical = json.dumps(bare, sort_keys=True, separators=(",", ":"))
+    assert stated["sha256"] == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def test_of_many_runs_one_gets_the_folder(tmp_path: Path) -> None:
+    """They all begin at once, as srun starts them."""
+    with ThreadPoolExecutor(20) as pool:
+        got = list(pool.map(lambda place: create(Record(run={"host": str(place)}), tmp_path), range(20)))
+    assert sum(got) == 1
+    assert json.loads((tmp_path / FILE).read_text())["run"]["host"] == str(got.index(True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
+
+
+def test_a_link_that_was_put_beside_the_record_is_not_followed(tmp_path: Path) -> None:
+    """The name of the temporary file cannot be guessed, and the record itself is replaced, not written through."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (FILE, SUMMARY, f".{FILE}.{os.getpid()}"):
+        (tmp_path / name).symlink_to(victim)
+    write(Record(run={}), tmp_path)
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / FILE).is_symlink()
 
 
 def test_numbers_that_json_lacks_are_written_as_text(tmp_path: Path) -> None:
@@ -55,7 +98,7 @@ def test_what_has_no_json_type_is_written_as_text(tmp_path: Path) -> None:
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
     written(tmp_path, notes=["a long first note"] * 50)
     assert written(tmp_path, notes=[])["notes"] == []
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
 
 
 def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
@@ -71,95 +114,3 @@ def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
     path.write_bytes(b"{}\n")
     assert record.hash_file(path) == hashlib.sha256(b"{}\n").hexdigest()
     assert record.hash_file(tmp_path / "none") is None
-
-
-# -- records beside this one
-
-
-def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
-    closing = {"line": "REJECTED gpu0: ...", "exit": 1}
-    written(tmp_path / "a", run={"started": "2026-11-01"}, devices=[GPU], state="finished", closing=closing)
-    written(tmp_path / "b", run={"started": "2026-11-02"}, devices=[CPU])
-    assert earlier(tmp_path / "now", ["GPU-0", "GPU-1"]) == [
-        {
-            "record": str(tmp_path / "a" / FILE),
-            "started": "2026-11-01",
-            "state": "finished",
-            "line": "REJECTED gpu0: ...",
-            "devices": ["GPU-0"],
-        }
-    ]
-
-
-def test_a_run_is_not_its_own_earlier_attempt(tmp_path: Path) -> None:
-    written(tmp_path / "now", devices=[GPU])
-    assert earlier(tmp_path / "now", ["GPU-0"]) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        "null",
-        "{}",
-        '{"devices": null, "run": {}}',
-        '{"devices": [{}], "run": {}}',
-        '{"devices": ["x"], "run": {}}',
-        '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}]}',
-        '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}], "run": null}',
-        '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}], "run": {}, "closing": "x"}',
-    ],
-)
-def test_a_file_that_is_no_record_of_ours_is_left_alone(tmp_path: Path, text: str) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / FILE).write_text(text)
-    assert earlier(tmp_path / "now", ["GPU-0"]) == []
-    assert last_accelerators(tmp_path / "now", "node1") is None
-
-
-def test_a_record_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / FILE).write_bytes(b'{"devices": [], "run": {"host": "\xff"}}')
-    assert last_accelerators(tmp_path / "now", "node1") is None
-
-
-def run_of(day: int, host: str = "node1") -> dict[str, str]:
-    return {"host": host, "started": f"2026-11-{day:02}T00:00:00+00:00"}
-
-
-def vanished(folder: Path, *records: tuple[dict[str, str], list[Device]]) -> str | None:
-    """What is said where the folder holds `records` and this run finds no accelerator."""
-    for place, (run, devices) in enumerate(records):
-        written(folder / f"r{place}", run=run, devices=devices)
-    return last_accelerators(folder / "now", "node1")
-
-
-def test_accelerators_do_not_vanish_between_runs(tmp_path: Path) -> None:
-    text = vanished(tmp_path, (run_of(1), [GPU]))
-    path = tmp_path / "r0" / FILE
-    assert text == f"the earlier record {path} holds 1 x H100, but no accelerator is found now"
-
-
-def test_what_vanished_stays_a_failure_in_every_later_run(tmp_path: Path) -> None:
-    """The run that found them gone has a record too, without devices: it must not make the next run green."""
-    assert vanished(tmp_path, (run_of(1), [GPU]), (run_of(2), [])) is not None
-
-
-@pytest.mark.parametrize(
-    "records",
-    [
-        [],
-        [(run_of(1), [CPU])],
-        [(run_of(1, "node2"), [GPU])],  # another host's, on a shared file system
-        [(run_of(1), [GPU]), (run_of(2), [CPU])],  # somebody measured it as a CPU since
-        [(run_of(2), [CPU]), (run_of(1), [GPU])],  # by time, not by the name of the folder
-        [({}, [GPU])],
-    ],
-)
-def test_no_accelerator_is_missed_where_none_was(
-    tmp_path: Path, records: list[tuple[dict[str, str], list[Device]]]
-) -> None:
-    assert vanished(tmp_path, *records) is None

@@ -431,4 +431,4 @@ def test_nothing_is_left(pool: WorkerPool) -> None:
     assert len(pids) == len(devices) + 1
     assert not left(pids)
     assert meeting
-    assert not meeting.exists()
+    assert not meeting.path.exists()

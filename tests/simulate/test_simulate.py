@@ -27,8 +27,8 @@ from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
+from pytest_accel.run import earlier_records
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.record import earlier, last_accelerators
 from pytest_accel.run.simulation import for_record, model, node
 from pytest_accel.simulate import management, stated
 from pytest_accel.simulate.board import SharedState
@@ -499,7 +499,7 @@ def test_the_closing_line_says_so_first_whatever_it_is() -> None:
     for around in (Circumstances(), Circumstances(interrupted="Ctrl-C"), Circumstances(broken_tests=["t"])):
         real, rehearsed = close([], around), close([], Circumstances(**{**vars(around), "simulated": True}))
         assert (rehearsed.line, rehearsed.exit) == (f"SIMULATED {real.line}", real.exit)
-        assert rehearsed.word == "SIMULATED"
+        assert rehearsed.word == real.word
 
 
 def rehearse(tmp_path: Path, file: str, *args: str, **more: Any) -> Ran:
@@ -540,11 +540,13 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert re.fullmatch(r"SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick \(\d advisory\)", done.closing)
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
     assert done.record["run"]["simulated"]["node"].endswith("node.yaml")
-    assert done.record["closing"]["word"] == "SIMULATED"
+    assert done.record["closing"]["word"] == "ACCEPTED"
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     uuid = done.record["devices"][0]["uuid"]
-    assert earlier(tmp_path / "next", [uuid]) == []
-    assert last_accelerators(tmp_path / "next", done.record["run"]["host"]) is None
+    earlier = earlier_records.read(tmp_path / "next")
+    assert earlier.of([uuid], simulated=False) == []
+    assert [entry["devices"] for entry in earlier.of([uuid], simulated=True)] == [[uuid]], "a rehearsal of the next one"
+    assert earlier.last_accelerators(done.record["run"]["host"]) is None
 
 
 @pytest.mark.slow

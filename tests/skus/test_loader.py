@@ -8,6 +8,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging.closing import circumstances
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, requirements
 
@@ -42,6 +43,26 @@ def refused(folder: Path, text: str) -> str:
     with pytest.raises(BadFile) as bad:
         load(folder, text)
     return str(bad.value)
+
+
+@pytest.mark.parametrize(
+    ("platform", "message"),
+    [
+        ("hgx88: {devices: 8}", "did you mean 'hgx8'"),
+        ("mine: {limits: {}}", "(known: hgx8, single, vm-passthrough); one of your own states a title"),
+        ("hgx88: {devices: 8, title: eight in two halves}", ""),
+        ("pod: {devices: 72}", ""),
+    ],
+)
+def test_a_platform_that_looks_misspelt_is_refused_unless_it_has_a_title(
+    tmp_path: Path, platform: str, message: str
+) -> None:
+    """Limits under it would replace nothing, and the node would be judged by those of the platform that was meant."""
+    text = f"sku: mine\nextends: h100-sxm\nplatforms:\n  {platform}\n"
+    if message:
+        assert message in refused(tmp_path, text)
+    else:
+        load(tmp_path, text)
 
 
 # -- the shipped files
@@ -165,7 +186,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is not a fraction of a peak in (0, 1]"),
         ("floor: 600", "floor: 600, levels: [qick]", 7, "levels: 'qick' is not known; did you mean 'quick'"),
         ("floor: 600", "floor: 600, levels: quick", 7, "levels: expected a list, found 'quick'"),
-        ("floor: 600", f"floor: 1{'0' * 400}", 7, "floor: expected a finite number, found 10000000000000000000"),
+        ("floor: 600", f"floor: 1{'0' * 400}", 7, "'... (401 characters) is longer than 40 characters"),
         ("floor: 600", "floor: 600, equals: 700", 7, "has floor and equals, but only one of them would be judged"),
         ("floor: 600", "same_on_all: false", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, since the unit is TFLOPS"),
@@ -182,6 +203,15 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("date: 2026-11", "date: 2026-11, devices: none", 7, "source.devices: expected a whole number above zero"),
         (LIMIT, f"{{version: '>=1.2', unit: TFLOPS, source: {SOURCE}}}", 7, "unit TFLOPS should be version"),
         (LIMIT, f"{{version: 550.54, unit: version, source: {SOURCE}}}", 7, "version: expected text, found 550.54"),
+        ("unit: TFLOPS", "unit: GFLOPS", 7, "matmul.bf16.unit: GFLOPS is not used; write floor: 0.6, unit: TFLOPS"),
+        ("unit: TFLOPS", "unit: ms", 7, "limits.matmul.bf16: unit ms should be TFLOPS"),
+        ("  matmul.bf16: {floor: 600", "  matmull.bf16: {floor: 600", 7,
+         "no probe measures matmull.bf16; did you mean 'matmul.bf16'"),
+        ("  matmul.bf16: {floor: 600", "  hbm_bandwidth: {floor: 600", 7, "no probe measures hbm_bandwidth; "),
+        ("  matmul.bf16: {floor: 600", "  inventory.memroy: {floor: 600", 7,
+         "no driver states inventory.memroy; did you mean 'inventory.memory'"),
+        ("  matmul.bf16: {floor: 600", "  host.numa_balancin: {floor: 600", 7,
+         "no driver states host.numa_balancin; did you mean 'host.numa_balancing'"),
         # the rest
         ("sku: mine\n", "", 1, "the file: 'sku' is missing"),
         ("vendor: nvidia", "vendor: nvida", 2, "vendor: 'nvida' is not known; did you mean 'nvidia'"),
@@ -384,3 +414,50 @@ def test_a_severity_is_fail_or_warn(tmp_path: Path) -> None:
     assert own.limits["matmul.tf32"].severity == "fail"
     text = refused(tmp_path, extending(f"  matmul.bf16: {{severity: low, source: {SOURCE}}}"))
     assert "limits.matmul.bf16.severity: 'low' is not known" in text
+
+
+# -- a copy of a shipped file
+
+
+def copied(tmp_path: Path, *changes: tuple[str, str]) -> Sku:
+    """A copy of a shipped file that extends nothing, with changes to its text."""
+    text = (loader.SHIPPED / "h100-sxm.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "ours.yaml"
+    path.write_text(text)
+    return loader.load(str(path))
+
+
+def overridden(sku: Sku) -> list[str]:
+    return [metric for metric, limit in sku.limits_on(sku.platforms["single"]).items() if limit.overridden]
+
+
+def test_a_copy_without_a_change_overrides_nothing(tmp_path: Path) -> None:
+    own = copied(tmp_path)
+    assert (overridden(own), own.left_out, own.other_datasheet) == ([], (), ())
+    assert own.own_file
+
+
+@pytest.mark.parametrize("name", ["sku: h100-sxm", "sku: our-h100"])
+def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: str) -> None:
+    """It is found by its name, or by the devices that it recognises."""
+    own = copied(
+        tmp_path, ("sku: h100-sxm", name), ("  matmul.bf16:\n    floor: derived\n", "  matmul.bf16:\n    floor: 1\n")
+    )
+    assert overridden(own) == ["matmul.bf16"]
+
+
+def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
+    own = copied(tmp_path, ("  matmul.bf16:\n", "  matmul.fp64:\n"))
+    assert own.left_out == ("matmul.bf16",)
+
+
+def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:
+    assert copied(tmp_path, ("bf16: 989.4", "bf16: 500.0")).other_datasheet == ("tflops.bf16",)
+    text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n"
+    own = load(tmp_path, text)
+    assert own.other_datasheet == ("tflops.bf16",)
+    around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
+    assert list(around.other_datasheet) == ["tflops.bf16"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pytest_accel.core.printable import printable
 
 if TYPE_CHECKING:
     from pytest_accel.core.yaml_lines import Located
 
 COLUMNS = ("m", "n", "k", "dtype", "name")
+MOST_SHAPES = 10_000
+"""Most rows of a table of shapes, each of which becomes a test for every device."""
 
 
 class Given(dict[str, Any]):
@@ -84,22 +87,34 @@ def _table(path: Path) -> Located:
 
 def _cells(path: Path) -> list[tuple[int, list[str]]]:
     """Return the cells of every line that is neither empty nor a comment, with its line number."""
-    from pytest_accel.core.yaml_lines import BadFile
+    from pytest_accel.core import untrusted
 
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadFile(f"{path}: is not UTF-8 text") from None
-    except OSError as error:
-        raise BadFile(f"{path}: cannot be read: {error.strerror} (the current folder is {Path.cwd()})") from None
-    lines = [(place, line) for place, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
-    return [(place, [cell.strip() for cell in next(csv.reader([line]))]) for place, line in lines]
+    found = []
+    for place, line in enumerate(untrusted.read_text(path).splitlines(), 1):
+        if line.strip() and line[0] != "#":
+            try:
+                found.append((place, [printable(cell.strip()) for cell in untrusted.cells(line)]))
+            except ValueError as error:
+                raise untrusted.BadFile(f"{path}:{place}: {error}") from None
+            if len(found) > MOST_SHAPES:
+                raise untrusted.BadFile(f"{path}:{place}: holds more than {MOST_SHAPES:,} shapes")
+    return found
 
 
 def _row(header: list[str], row: list[str], file: str, line: int) -> dict[str, Located]:
     """Return the cells that are not empty, by column. Whole numbers are converted."""
     from pytest_accel.core.yaml_lines import Located
 
-    filled = {key: cell for key, cell in zip(header, row, strict=False) if cell}
-    whole = {key for key, cell in filled.items() if key in "mnk" and cell.isascii() and cell.isdigit()}
-    return {key: Located(int(cell) if key in whole else cell, file, line) for key, cell in filled.items()}
+    return {
+        key: Located(_whole(cell) if key in "mnk" else cell, file, line)
+        for key, cell in zip(header, row, strict=False)
+        if cell
+    }
+
+
+def _whole(cell: str) -> int | str:
+    """Return a cell as a whole number if it is one, else as it is."""
+    from pytest_accel.core import untrusted
+
+    number = untrusted.whole_number(cell) if cell.isdigit() else None
+    return cell if number is None else number

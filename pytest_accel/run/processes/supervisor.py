@@ -184,9 +184,13 @@ class Child:
 
 
 def _log(path: Path) -> IO[bytes]:
-    """Open a log to append to; /dev/null if that fails, since a full disk must not stop the run."""
+    """Open a log to append to; /dev/null if that fails, since a full disk must not stop the run.
+
+    A link that somebody put in its place is not followed, and a pipe is not waited for.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return open(path, "ab", buffering=0)
+        return open(os.open(path, flags, 0o666), "ab", buffering=0)
     except OSError:
         return open(os.devnull, "ab", buffering=0)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pytest_accel.core.messages import FastPath, Group, Message, Outcome, Worker
 from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.run.phases import TimeSpent, around
+from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
@@ -63,7 +62,7 @@ class WorkerPool:
         """Groups that are not measured, and why."""
         self._died_in: dict[Group, list[str]] = {}
         """The metrics that were measured when a group lost its worker."""
-        self._meeting: Path | None = None
+        self._meeting: MeetingFolder | None = None
         self._meetings = 0
         self._ranks: list[Child] = []
         """The workers that are in one process group of torch.distributed."""
@@ -205,16 +204,10 @@ class WorkerPool:
 
     @property
     def meeting(self) -> Path:
-        """A temporary folder that all processes of the run can reach, in memory if possible.
-
-        It is not beside the record, which may be on a network file system or a full disk.
-        """
+        """A temporary folder that all processes of the run can reach, in memory if possible."""
         if self._meeting is None:
-            memory = Path("/dev/shm")  # noqa: S108  only a private folder is made in it
-            self._meeting = Path(
-                tempfile.mkdtemp(prefix="pytest-accel-", dir=memory if os.access(memory, os.W_OK) else None)
-            )
-        return self._meeting
+            self._meeting = MeetingFolder()
+        return self._meeting.path
 
     def _start(self, groups: list[Group]) -> None:
         """Start a worker for every group that needs one, all at once, and have it open its devices."""
@@ -307,7 +300,7 @@ class WorkerPool:
             if child.left_behind:
                 self.sensor.note(f"{child.name}: {child.ended}")
         if self._meeting:
-            shutil.rmtree(self._meeting, ignore_errors=True)
+            self._meeting.remove()
 
 
 def _name(group: Group) -> str:

@@ -1,0 +1,21 @@
+"""What every simulated node shows of itself and no real one does: its record must not pass for one of hardware."""
+
+from __future__ import annotations
+
+from pytest_accel.core.measurement import Device
+
+SERIAL = "SIM"
+"""The beginning of the serial numbers of simulated devices."""
+UUID = "51000000-"
+"""The first group of their UUIDs, which NVIDIA's begin with "GPU-" before."""
+HOST = "the host is not simulated"
+"""The reason why a fact of the host is absent on a simulated node."""
+
+
+def shown_by(device: Device) -> str | None:
+    """Return what shows that a device is simulated, None for a real one."""
+    if device.serial and device.serial.startswith(SERIAL):
+        return f"serial number {device.serial} of {device.name}"
+    if device.uuid.removeprefix("GPU-").startswith(UUID):
+        return f"UUID {device.uuid} of {device.name}"
+    return None

@@ -1,0 +1,34 @@
+"""Units that mean the same as another one, and how a figure is written in it. All are decimal, so not GiB/s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+EXACT = {
+    "GB/s": {"TB/s": "1000", "GB/s": "1", "MB/s": "0.001"},
+    "TFLOPS": {"PFLOPS": "1000", "TFLOPS": "1", "GFLOPS": "0.001"},
+    "TOPS": {"POPS": "1000", "TOPS": "1", "GOPS": "0.001"},
+    "GB": {"TB": "1000", "GB": "1", "MB": "0.001"},
+    "MHz": {"GHz": "1000", "MHz": "1"},
+    "s": {"s": "1", "ms": "0.001", "us": "0.000001"},
+    "ms": {"s": "1000", "ms": "1", "us": "0.001"},
+    "us": {"s": "1000000", "ms": "1000", "us": "1"},
+}
+"""For each unit of a metric the units that figures may have come in, and their factors."""
+
+
+def unit_meant(unit: object) -> str | None:
+    """Return the unit of our metrics for one that is only larger or smaller, such as GB/s for MB/s; None for others."""
+    return next((ours for ours, factors in EXACT.items() if unit in factors and unit not in EXACT), None)
+
+
+def rewritten(figures: Mapping[str, Any], given: str, wanted: str) -> str:
+    """Return how figures in the unit `given` read in `wanted`: "floor: 2.333, unit: GB/s"; empty if not known."""
+    factor = EXACT.get(wanted, {}).get(given)
+    if factor is None:
+        return ""
+    numbers = {key: value for key, value in figures.items() if isinstance(value, int | float)}
+    shown = [f"{key}: {float(Decimal(str(value)) * Decimal(factor)):.12g}" for key, value in numbers.items()]
+    return ", ".join([*shown, f"unit: {wanted}"])

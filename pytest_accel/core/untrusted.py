@@ -1,0 +1,219 @@
+"""The one way to read a file that somebody else wrote: threshold files, waivers, records, tables, lock files.
+
+Only regular files are read, up to a number of bytes, and what they hold is counted before it is built. Whatever is
+wrong with a file raises BadFile, which names the file and the place.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+
+JSON_BYTES = 24 * MIB
+"""Size of the largest JSON file that is read. A record of eight devices has about 2 MB."""
+JSON_VALUES = 1_000_000
+"""Most values of a JSON file. A value takes about 100 bytes of memory, whatever its size in the file."""
+DEPTH = 64
+"""Deepest nesting of a file. A record has 8 levels, a threshold file 6."""
+TABLE_BYTES = 8 * MIB
+"""Size of the largest CSV file that is read."""
+LINE_CHARACTERS = 20_000
+"""Length of the longest line of a CSV file."""
+NUMBER_CHARACTERS = 40
+"""Length of the longest number: 64-bit integers have 20 characters, exact binary fractions about as many as this."""
+HOST_BYTES = MIB
+"""How much of a file in /proc or /sys is read, which state no size."""
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+class BadFile(Exception):
+    """A file cannot be used. The text lists every finding with file and line."""
+
+
+def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> bytes:
+    """Return the bytes of a regular file. Raises BadFile, which calls the file `shown`.
+
+    A file that is larger than `most` bytes, or no regular file, is not read: a pipe would block, a device has no end.
+    `follow` allows a symbolic link at the end of the path; where others can write into the folder, it has to be False.
+    """
+    shown = shown or str(path)
+    try:
+        return _bytes(path, most, follow)
+    except _Unfit as unfit:
+        raise BadFile(f"{shown}: {unfit}") from None
+    except OSError as error:
+        raise BadFile(f"{shown}: cannot be read: {_why(path, error)}") from None
+    except ValueError:
+        raise BadFile(f"{shown}: is not the name of a file") from None
+
+
+def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: bool = True) -> str:
+    """Return the text of a regular UTF-8 file, without the mark at its beginning. Raises BadFile as `read_bytes`."""
+    return decode(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
+
+
+def read_json(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> Any:
+    """Return the content of a regular JSON file. Raises BadFile as `read_bytes` and `parse_json`."""
+    return parse_json(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
+
+
+def decode(raw: bytes, shown: str) -> str:
+    """Return bytes of UTF-8 as text. Raises BadFile with the line of the first byte that is none."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise BadFile(f"{shown}:{line}: is not UTF-8 text") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise BadFile(f"{shown}:{line}: is not text: it holds a NUL character")
+    return text
+
+
+def parse_json(raw: bytes, shown: str) -> Any:
+    """Return the content of a JSON text. Raises BadFile.
+
+    Depth and number of values are counted before anything is built. NaN, infinities and numbers that no machine type
+    holds are refused.
+    """
+    try:
+        _count(raw)
+        return json.loads(decode(raw, shown), parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise BadFile(f"{shown}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})") from None
+    except (_Unfit, RecursionError) as error:
+        raise BadFile(f"{shown}: {error}") from None
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of one line of CSV. Raises ValueError with what is wrong with the line."""
+    if len(line) > LINE_CHARACTERS:
+        raise ValueError(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
+    try:
+        return next(csv.reader([line], skipinitialspace=True), [])
+    except csv.Error as error:
+        raise ValueError(f"the line is not CSV: {error}") from None
+
+
+def whole_number(cell: str) -> int | None:
+    """Return a text as a whole number if it is one that a machine type holds, else None."""
+    fits = len(cell) <= NUMBER_CHARACTERS // 2 and re.fullmatch(r"-?[0-9]+", cell)
+    return int(cell) if fits else None
+
+
+def read_host(path: str | Path, most: int = HOST_BYTES) -> bytes:
+    """Return the first `most` bytes of a file of the kernel, in /proc or /sys. Raises OSError.
+
+    Such files state a size of zero or of a page. Anything but a regular file raises OSError, too.
+    """
+    try:
+        handle = _open(path, follow=True)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    try:
+        return _fill(handle, most)
+    finally:
+        os.close(handle)
+
+
+class _Unfit(ValueError):
+    """A reason why a file is not read."""
+
+
+def _bytes(path: Path, most: int, follow: bool) -> bytes:
+    handle = _open(path, follow)
+    try:
+        size = os.fstat(handle).st_size
+        raw = _fill(handle, most + 1) if size <= most else b""
+    finally:
+        os.close(handle)
+    if max(size, len(raw)) > most:
+        raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
+    return raw
+
+
+def _open(path: str | Path, follow: bool) -> int:
+    """Open a regular file for reading, without waiting for anything. Raises _Unfit or OSError.
+
+    The kind is asked before, since opening a device may do something to it, and again afterwards, since another file
+    may have been put in its place.
+    """
+    path = Path(path)
+    _demand_regular((path.stat() if follow else path.lstat()).st_mode)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
+    try:
+        _demand_regular(os.fstat(handle).st_mode)
+    except _Unfit:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _demand_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise _Unfit(f"is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a regular file")
+
+
+def _fill(handle: int, most: int) -> bytes:
+    """Return at most `most` bytes from an open file."""
+    chunks, left = [], most
+    while left > 0 and (chunk := os.read(handle, min(left, MIB))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+def _why(path: Path, error: OSError) -> str:
+    """Return why a file cannot be read; with the current folder where a relative path leads nowhere."""
+    if error.errno == errno.ENOENT and not Path(path).is_absolute():
+        return f"{error.strerror} (the current folder is {Path.cwd()})"
+    return error.strerror or "an error without a name"
+
+
+def _count(raw: bytes) -> None:
+    """Raise _Unfit if a JSON text holds too many values or is nested too deeply.
+
+    Every value but the first follows a comma or a bracket. Those inside of strings are counted as well, which no
+    record of ours comes near.
+    """
+    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > JSON_VALUES:
+        raise _Unfit(f"holds too many values; at most {JSON_VALUES:,} are read")
+    without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth = 0
+    for bracket in re.sub(rb"[^][{}]+", b"", re.sub(rb'"[^"]*"?', b"", without_escapes)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEPTH:
+            raise _Unfit(f"is nested more than {DEPTH} levels deep")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > NUMBER_CHARACTERS // 2:
+        raise _Unfit(f"holds a whole number of {len(digits):,} digits ({digits[:10]}...)")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    if len(digits) > NUMBER_CHARACTERS or abs(number := float(digits)) == float("inf"):
+        raise _Unfit(f"holds a number that no machine type holds ({digits[:20]})")
+    return number
+
+
+def _refuse_constant(name: str) -> float:
+    raise _Unfit(f"holds {name}, which is no number of JSON")

@@ -1,0 +1,181 @@
+"""The records of earlier runs that lie beside the record of this one.
+
+They are known by their summaries. Whatever else lies there must neither stop a run nor slow it down: only regular files
+are read, up to a size, and only the newest ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.drivers import registry
+from pytest_accel.run import record
+from pytest_accel.run.record import EarlierRecord, Summary
+
+MOST_SUMMARIES = 500
+"""Most summaries that are read, the newest ones. 500 take about 50 ms."""
+SUMMARY_BYTES = 256 << 10
+"""Size of the largest summary that is read. A device takes about 150 bytes."""
+MOST_RECORDS = 5
+"""Most records without a summary that are read, the newest ones. One of 2 MB takes about 40 ms."""
+RECORD_BYTES = 8 << 20
+"""Size of the largest record that is read in place of its summary."""
+
+
+@dataclass
+class EarlierRecords:
+    """The earlier records beside a record, newest first, and what was not read."""
+
+    found: list[tuple[Path, Summary]] = field(default_factory=list)
+    """Path and summary of each record of a run, without records that were judged again."""
+    ignored: list[str] = field(default_factory=list)
+    """A sentence for each file that could not be read."""
+    not_read: int = 0
+    """Number of records that were too many to be read."""
+
+    def of(self, uuids: Iterable[str], *, simulated: bool) -> list[EarlierRecord]:
+        """Return an entry for each record that holds any of the devices, oldest first.
+
+        Records of simulated nodes count for a simulated node alone.
+        """
+        wanted, entries = set(uuids), []
+        for path, each in reversed(self.found):
+            shared = {device["uuid"] for device in each["devices"]} & wanted
+            if shared and each["simulated"] == simulated:
+                entries.append(_entry(path, each, shared))
+        return entries
+
+    def last_accelerators(self, host: str) -> str | None:
+        """Return a sentence if the newest record of this host holds accelerators, else None.
+
+        It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record
+        without any device is passed over, as it comes from a run that missed them already.
+        """
+        of_host = [(path, each) for path, each in self.found if each["host"] == host and not each["simulated"]]
+        for path, each in sorted(of_host, key=lambda pair: pair[1]["started"], reverse=True):
+            if each["devices"]:
+                models = [device["model"] for device in each["devices"] if _accelerator(device["driver"])]
+                names = ", ".join(sorted(set(models)))
+                text = f"the earlier record {path} holds {len(models)} x {names}, but no accelerator is found now"
+                return text if models else None
+        return None
+
+    def notes(self) -> list[str]:
+        """Return one sentence on what was not read, if there is any."""
+        count = len(self.ignored) + self.not_read
+        if not count:
+            return []
+        first = self.ignored[0] if self.ignored else "older ones than the newest are not read"
+        more = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
+        files = "1 earlier record was" if count == 1 else f"{count} earlier records were"
+        return [f"{files} not read: {first}{more}"]
+
+
+def read(folder: Path) -> EarlierRecords:
+    """Return the records in the folders beside `folder`."""
+    earlier = EarlierRecords()
+    summaries, records = _beside(folder)
+    for path in summaries[:MOST_SUMMARIES]:
+        _keep(earlier, path.with_name(record.FILE), path, SUMMARY_BYTES)
+    for path in records[:MOST_RECORDS]:
+        _keep(earlier, path, path, RECORD_BYTES)
+    earlier.not_read = len(summaries[MOST_SUMMARIES:]) + len(records[MOST_RECORDS:])
+    earlier.found.sort(key=lambda pair: pair[1]["started"], reverse=True)
+    return earlier
+
+
+def _beside(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the summaries beside `folder`, and the records that have none; each newest first."""
+    summaries: list[tuple[float, Path]] = []
+    records: list[tuple[float, Path]] = []
+    try:
+        entries = list(os.scandir(folder.parent))
+    except OSError:
+        return [], []
+    for entry in entries:
+        place = Path(entry.path)
+        if place == folder or not _is_folder(entry):
+            continue
+        for name, paths in ((record.SUMMARY, summaries), (record.FILE, records)):
+            try:
+                changed = (place / name).lstat().st_mtime
+            except OSError:
+                continue
+            paths.append((changed, place / name))
+            break
+    return _newest(summaries), _newest(records)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return True for a folder that is no link: a link to a record beside it would count that twice."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _newest(paths: list[tuple[float, Path]]) -> list[Path]:
+    return [path for _, path in sorted(paths, reverse=True)]
+
+
+def _keep(earlier: EarlierRecords, path: Path, file: Path, most: int) -> None:
+    """Add the record at `path` by its summary, or by the record itself in place of one (`file`)."""
+    try:
+        raw = untrusted.read_json(file, most=most, follow=False)
+        found = _checked(raw) if file.name == record.SUMMARY else record.summary(raw)
+    except BadFile as bad:
+        earlier.ignored.append(str(bad).splitlines()[0])
+    except (KeyError, TypeError, AttributeError, ValueError):
+        earlier.ignored.append(f"{file}: is not a record of pytest-accel, or a damaged one")
+    else:
+        if not found["judged_again"]:  # that is no measurement of hardware
+            earlier.found.append((path, found))
+
+
+def _checked(raw: Any) -> Summary:
+    """Return a summary as it was read. Raises KeyError or TypeError for anything else."""
+    return record.summary(
+        {
+            "run": {"started": raw["started"], "host": raw["host"], "simulated": raw["simulated"]},
+            "state": raw["state"],
+            "closing": {"line": raw["line"]},
+            "judged_from": raw["judged_again"],
+            "devices": raw["devices"],
+            "verdicts": [{"subject": each, "status": "FAIL"} for each in raw["rejected"]],
+        }
+    )
+
+
+def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:
+    """Return each device that one of the records rejects with the day of the last one: "gpu3 on 2026-11-20".
+
+    `names` are the display names by subject, and give the order.
+    """
+    last: dict[str, str] = {}
+    for entry in entries:
+        for subject in entry.get("rejected", ()):
+            last[subject] = max(last.get(subject, ""), (entry["started"] or "")[:10])
+    return [f"{name} on {last[subject]}".removesuffix(" on ") for subject, name in names.items() if subject in last]
+
+
+def _entry(path: Path, each: Summary, shared: set[str]) -> EarlierRecord:
+    """Return the entry for a record of which the devices `shared` are in this run."""
+    return {
+        "record": str(path),
+        "started": each["started"] or None,
+        "state": each["state"] or None,
+        "line": each["line"] or None,
+        "devices": sorted(shared),
+        "rejected": [uuid for uuid in each["rejected"] if uuid in shared or uuid == "node"],
+    }
+
+
+def _accelerator(driver: str) -> bool:
+    """Return whether devices of a driver are accelerators."""
+    return registry.vendor(driver).accelerator

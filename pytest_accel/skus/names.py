@@ -1,0 +1,78 @@
+"""The names in a threshold file: metrics that something finds, and platforms of the file that is extended. Pure.
+
+A limit under a misspelt name would be judged by nobody, and replace nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.yaml_lines import Findings, Located, nearest
+from pytest_accel.drivers.kernel_messages import LOGGED
+from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
+
+_OF_A_RUN = ("driver", "count", "sku", "memory")
+"""Facts of the inventory that no driver states under their name."""
+_OF_XIDS = ("xid_hardware", "xid_application")
+
+
+def known_facts() -> list[str]:
+    """Return the metrics of facts: what drivers and host state, count or log."""
+    return [
+        *(f"inventory.{name}" for name in _OF_A_RUN),
+        *(metric for fact in DEVICE_FACTS.values() for metric in fact.metrics),
+        *(f"counters.{name}" for name in (*_OF_XIDS, *LOGGED)),
+        *(f"host.{name}" for name in HOST_FACTS),
+        *(f"host_counters.{name}" for name in (*COUNTED_HOST_FACTS, *LOGGED)),
+    ]
+
+
+def why_unknown(metric: str) -> str | None:
+    """Return why a limit on a metric would never be judged, with the nearest names; None if something finds it.
+
+    What a probe of the user's own finds, loaded with its tests, is known.
+    """
+    declared = declaration_of(metric)
+    if declared is None:
+        return f"no probe measures {metric}; {_closest(metric, [*known_metrics(), *known_facts()])}"
+    if not declared.packaged or (not declared.fact and finder_of(metric)):
+        return None
+    if not declared.fact:
+        alike = known_metrics(parse(metric).probe)
+        return f"no probe measures {metric}; {nearest(metric, alike or [declared.metric])}"
+    known = known_facts()
+    return None if metric in known else f"no driver states {metric}; {_closest(metric, known)}"
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the nearest of many names; with the first words of all if none is near."""
+    close = difflib.get_close_matches(name[:80], list(known), n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"names begin with {', '.join(sorted({each.family for each in declarations() if each.packaged}))}"
+
+
+def check_platforms(root: Located, under: Located, findings: Findings) -> None:
+    """Find platforms that the extended file does not have and that look like a misspelt one of it.
+
+    A platform of one's own is new on purpose if it has a title; without one, it must state more than limits, under a
+    name that is not near to another one.
+    """
+    known = [name for name, _ in _items(under.data.get("platforms"))]
+    for name, at in _items(root.data.get("platforms")):
+        if not known or name in known or not isinstance(at.data, dict) or "title" in at.data:
+            continue
+        near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.8)
+        if near or not set(at.data) - {"limits", "source"}:
+            hint = nearest(name, known)
+            findings.add(
+                at, f"platforms.{name}: the extended file has no such platform; {hint}; one of your own states a title"
+            )
+
+
+def _items(at: Located | None) -> list[tuple[str, Located]]:
+    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []

@@ -1,0 +1,264 @@
+"""A record that was changed: which change contradicts what, and what an honest record must not be accused of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_accel.cli import consistency, record_reader
+from pytest_accel.cli.main import main
+from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
+from pytest_accel.core.sku import DeclaredBy, Limit, Source
+from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.compare import of_peak_of
+from pytest_accel.judging.diagnosis import variation
+from pytest_accel.judging.judge import judge
+from pytest_accel.run import record
+from pytest_accel.run.record import FILE, TELEMETRY, Record, closing_entry
+
+Edit = Callable[[dict[str, Any]], object]
+
+SOURCE = Source("measured", "us", "2026-11")
+DEVICES = [
+    Device(f"GPU-{place}", place, "nvidia", "Part", serial=f"16{place}", facts={"pcie_width": 16}) for place in range(2)
+]
+LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0, source=SOURCE, origin="marker of t", declared_by=DeclaredBy.MARKER)
+WORK = 1.0995
+
+
+def rate(uuid: str, *seconds: float) -> Measurement:
+    """A product as it is measured, with its details."""
+    samples = tuple(WORK / each for each in seconds)
+    bare = Measurement("matmul.bf16", uuid, "TFLOPS", None, samples, seconds, peak=Peak(989.4, "datasheet"))
+    assert bare.estimate
+    bare = replace(bare, value=bare.estimate.mean)
+    of_peak, varied = of_peak_of(bare), variation(samples)
+    assert of_peak is not None
+    assert varied is not None
+    return replace(bare, details={"of_peak": of_peak, "variation": varied, "ends": [*seconds]})
+
+
+def measurements() -> list[Measurement]:
+    return [
+        rate("GPU-0", 0.0015, 0.00151, 0.00149, 0.0015),
+        rate("GPU-1", 0.0019, 0.00191, 0.00189, 0.0019),
+        rate("GPU-1", 0.0019, 0.00192, 0.00189, 0.0019),
+        Measurement("health.pcie_width", "GPU-0", "count", 16),
+        Measurement("all_reduce.busbw@8GiB", NODE, "GB/s", 470.0, details={"ranks": [470.0, 480.0]}),
+        Measurement("counters.ecc_uncorrectable", "GPU-0", "count", 0, details={"windows": []}),
+    ]
+
+
+def rejected(tmp_path: Path) -> Path:
+    """The folder of a run of two devices, of which the second was measured twice and is slow."""
+    found = measurements()
+    attempts = [[found[0]], found[1:3]]
+    verdicts = [judge(each, LIMIT) for each in attempts]
+    around = Circumstances(
+        required=[each.key for each in verdicts], names={"GPU-0": "gpu0", "GPU-1": "gpu1"}, expected_devices=2
+    )
+    folder = tmp_path / "rec"
+    folder.mkdir()
+    (folder / TELEMETRY).write_text("{}\n")
+    whole = Record(
+        run={"level": "quick", "platform": "single"},
+        devices=DEVICES,
+        measurements=found,
+        verdicts=verdicts,
+        telemetry={"file": TELEMETRY, "sha256": record.hash_file(folder / TELEMETRY)},
+        state="finished",
+        circumstances=around,
+        closing=closing_entry(close(verdicts, around)),
+    )
+    record.write(whole, folder)
+    return folder
+
+
+def edited(folder: Path, edit: Edit, *, sealed: bool = True) -> list[str]:
+    """What contradicts what after an edit; by default of somebody who computes the hash of the record anew."""
+    raw = json.loads((folder / FILE).read_text())
+    edit(raw)
+    if sealed:
+        raw["sha256"] = record.seal(raw)
+    (folder / FILE).write_text(json.dumps(raw))
+    return consistency.contradictions(record_reader.read(folder / FILE))
+
+
+def put(path: str, value: object) -> Edit:
+    """Put `value` at a path such as "verdicts.1.status"."""
+
+    def edit(raw: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        place: Any = raw
+        for key in way:
+            place = place[int(key) if isinstance(place, list) else key]
+        place[int(last) if isinstance(place, list) else last] = value
+
+    return edit
+
+
+def scaled(raw: dict[str, Any]) -> None:
+    """The slow device's samples and values made good, but nothing else."""
+    for each in raw["measurements"][1:3]:
+        each["samples"] = [sample * 1.5 for sample in each["samples"]]
+        each["value"] *= 1.5
+
+
+def one_sample_left(raw: dict[str, Any]) -> None:
+    each = raw["measurements"][1]
+    each["samples"], each["seconds"], each["value"] = each["samples"][:1], each["seconds"][:1], each["samples"][0]
+
+
+def passed(raw: dict[str, Any]) -> None:
+    raw["verdicts"][1]["status"] = "PASS"
+
+
+def accepted(raw: dict[str, Any]) -> None:
+    raw["closing"] = {"line": "ACCEPTED 2/2 devices", "exit": 0, "word": "ACCEPTED"}
+
+
+def without_the_first_attempt(raw: dict[str, Any]) -> None:
+    del raw["measurements"][1]
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "value": (put("measurements.1.value", 732.0), "gpu1 matmul.bf16: the value is 732 TFLOPS, but the mean of its 4"),
+    "sample": (put("measurements.1.samples.0", 900.0), "gpu1 matmul.bf16: the value is 578.7 TFLOPS, but the mean"),
+    "samples and value": (scaled, "gpu1 matmul.bf16: of_peak is 0.5849, but 0.8773 by the samples"),
+    "all samples but one": (one_sample_left, "gpu1 matmul.bf16: 1 samples are left of 4"),
+    "durations": (put("measurements.1.seconds.0", 0.0015), "gpu1 matmul.bf16: the samples do not follow from their"),
+    "a duration less": (put("measurements.1.seconds", [0.0015]), "gpu1 matmul.bf16: 4 samples have 1 durations"),
+    "fact": (put("measurements.3.value", 8), "gpu0 health.pcie_width: the value is 8, but the device states 16"),
+    "fact of the device": (put("devices.0.facts.pcie_width", 8), "the value is 16, but the device states 8"),
+    "rank": (put("measurements.4.value", 479.0), "node all_reduce.busbw@8GiB: the value is that of no rank"),
+    "counter": (
+        put("measurements.5.value", 1),
+        "counters.ecc_uncorrectable: the value is 1, but the counter increased",
+    ),
+    "status": (passed, "gpu1 matmul.bf16: the verdict is PASS, but the limit is broken by 577.9 TFLOPS"),
+    "status of a good device": (
+        put("verdicts.0.status", "FAIL"),
+        "gpu0 matmul.bf16: the verdict is FAIL, though every",
+    ),
+    "value of a verdict": (
+        put("verdicts.1.value", 700.0),
+        "gpu1 matmul.bf16: the verdict is on 700 TFLOPS, which was not",
+    ),
+    "floor": (put("verdicts.1.floor", 500.0), "the bounds of the verdict are not those of its limit"),
+    "limit": (put("limits.0.floor", 500.0), "the bounds of the verdict are not those of its limit"),
+    "margin": (put("verdicts.1.margin", 0.1), "the margin is +10.0%, but -0.14 by value and limit"),
+    "first attempt": (without_the_first_attempt, "the verdict is on 2 attempts, of which the record holds 1"),
+    "closing": (accepted, "the run closed as ACCEPTED with exit status 0, but 1 verdicts fail"),
+    "closing line": (put("closing.line", "ACCEPTED 2/2"), "the closing line does not begin with its result, REJECTED"),
+    "no closing": (put("closing", {}), "the run has ended, but there is no closing line"),
+    "device": (put("devices.1.uuid", "GPU-7"), "the record speaks of GPU-1, which is not among its devices"),
+    "names": (
+        put("circumstances.names", {"GPU-0": "gpu1"}),
+        "GPU-0 is gpu0 by its place and gpu1 in the circumstances",
+    ),
+    "one UUID twice": (put("devices.1.uuid", "GPU-0"), "two devices have the same UUID or name"),
+    "a fact of another kind": (put("devices.0.facts.pcie_width", {"a": [1]}), "health.pcie_width: the value is 16"),
+    "no telemetry": (put("telemetry", {}), "the record of a finished run states no hash of its telemetry"),
+    "simulated device": (put("devices.0.serial", "SIM00000000"), "serial number SIM00000000 of gpu0 shows it"),
+    "simulated UUID": (put("devices.0.uuid", "GPU-51000000-5513-4e3e"), "UUID GPU-51000000-5513-4e3e of gpu0 shows it"),
+    "simulated command": (put("run.command", ["pytest", "--accel-simulate=a.yaml"]), "the command shows it"),
+    "simulated circumstances": (put("circumstances.simulated", True), "the circumstances shows it"),
+}
+
+
+def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
+    saved = record_reader.read(rejected(tmp_path) / FILE)
+    assert consistency.contradictions(saved) == []
+    assert consistency.unverified(saved) == []
+
+
+@pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
+def test_a_change_that_is_not_carried_through_is_named(tmp_path: Path, edit: Edit, says: str) -> None:
+    found = edited(rejected(tmp_path), edit)
+    assert any(says in each for each in found), found
+
+
+def test_any_change_shows_in_the_hash(tmp_path: Path) -> None:
+    (found,) = edited(rejected(tmp_path), put("notes", ["it was fine"]), sealed=False)
+    assert found.startswith("the record was changed after it was written: its hash is ")
+
+
+def test_a_record_without_its_hash(tmp_path: Path) -> None:
+    folder = rejected(tmp_path)
+    assert edited(folder, lambda raw: raw.pop("sha256"), sealed=False) == ["the record states no hash of itself"]
+
+
+def test_telemetry_that_was_changed(tmp_path: Path) -> None:
+    folder = rejected(tmp_path)
+    (folder / TELEMETRY).write_text("{}\n{}\n")
+    (found,) = consistency.contradictions(record_reader.read(folder / FILE))
+    assert found.startswith("telemetry, telemetry.jsonl, was changed: the record states the hash ")
+
+
+def test_a_record_that_was_sent_without_its_telemetry_is_no_contradiction(tmp_path: Path) -> None:
+    folder = rejected(tmp_path)
+    (folder / TELEMETRY).unlink()
+    saved = record_reader.read(folder / FILE)
+    assert (consistency.contradictions(saved), consistency.unverified(saved)) == ([], ["telemetry.jsonl is not there"])
+
+
+def test_the_command_says_consistent_with_the_hash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = rejected(tmp_path)
+    stated = json.loads((folder / FILE).read_text())["sha256"]
+    assert main(["judge", str(folder)]) == 1
+    out = capsys.readouterr().out
+    assert "record: consistent\n" in out
+    assert f"sha256: {stated}, not signed\n" in out
+
+
+def test_the_command_ends_with_a_status_that_is_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither an acceptance nor a rejection follows from such a record, and nothing is written from it."""
+    folder = rejected(tmp_path)
+    edited(folder, put("measurements.1.value", 732.0))
+    assert main(["judge", str(folder), "--output", str(tmp_path / "new")]) == 6
+    out = capsys.readouterr().out
+    assert "contradiction: gpu1 matmul.bf16: the value is 732 TFLOPS, but the mean of its 4 samples is 578.7" in out
+    assert "JUDGED AGAIN NOT JUDGED the record contradicts itself: gpu1 matmul.bf16: the value is 732" in out
+    assert not (tmp_path / "new").exists()
+
+
+def test_judged_from_a_record_that_has_changed_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = rejected(tmp_path)
+    main(["judge", str(folder), "--output", str(tmp_path / "new")])
+    assert main(["judge", str(tmp_path / "new")]) == 1
+    raw = json.loads((folder / FILE).read_text())
+    (folder / FILE).write_text(json.dumps(raw))
+    assert main(["judge", str(tmp_path / "new")]) == 6
+    assert "contradiction: the record that it was judged from" in capsys.readouterr().out
+
+
+def test_a_record_of_format_1_is_read_and_said_to_have_no_hash(tmp_path: Path) -> None:
+    folder = rejected(tmp_path)
+    raw = json.loads((folder / FILE).read_text())
+    limits = raw.pop("limits")
+    del raw["sha256"]
+    raw["schema"] = 1
+    raw["verdicts"] = [{**each, "limit": limits[each["limit"]]} for each in raw["verdicts"]]
+    (folder / FILE).write_text(json.dumps(raw))
+    saved = record_reader.read(folder / FILE)
+    assert saved.record.verdicts[0].limit == LIMIT
+    assert consistency.contradictions(saved) == []
+    assert consistency.unverified(saved) == ["it states no hash of itself, as records of format 1"]
+
+
+@pytest.mark.parametrize("place", [1, -1, True, "0", 0.5, [], {}])
+def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
+    with pytest.raises(record_reader.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
+        edited(rejected(tmp_path), put("verdicts.1.limit", place))
+
+
+def test_the_hash_is_that_of_the_canonical_json(tmp_path: Path) -> None:
+    raw = json.loads((rejected(tmp_path) / FILE).read_text())
+    stated = raw.pop("sha256")
+    assert hashlib.sha256(json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()).hexdigest() == stated

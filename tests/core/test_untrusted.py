@@ -1,0 +1,105 @@
+"""The one way to read files from outside: what is refused, with which words, and that nothing blocks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.untrusted import BadFile
+
+
+def refusal(path: Path, **options: object) -> str:
+    """Return why a file is refused."""
+    with pytest.raises(BadFile) as refused:
+        untrusted.read_json(path, "x", **options)  # type: ignore[arg-type]
+    return str(refused.value)
+
+
+def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
+    """Opening a pipe would wait for a writer, and /dev/zero has no end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert refusal(pipe) == "x: is a pipe, not a regular file"
+    assert refusal(Path("/dev/zero")) == "x: is a device, not a regular file"
+    assert refusal(tmp_path) == "x: is a folder, not a regular file"
+
+
+def test_a_large_file_is_refused_by_its_size(tmp_path: Path) -> None:
+    """A sparse file of a terabyte takes no space, and would take all memory."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    assert refusal(path).startswith("x: is 1,099,511,627,776 bytes large; the largest")
+
+
+def test_a_link_is_followed_only_where_nobody_else_can_place_one(tmp_path: Path) -> None:
+    """A user's own file may be a link; in a folder of everybody, a link is another one's."""
+    (tmp_path / "file").write_text("[1]")
+    link = tmp_path / "link"
+    link.symlink_to("file")
+    assert untrusted.read_json(link) == [1]
+    assert refusal(link, follow=False) == "x: is a symbolic link, not a regular file"
+
+
+def test_a_missing_file_names_the_folder_that_a_relative_path_begins_at(tmp_path: Path) -> None:
+    """A path relative to another folder is the usual reason."""
+    assert refusal(tmp_path / "none") == "x: cannot be read: No such file or directory"
+    assert refusal(Path("none.json")) == (
+        f"x: cannot be read: No such file or directory (the current folder is {Path.cwd()})"
+    )
+    assert refusal(Path("a\0b")) == "x: is not the name of a file"
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"[" * 200_000, "x: is nested more than 64 levels deep"),
+        (b'{"a":' * 100 + b"1", "x: is nested more than 64 levels deep"),
+        (b"[" + b"1," * 1_000_001 + b"1]", "x: holds too many values; at most 1,000,000 are read"),
+        (b"[" + b"9" * 5_000 + b"]", "x: holds a whole number of 5,000 digits (9999999999...)"),
+        (b"[1e999999999]", "x: holds a number that no machine type holds (1e999999999)"),
+        (b"[NaN]", "x: holds NaN, which is no number of JSON"),
+        (b"[-Infinity]", "x: holds -Infinity, which is no number of JSON"),
+        (b"{\n1}", "x:2: is not JSON: Expecting property name enclosed in double quotes (column 1)"),
+        (b"", "x:1: is not JSON: Expecting value (column 1)"),
+        (b"[\n\xff]", "x:2: is not UTF-8 text"),
+        (b'["\n\0"]', "x:2: is not text: it holds a NUL character"),
+        (b'["' + b'\\"' * 100_000, "x:1: is not JSON: Unterminated string starting at (column 2)"),
+    ],
+    ids=str,
+)
+def test_json_is_counted_before_it_is_built(raw: bytes, why: str) -> None:
+    """Each was a traceback, a crash of the interpreter, or gigabytes of memory."""
+    with pytest.raises(BadFile) as refused:
+        untrusted.parse_json(raw, "x")
+    assert str(refused.value) == why
+
+
+def test_brackets_inside_of_strings_are_no_depth() -> None:
+    """A sentence of a record may hold brackets and escaped quotes."""
+    assert untrusted.parse_json(b'["' + b'[\\"\\\\' * 500 + b'"]', "x") == ['["\\' * 500]
+
+
+def test_a_line_of_csv_has_an_end() -> None:
+    """The csv module raises its own error for long cells."""
+    assert untrusted.cells('a, "b,c",') == ["a", "b,c", ""]
+    with pytest.raises(ValueError, match=r"^the line has 200,000 characters; the longest that is read has 20,000$"):
+        untrusted.cells("a" * 200_000)
+
+
+def test_a_whole_number_of_many_digits_is_text() -> None:
+    """Python refuses to convert more than 4,300 digits, and no condition has more than 20."""
+    assert untrusted.whole_number("-12") == -12
+    assert untrusted.whole_number("9" * 5_000) is None
+    assert untrusted.whole_number("\N{SUPERSCRIPT TWO}") is None
+
+
+def test_a_file_of_the_kernel_is_read_though_it_states_no_size() -> None:
+    """Files in /proc have a size of zero."""
+    assert untrusted.read_host("/proc/self/status").startswith(b"Name:")
+    assert len(untrusted.read_host("/proc/self/status", most=10)) == 10
+    with pytest.raises(OSError, match="not a regular file"):
+        untrusted.read_host("/dev/zero")
