@@ -198,6 +198,8 @@ class Datasheet:
     source: Source | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     """The sources of single values ("tflops.int8") and groups ("memory") that differ from `source`."""
+    overridden: frozenset[str] = frozenset()
+    """The keys ("power.watts") of the values that a user's own file changed."""
 
     def source_of(self, key: str) -> Source | None:
         """Return the source of a value such as "tflops.int8": its own, its group's, or that of the datasheet."""

@@ -23,6 +23,13 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
      {"inforom": "G520.0200.00.03"}),
     ("clock-max-differs", "inventory.clock_max", "Show a lower maximum clock than the other devices.",
      {"clock_share": 0.9}),
+    ("lesser-board", "inventory.power_limit_default, inventory.power_limit_max, inventory.clock_max",
+     "Show a board with a lower default power limit, highest clock and other firmware than the product has.",
+     {"power_share": 0.9, "clock_share": 0.886, "vbios": "96.00.61.00.01"}),
+    ("slower-memory-clock", "inventory.memory_clock_max", "Show a lower highest clock of the memory.",
+     {"memory_clock_share": 0.9}),
+    ("narrower-memory", "inventory.memory_bus", "Show a narrower bus of the memory.", {"memory_bus_share": 0.8}),
+    ("slower-links", "inventory.nvlink_speed", "Show links to the peers at half of their rate.", {"link_rate": 0.5}),
     ("slot-of-older-generation", "inventory.pcie_gen_max", "Put the device into a slot of an older PCIe generation.",
      {"pcie_gen": 4, "pcie_gen_max": 4}),
     ("other-fabric-cluster", "inventory.fabric_cluster", "Show a different fabric cluster than the other devices.",
@@ -170,7 +177,8 @@ BEGINNING_FAULTS = (
 )
 """Faults that may begin during the run, because the driver reads their counters after every probe."""
 OF_NVIDIA = (
-    "wrong-inforom", "other-fabric-cluster", "other-fabric-clique", "ecc-change-pending", "mig-change-pending",
+    "narrower-memory", "slower-links", "wrong-inforom", "other-fabric-cluster", "other-fabric-clique", "ecc-change-pending",
+    "mig-change-pending",
     "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
     "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",
     "recovery-needed", "fabric-not-ready", "fabric-error", "fabric-degraded", "fabric-misconfigured", "xid", "acs-on",

@@ -33,7 +33,7 @@ _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
-EXPECTED = ("devices", "virtual", "pcie", "host_link", "link")
+EXPECTED = ("devices", "virtual", "passed_through", "power_watts", "pcie", "host_link", "link")
 """Keys of a platform from which limits on the facts of the devices are made or left out."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
@@ -229,7 +229,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         title=found.get("title", found["sku"]),
         vendor=found["vendor"],
         match=found.get("match", {}),
-        datasheet=_datasheet(found.get("datasheet", {})),
+        datasheet=_datasheet(found.get("datasheet", {}), root.data.get("datasheet"), own),
         architecture=found.get("architecture", ""),
         limits=limits(found.get("limits", {}), root.data.get("limits")),
         platforms=platforms,
@@ -249,10 +249,11 @@ def _spread(raw: dict[str, Any]) -> Spread:
     return Spread(raw["between_runs"], raw["runs"], Source(**raw["source"]))
 
 
-def _datasheet(raw: dict[str, Any]) -> Datasheet:
-    """Return the datasheet with its sources."""
+def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:
+    """Return the datasheet with its sources, and the keys that one of the files `own` changed."""
     sources = {key: Source(**each) for key, each in raw.get("sources", {}).items()}
-    return Datasheet(**{**raw, "source": _source(raw), "sources": sources})
+    changed = {f"{group}.{key}" for group, values in items_of(at) for key, each in items_of(values) if _from(each, own)}
+    return Datasheet(**{**raw, "source": _source(raw), "sources": sources, "overridden": frozenset(changed)})
 
 
 def _source(raw: dict[str, Any]) -> Source | None:

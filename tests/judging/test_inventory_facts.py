@@ -74,6 +74,13 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("inventory.memory", {"nvmlDeviceGetMemoryInfo": fills(total=79 << 30)}, {}),
     ("inventory.power_limit", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
     ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 3201}}, {}),
+    ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 2010, 2: 3201}}, {}),
+    ("inventory.memory_clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1980, 2: 2600}}, {}),
+    ("inventory.memory_bus", {"nvmlDeviceGetMemoryBusWidth": 4096}, {}),
+    ("inventory.compute_units", {"nvmlDeviceGetNumGpuCores": 114 * 128}, {}),
+    ("inventory.power_limit_default", {"nvmlDeviceGetPowerManagementDefaultLimit": 630_000}, {}),
+    ("inventory.power_limit_max", {"nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000)}, {}),
+    ("inventory.nvlink_speed", {}, {(164, 7): (1, 13281)}),
     ("inventory.fabric_clique", {"nvmlDeviceGetGpuFabricInfoV": fabric(cliqueId=2)}, {}),
     ("inventory.mig", {"nvmlDeviceGetMigMode": (1, 1)}, {}),
     ("inventory.ecc", {"nvmlDeviceGetEccMode": (0, 0)}, {}),
@@ -110,6 +117,23 @@ def test_every_limit_on_a_fact_can_fail_and_blames_one_device(
     gpus[2].answers.update(answers)
     gpus[2].fields.update(fields)
     assert [each.status is Status.FAIL for each in judged(metric, discovered(*gpus))] == [False, False, True, False]
+
+
+LESSER = {
+    "nvmlDeviceGetEnforcedPowerLimit": 630_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 630_000,
+    "nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000),
+    "nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 2619},
+    "nvmlDeviceGetVbiosVersion": b"96.00.61.00.01",
+}
+
+
+def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
+    node = discovered(*(h100(place, **LESSER) for place in range(8)))
+    failed = {metric for metric in FACTS if {each.status for each in judged(metric, node)} == {Status.FAIL}}
+    assert failed == {"inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"}
+    (first, *_) = judged("inventory.power_limit_default", node)
+    assert first.sentence == "630 W, floor 700 W (-10.0%)"
 
 
 def test_every_limit_is_proven_able_to_fail() -> None:
