@@ -59,6 +59,7 @@ IN_PROCESS: Sequence[Case] = (
     Case(
         "lesser-board, device: [0, 1, 2, 3]",
         ("inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"),
+        "gpu0",
         spares=False,
         measured=FACTS,
     ),

@@ -177,8 +177,8 @@ BEGINNING_FAULTS = (
 )
 """Faults that may begin during the run, because the driver reads their counters after every probe."""
 OF_NVIDIA = (
-    "narrower-memory", "slower-links", "wrong-inforom", "other-fabric-cluster", "other-fabric-clique", "ecc-change-pending",
-    "mig-change-pending",
+    "narrower-memory", "slower-links", "wrong-inforom", "other-fabric-cluster", "other-fabric-clique",
+    "ecc-change-pending", "mig-change-pending",
     "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
     "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",
     "recovery-needed", "fabric-not-ready", "fabric-error", "fabric-degraded", "fabric-misconfigured", "xid", "acs-on",
