@@ -187,7 +187,8 @@ MEMORY = {
     "ecc_sram_correctable_aggregate": DeviceFact("count", "Corrected errors of the SRAM over the life of the board.",
                                                  _PARTS),
     "ecc_sram_uncorrectable_volatile": DeviceFact("count", "Uncorrectable errors of the SRAM since the driver was "
-                                                  "loaded.", _PARTS),
+                                                  "loaded.", _PARTS, metrics=("health.ecc_uncorrectable_volatile",
+                                                                          "counters.ecc_uncorrectable")),
     "ecc_sram_uncorrectable_aggregate": DeviceFact("count", "Uncorrectable errors of the SRAM over the life of the "
                                                    "board.", _PARTS,
                                                    metrics=("health.ecc_sram_uncorrectable_aggregate",)),
@@ -196,7 +197,8 @@ MEMORY = {
     "ecc_dram_correctable_aggregate": DeviceFact("count", "Corrected errors of the DRAM over the life of the board.",
                                                  _PARTS),
     "ecc_dram_uncorrectable_volatile": DeviceFact("count", "Uncorrectable errors of the DRAM since the driver was "
-                                                  "loaded.", _PARTS),
+                                                  "loaded.", _PARTS, metrics=("health.ecc_uncorrectable_volatile",
+                                                                          "counters.ecc_uncorrectable")),
     "ecc_dram_uncorrectable_aggregate": DeviceFact("count", "Uncorrectable errors of the DRAM over the life of the "
                                                    "board.", _PARTS),
     "ecc_sram_threshold_exceeded": DeviceFact("yes/no", "The SRAM has more uncorrectable errors than the vendor "
@@ -290,17 +292,19 @@ LINKS = {
                                    "counters.nvlink_replay", "counters.nvlink_crc", "counters.nvlink_effective",
                                    "counters.nvlink_symbol")),
     "fabric_state": DeviceFact("text", "Whether the device has joined the NVLink fabric: not started, in progress, "
-                               "completed.", _ANY_FABRIC, metrics=("health.fabric",),
+                               "completed.", _ANY_FABRIC, metrics=("health.fabric", "counters.fabric"),
                                used="whether the device is measured"),
     "fabric_status": DeviceFact("count", "NVML's error of joining the fabric; 0 is none.", _ANY_FABRIC,
-                                metrics=("health.fabric",), used="whether copies between peers are measured"),
+                                metrics=("health.fabric", "counters.fabric"),
+                                 used="whether copies between peers are measured"),
     "fabric_cluster": DeviceFact("text", "UUID of the cluster of the fabric.", _ANY_FABRIC,
                                  metrics=("inventory.fabric_cluster",)),
     "fabric_clique": DeviceFact("count", "Clique of devices within the cluster that reach each other.", _ANY_FABRIC,
                                 metrics=("inventory.fabric_clique",)),
     "fabric_faults": DeviceFact("list", "Faults of the fabric that the device knows of.", _FABRIC,
-                                metrics=("health.fabric_faults",)),
-    "fabric_health": DeviceFact("text", "Health of the fabric in one word.", _FABRIC),
+                                metrics=("health.fabric_faults", "counters.fabric")),
+    "fabric_health": DeviceFact("text", "Health of the fabric in one word.", _FABRIC,
+                                metrics=("health.fabric_faults", "counters.fabric")),
     "xgmi_up": DeviceFact("count", "xGMI links that are up.", amdsmi=_XGMI, metrics=("health.xgmi_up",)),
     "xgmi_down": DeviceFact("count", "xGMI links that are down.", amdsmi=_XGMI,
                             metrics=("health.xgmi_down", "counters.xgmi_down")),
@@ -333,7 +337,7 @@ NOW = {
                            "nvmlDeviceGetTotalEnergyConsumption", "amdsmi_get_energy_count",
                            used="the energy of a matrix product"),
     "temperature_c": DeviceFact("C", "Temperature of the GPU (AMD: of its hottest place) now.",
-                                "nvmlDeviceGetTemperature", f"{_METRICS}, {_HEAT}",
+                                "nvmlDeviceGetTemperatureV, nvmlDeviceGetTemperature", f"{_METRICS}, {_HEAT}",
                                 used="waiting until the device has cooled"),
     "edge_temperature_c": DeviceFact("C", "Temperature at the edge of the die now.",
                                      amdsmi=f"{_METRICS}, {_HEAT}"),

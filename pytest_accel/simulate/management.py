@@ -234,6 +234,7 @@ def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
             **dict.fromkeys(product((0, 1), (0, 1), (2, 7)), 0),
             UNCORRECTED_OF_LIFE_SRAM: shows.get("sram_errors", 0),
         },
+        "nvmlDeviceGetSramEccErrorStatus": nvml.fills(bThresholdExceeded=shows.get("sram_flag", 0)),
         "nvmlDeviceGetRemappedRows": counts,
         "nvmlDeviceGetRetiredPagesPendingStatus": shows.get("pages_pending", 0),
         "nvmlDeviceGetRepairStatus": nvml.fills(

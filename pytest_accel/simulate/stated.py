@@ -67,13 +67,17 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
      {"unrepairable": 1}),
     ("sram-errors", "health.ecc_sram_uncorrectable_aggregate", "Count uncorrectable errors of caches and registers.",
      {"sram_errors": 9}),
+    ("sram-threshold", "health.ecc_sram_threshold",
+     "Let the driver flag that the SRAM has had more errors than the vendor accepts.", {"sram_flag": 1}),
     ("recovery-needed", "health.recovery_action; later counters.recovery_asked",
      "Let the driver request a reset of the device.", {"recovery": 1}),
     # -- the fabric
-    ("fabric-error", "health.fabric", "Let the fabric manager end with an error.", {"fabric": {"status": 13}}),
-    ("fabric-degraded", "health.fabric_faults", "Report a degraded bandwidth of the fabric.",
+    ("fabric-error", "health.fabric; later counters.fabric",
+     "Let the fabric manager end with an error.", {"fabric": {"status": 13}}),
+    ("fabric-degraded", "health.fabric_faults; later counters.fabric", "Report a degraded bandwidth of the fabric.",
      {"fabric": {"healthMask": 0x1A9}}),
-    ("fabric-misconfigured", "health.fabric_faults", "Report NVLinks that are missing in the fabric's configuration.",
+    ("fabric-misconfigured", "health.fabric_faults; later counters.fabric",
+     "Report NVLinks that are missing in the fabric's configuration.",
      {"fabric": {"healthMask": 0x5AA}}),
     # -- AMD: how it is partitioned, what its firmware and its links say
     ("memory-partitioned", "inventory.memory_partition", "Partition the memory.",
@@ -168,6 +172,9 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
 )  # fmt: skip
 
 BEGINNING_FAULTS = (
+    "fabric-error",
+    "fabric-degraded",
+    "fabric-misconfigured",
     "rows-remapped",
     "rows-remapped-corrected",
     "pcie-fatal",
@@ -181,6 +188,7 @@ OF_NVIDIA = (
     "ecc-change-pending", "mig-change-pending",
     "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
     "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",
+    "sram-threshold",
     "recovery-needed", "fabric-not-ready", "fabric-error", "fabric-degraded", "fabric-misconfigured", "xid", "acs-on",
 )  # fmt: skip
 """Faults that only NVML can report, or that only NVIDIA's limits catch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pynvml
@@ -58,10 +59,10 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
     """A fact without one is recorded only, and docs/facts.md says so."""
     judging: dict[str, list[str]] = {name: [] for name in DEVICE_FACTS}
-    made = {metric: figure.needs for metric, figure in FACT_METRICS.items()}
-    made |= {f"counters.{name}": (counter.fact,) for name, counter in ERROR_COUNTERS.items()}
+    made = {metric: (*figure.needs, *figure.also) for metric, figure in FACT_METRICS.items()}
+    made |= {f"counters.{name}": (counter.fact, *counter.also) for name, counter in ERROR_COUNTERS.items()}
     for metric, needs in made.items():
-        for name in set(needs) - {"memory_bytes"}:  # which is a field of the device
+        for name in dict.fromkeys(needs) if needs != ("memory_bytes",) else ():  # which is a field of the device
             judging[name].append(metric)
     assert {name: sorted(fact.metrics) for name, fact in DEVICE_FACTS.items()} == {
         name: sorted(metrics) for name, metrics in judging.items()
@@ -93,6 +94,8 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("health.slowdown", {"nvmlDeviceGetCurrentClocksEventReasons": 0x81}, {}),
     ("health.ecc_uncorrectable_volatile", {"nvmlDeviceGetTotalEccErrors": {(1, 0): 1}}, {}),
     ("health.ecc_sram_uncorrectable_aggregate", {"nvmlDeviceGetMemoryErrorCounter": {(1, 1, 7): 5}}, {}),
+    ("health.ecc_sram_threshold", {"nvmlDeviceGetSramEccErrorStatus": fills(bThresholdExceeded=1)}, {}),
+    ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthSummary=3)}, {}),
     ("health.remap_pending", {"nvmlDeviceGetRemappedRows": (0, 1, 1, 0)}, {}),
     ("health.remap_failure", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 1)}, {}),
     ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 513, 0, 0)}, {}),
@@ -134,6 +137,39 @@ def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
     assert failed == {"inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"}
     (first, *_) = judged("inventory.power_limit_default", node)
     assert first.sentence == "630 W, floor 700 W (-10.0%)"
+
+
+GONE = status(pynvml.NVML_ERROR_DEPRECATED)
+"""The answer of drivers 595 and later for application clocks."""
+
+
+@pytest.mark.parametrize(("reasons", "expected"), [(0x01, Status.PASS), (0x11, Status.FAIL)])
+def test_a_driver_without_application_clocks_still_states_what_holds_the_clock(reasons: int, expected: Status) -> None:
+    gpu = h100(nvmlDeviceGetCurrentClocksEventReasons=reasons)
+    gpu.answers.update(dict.fromkeys(("nvmlDeviceGetClock", "nvmlDeviceGetApplicationsClock"), GONE))
+    gpu.answers["nvmlDeviceGetDefaultApplicationsClock"] = GONE
+    (verdict,) = judged("health.clock_lock", discovered(gpu))
+    assert verdict.status is expected
+
+
+def test_application_clocks_of_the_graphics_domain_count_where_those_of_the_sms_are_gone() -> None:
+    sm, graphics = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_GRAPHICS)
+
+    def clock(_handle: Any, kind: Any, which: Any, answer: Any) -> int:
+        answer._obj.value = 1200 if which.value == 1 else 1980
+        return int(pynvml.NVML_ERROR_DEPRECATED) if kind.value == sm else 0
+
+    gpu = h100(nvmlDeviceGetClock=clock)
+    (found,) = discovered(gpu).devices
+    assert graphics != sm
+    assert found.facts["clock_application_mhz"] == 1200
+
+
+def test_errors_that_only_a_part_of_the_memory_counts_are_errors_of_the_device() -> None:
+    """The library's total may be of fewer places than the counters of SRAM and DRAM."""
+    parts = {**dict.fromkeys(product((0, 1), (0, 1), (2, 7)), 0), (1, 0, 7): 1, (1, 0, 2): 1}
+    (verdict,) = judged("health.ecc_uncorrectable_volatile", discovered(h100(nvmlDeviceGetMemoryErrorCounter=parts)))
+    assert (verdict.status, verdict.value) == (Status.FAIL, 2)
 
 
 def test_every_limit_is_proven_able_to_fail() -> None:
