@@ -42,6 +42,7 @@ IN_PROCESS: Sequence[Case] = (
         ("mig-change-pending", "health.mig_pending_change"),
         ("sync-boost", "health.clock_lock"),
         ("slow-at-rest", "health.slowdown"),
+        ("hot-at-rest", "health.thermal_margin"),
         ("ecc-counted", "health.ecc_uncorrectable_volatile"),
         ("remap-pending", "health.remap_pending"),
         ("remap-failure", "health.remap_failure"),
@@ -165,6 +166,8 @@ IN_PROCESS: Sequence[Case] = (
     advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost", measured=LITTLE),
     # -- seen, and no reason to reject
     Case("hot, device: 1", (), closing="HELD", exit=6),
+    Case("hot, device: 1, degrees: 130", ("soak.thermal_margin",)),
+    Case("hw-slowdown, device: 1", ("soak.throttle.hw_slowdown", "matmul.*")),
 )
 """Run without a process of their own: the whole quick level but its collectives, unless a case says which probes."""
 

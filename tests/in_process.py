@@ -236,7 +236,16 @@ def _suite(dtypes: Sequence[str], mamf: Sequence[str]) -> Iterator[tuple[Any, di
 EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "matmul_mamf", "exact_matmul", "peer_copy", "soak")
 """All of the suite, and of the products every one that a limit is for."""
 
-SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")
+SOAK = (
+    "rate",
+    "droop_slow",
+    "power",
+    "throttle.hw_thermal",
+    "throttle.sw_thermal",
+    "throttle.power_brake",
+    "throttle.hw_slowdown",
+    "thermal_margin",
+)
 
 
 def required(here: Session, probe: str) -> list[str]:

@@ -17,6 +17,7 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
+from pytest_accel.judging import heat
 
 Facts = Mapping[str, Any]
 
@@ -30,7 +31,8 @@ class FactMetric:
 
     unit: str
     needs: tuple[str, ...]
-    of: Callable[..., Value]
+    of: Callable[..., Value | None]
+    """Returns None if the device states too little; the last fact that is missing is the reason."""
     also: tuple[str, ...] = ()
 
 
@@ -199,6 +201,9 @@ FACT_METRICS = {
         "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
     ),
     "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
+    "health.thermal_margin": FactMetric(
+        "K", ("temperature_c",), heat.margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
+    ),
     "health.foreign_processes": FactMetric("count", ("processes",), len),
 }
 
@@ -220,7 +225,8 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
         return figure.unit, None, why
     try:
         names = (*figure.needs, *figure.also)
-        return figure.unit, figure.of(*(sane(facts.get(name), figure.unit) for name in names)), None
+        value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
+        return figure.unit, value, lacking(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
 
@@ -229,6 +235,8 @@ ALL_ONES = (2**32 - 1, 2**64 - 1)
 """Values that libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
 NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
 """Units in which zero means that the value is not known: no device has a power limit of 0 W."""
+SIGNED = ("K",)
+"""Units of values that may be below zero: a device may be hotter than it should be."""
 
 
 def sane(fact: Any, unit: str) -> Any:
@@ -238,7 +246,8 @@ def sane(fact: Any, unit: str) -> Any:
     """
     if isinstance(fact, bool) or not isinstance(fact, int | float):
         return fact
-    if not math.isfinite(fact) or fact < 0 or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
+    negative = fact < 0 and unit not in SIGNED
+    if not math.isfinite(fact) or negative or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
         raise ValueError(f"{fact:g} is not a possible value")
     return fact
 

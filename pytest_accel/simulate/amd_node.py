@@ -196,7 +196,8 @@ def _power(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[str,
     board = symptoms.shows.get("power_share", 1.0)
     watts, cap = row["power_w"] or model.watts * LOAD[""], round(board * model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
-    heat = round(row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""])
+    degrees = symptoms.shows.get("degrees_at_rest", 0.0)
+    heat = round((row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + degrees)
     return {
         "amdsmi_get_power_cap_info": {
             "power_cap": round(cap * symptoms.power),

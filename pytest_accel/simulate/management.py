@@ -160,7 +160,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     locked = symptoms.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)
     used = int(shows.get("used_gb", 0) * 1e9)
-    temperature = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
+    temperature = (row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + shows.get("degrees_at_rest", 0.0)
     gen, width = shows.get("pcie_gen", model.pcie_gen), shows.get("pcie_width", model.pcie_lanes)
     board = shows.get("power_share", 1.0)
     return {

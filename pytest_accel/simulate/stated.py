@@ -47,6 +47,8 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
      {"reasons": ClockEvent.SYNC_BOOST}),
     ("slow-at-rest", "health.slowdown", "Lower the clock because of heat while idle.",
      {"reasons": ClockEvent.HW_THERMAL}),
+    ("hot-at-rest", "health.thermal_margin", "Be as hot at rest as where the device slows itself down.",
+     {"degrees_at_rest": 60.0}),
     # -- errors and repairs that the device remembers
     ("rows-remapped", "health.remapped_uncorrectable; later counters.rows_remapped",
      "Count more remapped rows than the vendor accepts.",
@@ -184,7 +186,7 @@ BEGINNING_FAULTS = (
 )
 """Faults that may begin during the run, because the driver reads their counters after every probe."""
 OF_NVIDIA = (
-    "narrower-memory", "slower-links", "wrong-inforom", "other-fabric-cluster", "other-fabric-clique",
+    "narrower-memory", "slower-links", "hw-slowdown", "wrong-inforom", "other-fabric-cluster", "other-fabric-clique",
     "ecc-change-pending", "mig-change-pending",
     "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
     "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",

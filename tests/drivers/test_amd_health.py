@@ -93,6 +93,7 @@ SICK: list[tuple[str, dict[str, Any]]] = [
     ),
     ("health.xgmi_up", {"amdsmi_get_gpu_xgmi_link_status": {"total_links": 8, "status": [1, 1, 1, 1, 1, 1, 0, 2]}}),
     ("health.xgmi_errors", {"amdsmi_gpu_xgmi_error_status": 1}),
+    ("health.thermal_margin", {"amdsmi_get_gpu_metrics_info": sim.metrics(temperature_hotspot=100)}),
     ("health.slowdown", {"amdsmi_get_violation_status": sim.violations(prochot_thrm=1)}),
 ]
 
