@@ -132,6 +132,19 @@ LESSER = {
 }
 
 
+@pytest.mark.parametrize(
+    ("metric", "answers"),
+    [
+        ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 500, 0, 0)}),
+        ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 0)}),
+        ("health.remap_banks_exhausted", {"nvmlDeviceGetRowRemapperHistogram": fills(max=2559, none=1)}),
+    ],
+)
+def test_a_repair_of_the_memory_is_told_and_rejects_nothing(metric: str, answers: dict[str, Any]) -> None:
+    well, repaired = judged(metric, discovered(h100(), h100(1, **answers)))
+    assert (well.status, repaired.status) == (Status.PASS, Status.MARGINAL)
+
+
 def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
     node = discovered(*(h100(place, **LESSER) for place in range(8)))
     failed = {metric for metric in FACTS if {each.status for each in judged(metric, node)} == {Status.FAIL}}
@@ -176,7 +189,7 @@ def test_errors_that_only_a_part_of_the_memory_counts_are_errors_of_the_device()
 def test_every_limit_is_proven_able_to_fail() -> None:
     proven = {metric for metric, _, _ in SICK}
     of_the_node = {"inventory.driver_version", "inventory.fabric_cluster"}  # one driver, one cluster for all
-    elsewhere = {"inventory.sku", "health.foreign_processes"}
+    elsewhere = {"inventory.sku", "health.foreign_processes", "health.remap_banks_exhausted"}
     assert set(FACTS) == proven | of_the_node | elsewhere
 
 
