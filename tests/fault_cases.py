@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import fault_cases_amd as amd
-from fault_case import FACTS, Case, advice, stated, unmeasured
+from fault_case import FACTS, Case, advice, refused, stated, unmeasured
 
 LITTLE = ("stream",)
 """Counters are judged only where a probe ran that could have moved them."""
@@ -35,11 +35,9 @@ IN_PROCESS: Sequence[Case] = (
         ("slower-links", "inventory.nvlink_speed"),
         ("other-fabric-cluster", "inventory.fabric_cluster"),
         ("other-fabric-clique", "inventory.fabric_clique"),
-        ("mig-on", "inventory.mig"),
         ("ecc-off", "inventory.ecc"),
         # -- what the devices say of their health
         ("ecc-change-pending", "health.ecc_pending_change"),
-        ("mig-change-pending", "health.mig_pending_change"),
         ("sync-boost", "health.clock_lock"),
         ("slow-at-rest", "health.slowdown"),
         ("hot-at-rest", "health.thermal_margin"),
@@ -65,6 +63,9 @@ IN_PROCESS: Sequence[Case] = (
         spares=False,
         measured=FACTS,
     ),
+    refused("mig-on, device: 1"),
+    refused("mig-change-pending, device: 1"),
+    refused("vgpu, device: 1"),
     Case("slot-of-older-generation, device: 1", ("inventory.pcie_gen_max",), measured=("host_copy",)),
     Case("retired-pages-pending, device: 1", ("health.retired_pages_pending",), sku="old", measured=FACTS),
     Case("wrong-driver", ("inventory.driver_version",), "gpu0", spares=False, measured=FACTS),

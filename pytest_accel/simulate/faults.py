@@ -336,9 +336,9 @@ def _(symptoms: Symptoms, what: str = "matmul") -> None:
 # -- configuration and software
 
 
-@fault("mig-on", "inventory.mig; every metric that is measured on the device", begins=False)
+@fault("mig-on", "the run is refused", begins=False)
 def _(symptoms: Symptoms) -> None:
-    """Turn MIG mode on."""
+    """Turn MIG mode on, or (AMD) divide the compute dies of the device (CPX)."""
     symptoms.shows["mig"] = True
 
 

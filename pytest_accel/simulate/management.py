@@ -176,6 +176,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetMemoryInfo": nvml.fills(total=memory, used=RESERVED_BYTES + used),
         "nvmlDeviceGetMemoryInfo_v2": nvml.fills(total=memory, reserved=RESERVED_BYTES, used=used),
         "nvmlDeviceGetMigMode": (int(mig), int(shows.get("mig_pending", mig))),
+        "nvmlDeviceGetVirtualizationMode": shows.get("virtualization", 0),
         "nvmlDeviceGetComputeMode": shows.get("compute_mode", pynvml.NVML_COMPUTEMODE_DEFAULT),
         "nvmlDeviceGetEnforcedPowerLimit": round(board * model.watts * symptoms.power * 1000),
         "nvmlDeviceGetPowerManagementDefaultLimit": round(board * model.watts * 1000),

@@ -33,7 +33,7 @@ _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
-EXPECTED = ("devices", "virtual", "passed_through", "power_watts", "pcie", "host_link", "link")
+EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Keys of a platform from which limits on the facts of the devices are made or left out."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
@@ -221,6 +221,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
             power_watts=raw.get("power_watts"),
             virtual=raw.get("virtual", False),
             passed_through=raw.get("passed_through", False),
+            partition=raw.get("partition", {}),
             source=_source(raw),
             overridden=any(_from(at.data.get(key), own) for key in EXPECTED),
         )

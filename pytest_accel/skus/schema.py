@@ -152,6 +152,12 @@ _platform = yaml_lines.record_of(
         ),
         "virtual": flag.described("true: the devices are virtual functions of a hypervisor"),
         "passed_through": flag.described("true: the devices are whole devices in a virtual machine"),
+        "partition": yaml_lines.record_of(
+            {
+                "compute": text.described("mode of the compute dies, such as CPX (default SPX, the whole device)"),
+                "memory": text.described("mode of the memory, such as NPS4 (default NPS1, the whole memory)"),
+            }
+        ).described("how the devices are partitioned; without it they have to be whole"),
         "power_watts": positive.described("W: the power limit of this platform, where it is not that of the datasheet"),
         "pcie": yaml_lines.record_of(
             {

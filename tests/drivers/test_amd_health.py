@@ -63,8 +63,6 @@ SICK: list[tuple[str, dict[str, Any]]] = [
     ("inventory.firmware", {"amdsmi_get_fw_info": sim.firmware(ta_xgmi=0x20000011)}),
     ("inventory.virtualization", {"amdsmi_get_gpu_virtualization_mode": sim.GUEST}),
     ("inventory.memory", {"amdsmi_get_gpu_memory_total": By({0: 180 << 30})}),
-    ("inventory.memory_partition", {"amdsmi_get_gpu_memory_partition": b"NPS4"}),
-    ("inventory.compute_partition", {"amdsmi_get_gpu_compute_partition": b"CPX"}),
     ("inventory.xgmi_hive", {"amdsmi_get_xgmi_info": {"xgmi_hive_id": 7}}),
     ("inventory.power_limit", {"amdsmi_get_power_cap_info": {"power_cap": 500_000_000}}),
     (

@@ -472,8 +472,8 @@ def test_a_long_soak_sees_what_heat_takes(device: Callable[..., SimulatedDevice]
 
 
 def test_the_modes_of_a_simulated_device_count_as_those_of_a_real_one(device: Callable[..., SimulatedDevice]) -> None:
-    with pytest.raises(Unmeasurable, match="MIG mode of gpu1 is on"):
-        device(mig=True)
+    with pytest.raises(Unmeasurable, match="compute mode of gpu1 is prohibited"):
+        device(compute_mode="prohibited")
 
 
 def test_a_probe_of_ones_own(device: Callable[..., SimulatedDevice]) -> None:
