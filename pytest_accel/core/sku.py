@@ -87,7 +87,7 @@ class DeclaredBy(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """A floor, a ceiling, a range (both), or one of equals, version and same-on-all, for one metric.
+    """A floor, a ceiling, a range (both), or one of equals, one-of, version and same-on-all, for one metric.
 
     `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
     line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
@@ -102,6 +102,8 @@ class Limit:
     warn: float | None = None
     """A value between this one and the bound holds, but is marginal."""
     equals: Value | None = None
+    one_of: tuple[Value, ...] = ()
+    """The values that hold; empty for a limit of another kind."""
     version: str | None = None
     """The range of versions (">=550.54") that the value has to lie in."""
     same_on_all: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +56,8 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     why = _incomparable(measurement, limit)
     if why:
         return with_sentence(base, why, Status.UNMEASURED)
-    if limit.equals is not None:
-        return _compare_fact(base, limit)
+    if limit.equals is not None or limit.one_of:
+        return _compare_fact(base, limit.one_of or (limit.equals,))
     if limit.version is not None:
         return _compare_version(base, limit.version)
     if limit.same_on_all:
@@ -113,7 +113,7 @@ def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
         return "the probe returned no value"
     if limit.conditions.get("ranks", ranks) != ranks:
         return f"measured with {ranks or 'an unknown number of'} ranks; the limit is for {limit.conditions['ranks']}"
-    if limit.equals is not None or limit.version is not None or limit.same_on_all:
+    if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
     if not bounds or not all(map(_finite, bounds)):
         return "the limit has neither a finite floor nor a finite ceiling"
@@ -133,10 +133,12 @@ def _usable(peak: Peak | None) -> bool:
     return peak is not None and all(_finite(each) and each > 0 for each in (peak.value, *peak.samples))
 
 
-def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
-    same = base.value == limit.equals
-    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {limit.equals}"
-    return replace(base, expected=limit.equals, status=Status.PASS if same else Status.FAIL, sentence=text)
+def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
+    """Compare a value with those that are accepted."""
+    same = base.value in accepted
+    expected = accepted[0] if len(accepted) == 1 else " or ".join(map(str, accepted))
+    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {expected}"
+    return replace(base, expected=expected, status=Status.PASS if same else Status.FAIL, sentence=text)
 
 
 def _compare_version(base: Verdict, wanted: str) -> Verdict:

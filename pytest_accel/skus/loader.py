@@ -312,6 +312,7 @@ def _build_limit(
         ceiling=raw.get("ceiling"),
         warn=raw.get("warn"),
         equals=raw.get("equals"),
+        one_of=tuple(raw.get("one_of", ())),
         version=raw.get("version"),
         same_on_all=raw.get("same_on_all", False),
         severity=raw.get("severity", Limit.severity),

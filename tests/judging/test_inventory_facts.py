@@ -11,6 +11,7 @@ import pytest
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
@@ -141,6 +142,16 @@ LESSER = {
 def test_a_repair_of_the_memory_is_told_and_rejects_nothing(metric: str, answers: dict[str, Any]) -> None:
     well, repaired = judged(metric, discovered(h100(), h100(1, **answers)))
     assert (well.status, repaired.status) == (Status.PASS, Status.MARGINAL)
+
+
+@pytest.mark.parametrize(("severity", "expected"), [("warn", Status.MARGINAL), ("fail", Status.FAIL)])
+def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says(severity: str, expected: Status) -> None:
+    listed = Limit("inventory.vbios", "version", one_of=("96.00.A5.00.03", "96.00.A5.00.04"), severity=severity)
+    node = discovered(h100(), h100(1, nvmlDeviceGetVbiosVersion=b"96.00.61.00.01"))
+    known, other = (judge([each], listed) for each in facts("inventory.vbios", node, H100))
+    assert known.status is Status.PASS
+    assert other.status is expected
+    assert other.sentence.startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")
 
 
 def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
