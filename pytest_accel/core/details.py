@@ -200,6 +200,8 @@ class TelemetrySummary(TypedDict, total=False):
     """Seconds in which the device itself lowered the clock because of heat."""
     hw_power_brake_s: float
     """Seconds in which the power brake of the board lowered the clock."""
+    hw_slowdown_s: float
+    """Seconds in which the device itself lowered the clock for neither of these two reasons."""
     pcie_gen: int
     """The highest generation of the host link that was seen."""
     pcie_width: int

@@ -34,6 +34,7 @@ COUNTED_SLOWDOWNS: tuple[tuple[ReasonName, str], ...] = (
     ("hw_thermal_s", "HW thermal slowdown"),
     ("hw_power_brake_s", "HW power brake"),
     ("sw_thermal_s", "SW thermal slowdown"),
+    ("hw_slowdown_s", "HW slowdown without a named reason"),
 )
 CLIMATE: tuple[tuple[GaugeName, str], ...] = (("clock_mhz", "MHz"), ("temperature_c", "C"), ("power_w", "W"))
 """The gauges that a cause is told with, and their units."""

@@ -59,13 +59,6 @@ def _incomplete(facts: Facts) -> object:
 
 
 REASONS = (
-    Reason(
-        lambda facts: facts.get("mig"),
-        "MIG mode is on: neither the device nor its MIG instances can be accepted (inventory.mig)",
-        EVERYTHING,
-        "drain the node, turn MIG off with `nvidia-smi -i {index} -mig 0`, and run again",
-    ),
-    Reason(_differs("mig"), "MIG mode changes at the next reset (health.mig_pending_change)", EVERYTHING, RESET),
     Reason(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
     Reason(
         _unready,

@@ -12,6 +12,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
+from pytest_accel.judging import partitions
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader
 from pytest_accel.skus.waivers import Waivers, load
@@ -46,6 +47,7 @@ def sku_of(devices: Sequence[Device]) -> Sku | None:
         raise Refused(f"a shipped threshold file is broken: {bad}") from None
     if len(known) == 1:
         return known[0]
+    refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
     models = ", ".join(sorted({f"{device.model or 'no name'} ({device.pci_id})" for device in devices}))
     if known:
         names = ", ".join(sku.name for sku in known)
@@ -65,6 +67,12 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platf
         names = ", ".join(sku.platforms)
         raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}'; choose from {names}")
     return sku.platforms[wanted], None
+
+
+def refuse_divided(devices: Sequence[Device], platform: Platform) -> None:
+    """Raise Refused if a device is not partitioned as the platform states: whole, unless it says otherwise."""
+    if why := partitions.refusal(devices, platform):
+        raise Refused(why)
 
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:

@@ -68,6 +68,7 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
+        selection.refuse_divided(self.devices, self.platform)
         pool.devices = self.devices
         emulated = requirements.passed_through(self.discovery.devices)
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)

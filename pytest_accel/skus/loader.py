@@ -239,6 +239,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
             power_watts=raw.get("power_watts"),
             virtual=raw.get("virtual", False),
             passed_through=raw.get("passed_through", False),
+            partition=raw.get("partition", {}),
             source=_source(raw),
             overridden=any(_from(at.data.get(key), own) for key in EXPECTED),
         )
@@ -247,7 +248,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         title=found.get("title", found["sku"]),
         vendor=found["vendor"],
         match=found.get("match", {}),
-        datasheet=_datasheet(found.get("datasheet", {})),
+        datasheet=_datasheet(found.get("datasheet", {}), root.data.get("datasheet"), own),
         architecture=found.get("architecture", ""),
         limits=limits(found.get("limits", {}), root.data.get("limits")),
         platforms=platforms,
@@ -267,10 +268,11 @@ def _spread(raw: dict[str, Any]) -> Spread:
     return Spread(raw["between_runs"], raw["runs"], Source(**raw["source"]))
 
 
-def _datasheet(raw: dict[str, Any]) -> Datasheet:
-    """Return the datasheet with its sources."""
+def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:
+    """Return the datasheet with its sources, and the keys that one of the files `own` changed."""
     sources = {key: Source(**each) for key, each in raw.get("sources", {}).items()}
-    return Datasheet(**{**raw, "source": _source(raw), "sources": sources})
+    changed = {f"{group}.{key}" for group, values in items_of(at) for key, each in items_of(values) if _from(each, own)}
+    return Datasheet(**{**raw, "source": _source(raw), "sources": sources, "overridden": frozenset(changed)})
 
 
 def _source(raw: dict[str, Any]) -> Source | None:
@@ -328,6 +330,7 @@ def _build_limit(
         ceiling=raw.get("ceiling"),
         warn=raw.get("warn"),
         equals=raw.get("equals"),
+        one_of=tuple(raw.get("one_of", ())),
         version=raw.get("version"),
         same_on_all=raw.get("same_on_all", False),
         severity=raw.get("severity", Limit.severity),

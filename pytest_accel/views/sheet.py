@@ -216,6 +216,8 @@ def _bounds(limit: Limit) -> str:
     parts = []
     if limit.equals is not None:
         parts.append(f"= {limit.equals}")
+    if limit.one_of:
+        parts.append(f"one of {', '.join(map(str, limit.one_of))}")
     if limit.version is not None:
         parts.append(limit.version)
     if limit.same_on_all:

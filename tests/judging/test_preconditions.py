@@ -20,7 +20,7 @@ from pytest_accel.skus import loader
 H100 = loader.load("h100-sxm")
 SWITCHED, ALONE = H100.platforms["hgx8"], H100.platforms["single"]
 HEALTHY: dict[str, Any] = {
-    "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "recovery_action": "none",
+    "ecc": True, "ecc_pending": True, "recovery_action": "none",
     "remap_pending": False, "fabric_state": "completed", "fabric_status": 0, "temperature_c": 40,
 }  # fmt: skip
 MEASURING = {each.name: each for each in declarations() if each.packaged and not each.fact}
@@ -43,8 +43,6 @@ def stressing(*parts: str) -> set[str]:
     ("facts", "stopped"),
     [
         ({}, set()),
-        ({"mig": True, "mig_pending": True}, set(MEASURING)),
-        ({"mig_pending": True}, set(MEASURING)),
         ({"recovery_action": "GPU reset"}, set(MEASURING)),
         ({"fabric_state": "in progress"}, set(MEASURING)),
         ({"fabric_status": 999}, stressing("link")),

@@ -20,11 +20,13 @@ from as_user import pytest as run_pytest
 from pytest_accel import probes
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records
@@ -261,10 +263,10 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     devices = driver(Model.read(model(healthy, tmp_path))).discover()
     assert [healthy.sku.mismatch(device) for device in devices] == [None] * healthy.devices
     limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
-    for metric, limit in limits.items():
-        if metric in inventory.FACT_METRICS and limit.equals is not None:
-            _, value, trouble = inventory.read(metric, devices[0])
-            assert trouble or value == limit.equals, metric
+    found = inventory.Discovery(tuple(devices))
+    for metric in set(limits) & set(inventory.FACT_METRICS):
+        verdicts = [judge([each], limits[metric]) for each in inventory.facts(metric, found, healthy.sku)]
+        assert not any(each.fails for each in verdicts if each.status is not Status.UNMEASURED), metric
 
 
 @pytest.mark.parametrize(
@@ -470,8 +472,8 @@ def test_a_long_soak_sees_what_heat_takes(device: Callable[..., SimulatedDevice]
 
 
 def test_the_modes_of_a_simulated_device_count_as_those_of_a_real_one(device: Callable[..., SimulatedDevice]) -> None:
-    with pytest.raises(Unmeasurable, match="MIG mode of gpu1 is on"):
-        device(mig=True)
+    with pytest.raises(Unmeasurable, match="compute mode of gpu1 is prohibited"):
+        device(compute_mode="prohibited")
 
 
 def test_a_probe_of_ones_own(device: Callable[..., SimulatedDevice]) -> None:

@@ -193,12 +193,6 @@ class Compute(Rank):
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""
-        if device.facts.get("mig"):
-            raise Unmeasurable(f"MIG mode of {device.name} is on: neither the device nor its slices can be accepted")
-        if (partition := device.facts.get("compute_partition", "SPX")) != "SPX":
-            raise Unmeasurable(
-                f"{device.name} is a part of a GPU ({partition} mode): only a whole GPU (SPX) can be accepted"
-            )
         mode = device.facts.get("compute_mode")
         if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
             raise Unmeasurable(f"the compute mode of {device.name} is {mode}: this run needs the default mode")

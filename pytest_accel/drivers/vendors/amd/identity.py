@@ -81,6 +81,7 @@ PRODUCT: Table = {
     "board_part": _board("model_number"),
     "fru_id": _board("fru_id"),
     "compute_units": LibraryCall(ASIC, read=value("num_compute_units")),
+    "memory_bus_bits": LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_bit_width")),
     "gfx_target": LibraryCall(ASIC, read=value("target_graphics_version")),
 }
 PLACE: Table = {

@@ -62,6 +62,7 @@ PRODUCT: Table = {
     "board_part": LibraryCall("nvmlDeviceGetBoardPartNumber", read=text),
     "compute_capability": LibraryCall("nvmlDeviceGetCudaComputeCapability", read=lambda pair: f"{pair[0]}.{pair[1]}"),
     "cuda_cores": LibraryCall("nvmlDeviceGetNumGpuCores"),
+    "memory_bus_bits": LibraryCall("nvmlDeviceGetMemoryBusWidth"),
 }
 PLACE: Table = {
     "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
