@@ -50,7 +50,19 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
     emulated = emulated_ports or platform.passed_through
-    return {**facts, **_links(platform, where, emulated), **sku.limits_on(platform)}
+    implied = {**facts, **_links(platform, where, emulated)}
+    return {
+        **implied,
+        **{metric: _over(implied.get(metric), limit) for metric, limit in sku.limits_on(platform).items()},
+    }
+
+
+def _over(implied: Limit | None, limit: Limit) -> Limit:
+    """Return a stated limit, counted as overridden where it lets pass what the one that the platform implies does not.
+
+    A file that stands alone overrides no other file, but a floor of 8 lanes on a platform of 16 is no less a change.
+    """
+    return replace(limit, overridden=True) if implied and limit.equals != implied.equals else limit
 
 
 def _links(platform: Platform, where: str, emulated_ports: bool) -> dict[str, Limit]:
