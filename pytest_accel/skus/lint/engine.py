@@ -132,7 +132,7 @@ def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: st
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
         explaining |= {(at.file, at.line): at for at in _entries(subject)}
-        yield from _explained(_beside(subject, shipped, today), shipped, used)
+        yield from (each for _, each in _explained(_beside(subject, shipped, today), shipped, used))
     for place, at in explaining.items():
         if place not in used:
             yield _stale(at)
@@ -145,25 +145,28 @@ def _beside(subject: Subject, shipped: Sequence[Subject], today: str) -> Subject
     return replace(subject, others=others, base=base, today=today)
 
 
-def _explained(subject: Subject, shipped: Sequence[Subject], used: set[tuple[str, int]]) -> Iterator[Finding]:
-    """Yield the findings of a subject at the file that they belong to. The explanations that hold are added to `used`.
+def _explained(
+    subject: Subject, shipped: Sequence[Subject], used: set[tuple[str, int]]
+) -> Iterator[tuple[Finding, Finding]]:
+    """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
-    An explanation holds for what its own file finds; a value that another file puts there is not explained by it.
+    The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
+    another file puts there is not explained by it.
     """
-    below = {same(each): each for each in _explained(subject.base, shipped, set())} if subject.base else {}
-    files = subject.base.sku.files if subject.base else ()
-    entries = _entries(subject)
-    vendors = _of_vendor(subject, shipped)
+    base = subject.base
+    below = {same(raw): each for raw, each in _explained(base, shipped, set())} if base else {}
+    files = base.sku.files if base else ()
+    entries, vendors = _entries(subject), _of_vendor(subject, shipped)
     for finding in _findings(subject):
         entry = next((at for at in entries if _explains(at, finding)), None)
         known = below.get(same(finding))
         if entry is not None:
             used.add((entry.file, entry.line))
-            yield replace(finding, explained=str(entry.plain()["reason"]))
+            yield finding, replace(finding, explained=str(entry.plain()["reason"]))
         elif known is not None:
-            yield replace(finding, explained=known.explained)
+            yield finding, known if finding.file in files else replace(finding, explained=known.explained)
         else:
-            yield moved(finding, subject, files or vendors(finding))
+            yield finding, moved(finding, subject, files or vendors(finding))
 
 
 def _of_vendor(subject: Subject, shipped: Sequence[Subject]) -> Callable[[Finding], Sequence[str]]:

@@ -16,6 +16,8 @@ LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
 """Fractions of the lowest healthy figure. A floor below the first lets a link with one lane or channel in six missing
 pass. The second is for products of another source's method, where shape and data alone make a difference of a fifth,
 and for what is no rate. Above the third the noise of healthy parts fails."""
+LOWERED = 0.9
+"""The share of a replaced floor that a floor without a healthy figure may be."""
 SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
@@ -39,23 +41,27 @@ def loose(subject: Subject) -> Iterator[Finding]:
     for key, limit, _ in subject.limits():
         if limit.floor is None:
             continue
-        for healthy, share in _healthy(subject, key, limit):
-            if limit.floor < share * healthy:
-                expected = f"expected at least {share * healthy:.4g}, {share} of the healthy {healthy:g}"
+        for figure, share, what in _held_against(subject, key, limit):
+            if limit.floor < share * figure:
+                expected = f"expected at least {share * figure:.4g}, {share} of the {what} {figure:g}"
                 yield subject.warning(key, limit.floor, expected)
                 break
 
 
-def _healthy(subject: Subject, key: str, limit: Limit) -> Iterator[tuple[float, float]]:
-    """Yield healthy figures that a floor is held against, with the smallest share of each that it may be.
+def _held_against(subject: Subject, key: str, limit: Limit) -> Iterator[tuple[float, float, str]]:
+    """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
 
-    A limit with figures of its own is also held, less strictly, against those that it replaces.
+    A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
+    floor without any replaces no floor that is clearly higher.
     """
-    own, below = _lowest(limit), _lowest(_below(subject, key))
+    below = _below(subject, key)
+    own, replaced = _lowest(limit), _lowest(below)
     if own:
-        yield own, slack(limit)
-    if below:
-        yield below, LOOSE_OTHERWISE if own else slack(limit)
+        yield own, slack(limit), "healthy"
+    if replaced:
+        yield replaced, LOOSE_OTHERWISE if own else slack(limit), "healthy"
+    elif below and below.floor and not own:
+        yield below.floor, LOWERED, f"floor of {subject.base.sku.name if subject.base else ''},"
 
 
 def _lowest(limit: Limit | None) -> float | None:
