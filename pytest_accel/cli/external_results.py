@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
+from pytest_accel.cli.table_report import meant
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.printable import printable
@@ -20,7 +21,6 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.core.yaml_lines import nearest
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import known_metrics, unit_of
@@ -150,7 +150,7 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Exte
     device, metric = row.get("device", ""), row.get("metric", "")
     unit = units.get(metric) or unit_of(metric)
     if unit is None:
-        raise BadFigures(f"metric {metric!r} is not known; {nearest(metric, units)}")
+        raise BadFigures(f"metric {metric!r} is not known; {meant(metric, units)}")
     if not device:
         raise BadFigures(f"the device is missing; it is a name such as gpu0, or {NODE}")
     if of_node(metric) != (device == NODE):

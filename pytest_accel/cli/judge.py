@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import consistency, external_results, record_reader, rejudge
+from pytest_accel.cli import consistency, external_results, record_reader, rejudge, table_report
 from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
@@ -175,12 +175,31 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
     level = chosen.accel_level or "standard"
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
-    count = f"{len(external_results.names(figures))} of {platform.devices or 'any number of'} devices"
+    names = external_results.names(figures)
+    count = f"{len(names)} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
     _print(terminal.table(verdicts, {}))
-    _print([(f"required, but not in the table: {_listed(lacking)}", "yellow")] if lacking else [])
+    _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
+    missing = table_report.lacking(lacking, names)
+    _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
+    if not chosen.accel_platform:
+        closing = _by_platform(figures, sku, platform, level)
     _close(closing, verdicts)
     return closing.exit
+
+
+def _by_platform(
+    figures: Sequence[external_results.ExternalFigure], sku: Sku, platform: Platform, level: str
+) -> Closing:
+    """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
+    fitting = [platform, *table_report.alternatives(sku, platform)]
+    judged = {each.name: external_results.judge_figures(figures, sku, each, level)[:2] for each in fitting}
+    statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
+    for name, found in statuses.items():
+        if found != statuses[platform.name]:
+            why = f"platform {platform.name} was taken by the number of devices; {name} fits, too, and judges otherwise"
+            _print([(f"{why}: --accel-platform={name}", "yellow")])
+    return table_report.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
 def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
@@ -200,15 +219,6 @@ def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_re
 def _as_what(sku: str, platform: str, level: str) -> str:
     """Return the terms of a judgement in words."""
     return f"judged as {sku}, platform {platform}, level {level}"
-
-
-def _listed(lacking: Sequence[str]) -> str:
-    """Return the missing metrics, each with its devices, from texts "device metric"."""
-    devices: dict[str, list[str]] = {}
-    for entry in lacking:
-        device, _, metric = entry.rpartition(" ")
-        devices.setdefault(metric, []).append(device)
-    return ", ".join(f"{metric} ({' '.join(names)})" for metric, names in devices.items())
 
 
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:

@@ -212,6 +212,7 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
             )
     anywhere = Platform("any", None)
     for key, at in limit_nodes(root):
-        why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)
+        on = [each for name, each in sku.platforms.items() if key.startswith(f"platforms.{name}.limits.")]
+        why = why_not_applicable(sku, key.rpartition("limits.")[2], on[0] if on else anywhere)
         if why:
             findings.add(at, f"{key}: has a limit, but is not applicable: {why}")

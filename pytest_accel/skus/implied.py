@@ -55,14 +55,28 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
 def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[str, Limit]:
     """Return the limits of both; a written limit replaces an implied one of the same metric.
 
-    A written one that only demands the same value on all devices leaves open which: it keeps the implied floor.
+    A written one that only demands the same value on all devices leaves open which: it keeps the implied floor. One
+    that lets pass what the implied one does not counts as overridden, also in a file that stands alone.
     """
     both = {
         metric: replace(implied[metric], same_on_all=True, if_supported=limit.if_supported)
         for metric, limit in written.items()
         if metric in implied and limit.same_on_all and implied[metric].floor is not None
     }
-    return {**implied, **written, **both}
+    over = {metric: _over(implied.get(metric), limit) for metric, limit in written.items()}
+    return {**implied, **over, **both}
+
+
+def _over(implied: Limit | None, limit: Limit) -> Limit:
+    """Return a written limit, counted as overridden where it demands less than the implied one."""
+    if implied is None:
+        return limit
+    least = limit.floor if limit.equals is None else limit.equals
+    if implied.floor is None:
+        holds = limit.equals == implied.equals
+    else:
+        holds = isinstance(least, int | float) and least >= implied.floor
+    return limit if holds else replace(limit, overridden=True)
 
 
 def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:

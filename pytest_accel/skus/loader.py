@@ -183,6 +183,12 @@ def _vendor(root: Located) -> _Layers:
     return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
+def extended(path: Path, root: Located) -> Path | None:
+    """Return the path of the file that a file extends, given its merged contents; None if it extends none."""
+    at = root.data.get("extends")
+    return _base(path, at, Findings()) if at is not None and at.file == shown(path) else None
+
+
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
     """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
     name = yaml_lines.text(extends, "extends", findings)
