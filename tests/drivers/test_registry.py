@@ -197,9 +197,7 @@ class Pair(Driver):
 
     def discover(self) -> list[Device]:
         places = (("ACME-1", "0000:17:00.0"), (self.uuid, "0000:18:00.0"))
-        return [
-            Device(uuid, index, "acme", "ACME X1", pci_address=place) for index, (uuid, place) in enumerate(places)
-        ]
+        return [Device(uuid, index, "acme", "ACME X1", pci_address=place) for index, (uuid, place) in enumerate(places)]
 
     def read(self, device: Device) -> dict[str, float]:
         return {}
