@@ -35,30 +35,39 @@ def discover(*, only_skeleton: bool) -> int:
     """
     setup = Setup(Options(sku="auto"))
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
-    refused: Refused | None = None
     try:
-        setup.prepare()
-        try:
-            setup.discover(pool)
-        except Refused as error:
-            refused = error
+        refused = _look(setup, pool)
         products = selection.products_of(setup.discovery.devices)
-        if only_skeleton:
-            return _print_skeleton(products, refused)
-        host = pool.sensor.host()
+        host = {} if only_skeleton else pool.sensor.host()
     except Refused as error:
         print(error, file=sys.stderr)
         return REFUSED
     finally:
         pool.stop()
+    if only_skeleton:
+        return _print_skeleton(products, refused)
     print("\n".join([*_sku_lines(setup, products), *device_view.lines(setup.devices, in_full=bool(refused))]))
     print("\n".join(host_view.lines(host)))
     for product in products:
         if not product.skus:
-            print("\nthreshold file to fill in ('pytest-accel discover --skeleton > ours.yaml' writes it):\n")
-            print(_skeleton(product), end="")
+            print(
+                f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n\n{_skeleton(product)}"
+            )
     sys.stdout.flush()
     return _status(setup, refused)
+
+
+def _look(setup: Setup, pool: WorkerPool) -> Refused | None:
+    """Discover the devices; return why a run would be refused, such as devices of several products, or None.
+
+    Raises Refused for a wrong shipped file.
+    """
+    setup.prepare()
+    try:
+        setup.discover(pool)
+    except Refused as error:
+        return error
+    return None
 
 
 def _sku_lines(setup: Setup, products: list[Product]) -> list[str]:

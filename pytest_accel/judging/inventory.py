@@ -262,7 +262,8 @@ class Discovery:
                 return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > found:
                 missing = self._not_found([each["where"] for each in on_bus], len(on_bus) - found)
-                return f"the PCI bus shows {len(on_bus)} {driver} devices, but the driver finds {found}{missing}: check dmesg"
+                what = f"{len(on_bus)} {driver} devices, but the driver finds {found}{missing}"
+                return f"the PCI bus shows {what}: check dmesg"
         return None
 
     def _not_found(self, on_bus: Sequence[str], count: int) -> str:
