@@ -50,9 +50,8 @@ def discover(*, only_skeleton: bool) -> int:
     print("\n".join(host_view.lines(host)))
     for product in products:
         if not product.skus:
-            print(
-                f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n\n{_skeleton(product)}"
-            )
+            print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")
+            print(_skeleton(product), end="")
     sys.stdout.flush()
     return _status(setup, refused)
 

@@ -66,7 +66,7 @@ def _paragraph(device: Device) -> list[str]:
             "MIG is on" if facts.get("mig") else "",
             _named("compute partition", facts.get("compute_partition")),
             _named("memory partition", facts.get("memory_partition")),
-            _named("virtualization", facts.get("virtualization")),
+            _named("virtualization", None if (mode := facts.get("virtualization")) == "none" else mode),
         ],
     }
     kept = {name: ", ".join(filter(None, each)) for name, each in rows.items()}
