@@ -8,23 +8,18 @@ import sys
 from datetime import date
 
 import pytest_accel
-from pytest_accel.cli import judge, schema
+from pytest_accel.cli import discover, judge, schema
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.judging.closing import NOT_JUDGED
-from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Setup
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
-from pytest_accel.views import devices, lint_report, sheet
-from pytest_accel.views import host as host_view
+from pytest_accel.views import lint_report, sheet
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
 DISCOVER = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
-cannot read. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver or library is
-missing here, 4 if the SKU cannot be recognised."""
+cannot read. Where no shipped SKU matches, show every device with its ids, the nearest SKU, what differs from it, and a
+threshold file to fill in. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver,
+library or torch is missing here, 4 if the devices are not of one SKU."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
 datasheet. The exit status is 1 for an error or a warning that the file does not explain; notes do not count."""
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
@@ -43,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.command == "simulate":
         return list_faults()
     if chosen.command == "discover":
-        return discover()
+        return discover.discover(only_skeleton=chosen.skeleton)
     try:
         status = _run(chosen)
         sys.stdout.flush()
@@ -74,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(dest="command", required=True)
     text = "show the devices, their SKU and the host as an acceptance run would find them"
-    commands.add_parser("discover", help=text, description=DISCOVER)
+    _declare_discover(commands.add_parser("discover", help=text, description=DISCOVER))
     _declare_sku(commands.add_parser("sku", help="list, show and check the limits of products"))
     text = "list the faults that --accel-simulate can put into a simulated node"
     simulate = commands.add_parser("simulate", help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -86,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")
     return parser
+
+
+def _declare_discover(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `discover`."""
+    text = "print only a threshold file to fill in, for the product that most of the devices are"
+    parser.add_argument("--skeleton", action="store_true", help=text)
 
 
 def _declare_sku(parser: argparse.ArgumentParser) -> None:
@@ -117,34 +118,6 @@ def _sku(chosen: argparse.Namespace) -> int:
     if chosen.action == "show":
         return show_sku(chosen.name, chosen.format)
     return list_rules() if chosen.rules else lint_skus(chosen.files, everything=chosen.all, form=chosen.format)
-
-
-def discover() -> int:
-    """Print devices, SKU and host as a run would find them.
-
-    Returns 0, or 1 if an accelerator itself cannot be used, 6 if it cannot be used for lack of a driver or library, and
-    4 if the SKU cannot be recognised.
-    """
-    setup = Setup(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
-    try:
-        setup.prepare()
-        setup.discover(pool)
-        host = pool.sensor.host()
-    except Refused as refused:
-        print(refused, file=sys.stderr)
-        return 4
-    finally:
-        pool.stop()
-    print(f"SKU: {setup.sku.name if setup.sku else 'none'}, platform: {setup.platform.name}")
-    print("\n".join(devices.lines(setup.devices)))
-    print("\n".join(host_view.lines(host)))
-    problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
-    if problem:
-        print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
-    if problem is None:
-        return 0
-    return 1 if problem.kind == "device" else NOT_JUDGED
 
 
 def print_schema(name: str) -> int:

@@ -257,16 +257,20 @@ class Sku:
         return self.mismatch(device) is None
 
     def mismatch(self, device: Device) -> str | None:
-        """Return the first difference between the device and this product, or None if the device is one.
+        """Return the first of the `differences` between the device and this product, or None if the device is one."""
+        return next(iter(self.differences(device)), None)
+
+    def differences(self, device: Device) -> list[str]:
+        """Return every difference between the device and this product, none if the device is one.
 
         Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the
         file must agree on every property that both state: name, PCI id, subsystem, number of compute units, memory
         size. The name or the PCI id must be among these.
         """
         if self.vendor != device.driver:
-            return f"its driver is {device.driver}, not {self.vendor}"
+            return [f"its driver is {device.driver}, not {self.vendor}"]
         if not self.match:
-            return None  # a file without `match` applies to any device that its owner chooses it for
+            return []  # a file without `match` applies to any device that its owner chooses it for
         ids = [*self.match.get("pci_ids", ()), *self.match.get("virtual_functions", ())]
         stated = (
             ("name", self.match.get("names", ()), device.model),
@@ -274,19 +278,21 @@ class Sku:
             ("subsystem", self.match.get("subsystems", ()), device.facts.get("pci_subsystem")),
             ("number of compute units", self.match.get("compute_units", ()), device.facts.get("compute_units")),
         )
-        for what, known, found in stated:
-            if known and found and found not in known:
-                return f"its {what} is {found}, not {' or '.join(map(str, known))}"
-        if not any(known and found for _, known, found in stated[:2]):
-            return "neither its name nor its PCI id is in the threshold file"
-        return self._other_memory(device)
+        found = [
+            f"its {what} is {value}, not {' or '.join(map(str, known))}"
+            for what, known, value in stated
+            if known and value and value not in known
+        ]
+        if not found and not any(known and value for _, known, value in stated[:2]):
+            found.append("neither its name nor its PCI id is in the threshold file")
+        return found + self._other_memory(device)
 
-    def _other_memory(self, device: Device) -> str | None:
+    def _other_memory(self, device: Device) -> list[str]:
         nominal, found = float(self.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
         low, high = MEMORY_SHOWN
         if nominal and found and not low * nominal <= found <= high * nominal:
-            return f"its memory is {found:.1f} GB, not {nominal:g} GB"
-        return None
+            return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
+        return []
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""

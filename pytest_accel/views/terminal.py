@@ -9,6 +9,7 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.judging.closing import Closing, worst_first
 from pytest_accel.run.phases import PHASES
+from pytest_accel.views.own_tests import told_apart
 
 COLOURS = {
     Status.FAIL: "red",
@@ -35,7 +36,7 @@ def table(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool =
     and the range of values; unless `full` is set.
     """
     host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
-    verdicts = [verdict for verdict in verdicts if verdict not in host]
+    verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
     shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
     if not shown:
         return _host(host)

@@ -108,6 +108,7 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("health.fabric", {"nvmlDeviceGetGpuFabricInfoV": fabric(status=999)}, {}),
     ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthMask=0x1A9)}, {}),
     ("health.nvlink_up", {}, {(165, 7): (1, 0)}),
+    ("health.nvlink_up", {}, {pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, 0)}),
     ("health.pcie_width", {"nvmlDeviceGetCurrPcieLinkWidth": 8}, {}),
 ]
 

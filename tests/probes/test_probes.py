@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -1098,3 +1099,21 @@ def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
     assert finding.seconds == pytest.approx([1e-3] * 5)
     assert finding.samples == pytest.approx([2**20 / 1e6] * 5)
     assert finding.details["of_median"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("unit", "as_duration"), [("ms", False), ("GB/s", True)])
+def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -> None:
+    """A rate under the unit of a duration would pass every ceiling."""
+    with pytest.raises(TypeError, match=f"goes with unit='ms' and no other; unit='{unit}', as_duration={as_duration}"):
+        compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
+
+
+def test_what_a_device_offers_a_probe_is_there() -> None:
+    """The table of docs/how-to-probe.md."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to-probe.md").read_text(encoding="utf-8")
+    table = page.partition("### What `device` offers")[2].partition("\n\nA probe may return")[0]
+    names = [name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)(?:\(.*?\))?`", row.split("|")[1])]
+    assert len(names) > 12
+    device = compute()
+    of_ranks = {"rank", "world", "collectives"}
+    assert [name for name in names if not hasattr(device, name)] in ([], sorted(of_ranks & set(names)))

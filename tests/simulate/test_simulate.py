@@ -133,6 +133,10 @@ def test_every_mistake_is_named_with_its_line(write: Callable[..., str], fault: 
         ("sku: cpu", r"node.yaml:1: cpu is of vendor cpu; only devices of nvidia, amd can be simulated"),
         ("sku: h100-sxm\nseed: many", r"node.yaml:2: seed: expected a whole number, found 'many'"),
         ("platform: hgx8", r"the file: 'sku' is missing"),
+        (
+            "extends: h100-sxm\nsku: acme",
+            r"node.yaml: is a threshold file \(it has 'extends'\), .* a node file that names it: 'sku: node.yaml'",
+        ),
     ],
 )
 def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said: str) -> None:

@@ -10,7 +10,7 @@ from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import loader, products, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))
@@ -106,7 +106,7 @@ def test_no_device_is_two_shipped_skus() -> None:
         for model in sku.match.get("names", ()):
             facts = {"compute_units": next(iter(units), None)}
             device = Device(uuid="GPU-0", index=0, driver=sku.vendor, model=model, facts=facts)
-            assert loader.recognise([device], every) == [sku]
+            assert products.recognise([device], every) == [sku]
 
 
 @pytest.mark.parametrize(

@@ -345,11 +345,18 @@ class Compute(Rank):
             seconds: Longest duration of the sampling.
             collective: True if every rank of a process group has to do the same number of calls.
             conditions: Conditions of the result.
-            as_duration: Return milliseconds for each call instead of a rate.
+            as_duration: Return milliseconds for each call instead of a rate; `unit` has to be "ms" then.
             streams: Streams that `work` runs on, if it does not use the current one.
             fastest_of: If set, a sample is the fastest of this many calls, each timed by the host, and not a block.
             statistic: What the value is of the samples.
+
+        Raises TypeError for the unit "ms" without `as_duration`, and the reverse: the samples would be of another unit.
         """
+        if as_duration != (unit == "ms"):
+            raise TypeError(
+                f"sample: as_duration=True returns milliseconds, so it goes with unit='ms' and no other; "
+                f"unit={unit!r}, as_duration={as_duration}"
+            )
         how: dict[str, Any] = {
             "seconds": self.seconds if seconds is None else seconds,
             "precision": self.precision if precision is None else precision,

@@ -100,7 +100,7 @@ class NvidiaDriver(Driver):
     def _add_health(self, asker: Asker) -> None:
         self._add_state(asker)
         found = links.nvlinks(asker)
-        asker.facts.update({"nvlinks": found or None, **links.summary(found)})
+        asker.facts.update({"nvlinks": found or None, **links.summary(found, asker.facts.get("nvlink_count"))})
 
     def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
