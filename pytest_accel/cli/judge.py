@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -23,6 +24,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.skus import releases, requirements
 from pytest_accel.views import changes, terminal
+from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
@@ -76,7 +78,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     new = judge_again(old, _terms(old, chosen))
     names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
-    _print(terminal.table(new.verdicts, names))
+    _print(table(new.verdicts, names, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
     _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
@@ -154,7 +156,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
     count = f"{len(external_results.names(figures))} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
-    _print(terminal.table(verdicts, {}))
+    _print(table(verdicts, {}, width=_width()))
     _print([(f"required, but not in the table: {_listed(lacking)}", "yellow")] if lacking else [])
     _close(closing, verdicts)
     return closing.exit
@@ -195,7 +197,12 @@ def _listed(lacking: Sequence[str]) -> str:
 
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
-    _print(terminal.closing_lines(closing, verdicts))
+    _print(terminal.closing_lines(closing, verdicts, _width()))
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal, None if stdout is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _print(lines: Sequence[Line]) -> None:

@@ -61,6 +61,8 @@ class Session:
         self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
+        self.causes_told: dict[tuple[Status, str], str] = {}
+        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
         self.not_run: list[str] = []
         """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
@@ -553,6 +555,7 @@ class Session:
         return replace(
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
+            day=self.record.run.get("started", "")[:10],
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,
             broken_tests=self.errors.broken,
