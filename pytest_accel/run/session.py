@@ -153,6 +153,7 @@ class Session:
         if not measuring:
             self.setup.discover(self.pool)
             return
+        self.setup.check_torch()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         name = f"{socket.gethostname()}{'-simulated' * bool(self.node)}-{stamp}"
         folder = self.folder.create(self.options.output, name, self.record)

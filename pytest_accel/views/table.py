@@ -244,7 +244,7 @@ def _told(group: Sequence[Verdict]) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
     if last.event == LEFT_OUT and len(metrics) > 1:
-        return f"{len(metrics)} limits {last.sentence}"
+        return f"{len(metrics)} limits{'' if last.sentence.startswith('not measured') else ':'} {last.sentence}"
     return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {last.sentence}"
 
 

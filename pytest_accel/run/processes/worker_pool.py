@@ -242,8 +242,10 @@ class WorkerPool:
             trouble = before.trouble or call.trouble
             if trouble:
                 call.child.kill("it could not open its device")
-                reason = f"{trouble['reason']} (see {call.child.log.name})"
-                self._unopened[group] = Trouble(trouble.get("kind", "device"), reason)
+                kind = trouble.get("kind", "device")
+                # What all devices lack is told once, so it names no log of one device.
+                log = "the log of its worker" if kind == "need" else call.child.log.name
+                self._unopened[group] = Trouble(kind, f"{trouble['reason']} (see {log})")
             else:
                 self.software.update(call.findings[0]["software"])
 
