@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -25,6 +26,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.skus import releases, requirements
 from pytest_accel.views import changes, terminal
+from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
@@ -80,7 +82,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
-    _print(terminal.table(new.verdicts, names))
+    _print(table(new.verdicts, names, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
     _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
@@ -178,7 +180,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     names = external_results.names(figures)
     count = f"{len(names)} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
-    _print(terminal.table(verdicts, {}))
+    _print(table(verdicts, {}, width=_width()))
     _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
     missing = table_report.lacking(lacking, names)
     _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
@@ -223,7 +225,12 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
-    _print(terminal.closing_lines(closing, verdicts))
+    _print(terminal.closing_lines(closing, verdicts, _width()))
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal, None if stdout is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _print(lines: Sequence[Line]) -> None:

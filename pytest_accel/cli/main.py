@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from datetime import date
 
@@ -134,8 +135,10 @@ def list_faults() -> int:
 
 def list_skus() -> int:
     """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
-    print(sheet.text([sheet.listing(loader.load_shipped())]))
-    print(f"\nthresholds {releases.version()}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
+    print("\nGB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or else of fp16")
+    print(f"thresholds {releases.version()}")
     return 0
 
 

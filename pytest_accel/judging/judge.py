@@ -240,6 +240,8 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         limit=limit,
         attempts=attempts,
         fault=trouble.kind == "device",
+        event=trouble.event,
+        blamed=trouble.blamed,
         floor=None if limit is None or limit.relative else limit.floor,
         ceiling=None if limit is None or limit.relative else limit.ceiling,
     )

@@ -125,7 +125,7 @@ def _as_probe_error() -> Iterator[None]:
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     """Fail the test, skip it or let it pass, depending on its worst verdict."""
     from pytest_accel.core.verdict import Status
-    from pytest_accel.judging.closing import worst_first
+    from pytest_accel.judging.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
     text = f"{session.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"

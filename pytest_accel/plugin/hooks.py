@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import reports
+from pytest_accel.plugin import junit, reports
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
 from pytest_accel.run.options import Options, Refused, option_words, plans_only, too_few_files
 from pytest_accel.run.session import Session
@@ -20,6 +20,7 @@ from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
+from pytest_accel.views.table import table
 
 LIMITED = ("inventory", "health", "counters")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
@@ -224,11 +225,23 @@ class Acceptance:
         return report
 
     def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Return a category of its own, "waived", for a test that passed by a waiver."""
+        """Return a category of its own for a test that passed by a waiver, or that repeats a cause that was told.
+
+        pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
+        """
+        if getattr(report, reports.REPEATS, False):
+            category, letter, word = reports.NOT_MEASURED
+            return category, letter, (word, {"red": True})
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})
         return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """Let the JUnit file tell a limit that could not be judged from one that is broken."""
+        yield
+        junit.mark_not_judged(self._config, report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected: nothing in it was measured."""
@@ -254,6 +267,7 @@ class Acceptance:
             return
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
+        junit.add_properties(self._config, self._about(closing))
         try:
             yield
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
@@ -261,6 +275,22 @@ class Acceptance:
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
         self._write(self._closing_lines(closing), bold=True)
+
+    def _about(self, closing: Closing) -> dict[str, object]:
+        """Return what the JUnit file says about the whole run."""
+        accel_session = self.accel_session
+        return {
+            "closing": closing.line,
+            "result": closing.word,
+            "sku": accel_session.sku.name if accel_session.sku else None,
+            "platform": accel_session.platform.name,
+            "level": accel_session.options.level,
+            "simulated": accel_session.node.source if accel_session.node else None,
+            "host": accel_session.record.run.get("host"),
+            "devices": " ".join(device.uuid for device in accel_session.devices) or None,
+            "thresholds": accel_session.record.sku.get("thresholds"),
+            "record": accel_session.folder.path,
+        }
 
     def _planned(self, exitstatus: int) -> int:
         """Return the exit status of a run that measured nothing.
@@ -305,14 +335,23 @@ class Acceptance:
         if self._plans:
             lines = plan.lines(accel_session, self._items)
         else:
-            lines = terminal.table(accel_session.verdicts, accel_session.names, full=full)
+            lines = table(accel_session.verdicts, accel_session.names, full=full, width=self._width())
         lines += [(f"note: {note}", "yellow") for note in accel_session.record.notes]
         if lines:
             simulated = "SIMULATED " if accel_session.node else ""
             sku = accel_session.sku.name if accel_session.sku else "no SKU"
             title = f"accel: {simulated}{sku}, {accel_session.options.level}"
             terminalreporter.section(title, sep="=", bold=True)
-            self._write(lines)
+            self._write(terminal.folded(lines, self._width()) if self._is_terminal() else lines)
+
+    def _width(self) -> int:
+        """Return the columns of the terminal, or those that pytest assumes where there is none."""
+        return int(self._config.get_terminal_writer().fullwidth)
+
+    def _is_terminal(self) -> bool:
+        """Return True if a person reads the output. In a file, whatever belongs together stays in one line."""
+        reporter = self._reporter()
+        return reporter is not None and bool(reporter.isatty)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_benchmark_group_stats(self) -> Generator[None, Groups, Groups]:
@@ -328,16 +367,17 @@ class Acceptance:
         return [(name, entries) for name, entries in kept if entries]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """Return the closing line, the command that repeats the worst test, the time spent and the path of the record.
+        """Return the closing line, the command that repeats what it names, the time spent and the path of the record.
 
         Each only where there is one.
         """
         accel_session = self.accel_session
-        lines = terminal.closing_lines(closing, accel_session.verdicts)
-        worst = terminal.first_to_repeat(accel_session.verdicts)
-        test = accel_session.tests.get(worst.key) if worst else None
-        if test:
-            lines.append((f"again: {shlex.join([*_without_filters(accel_session.options.command), '-k', test])}", ""))
+        width = self._width() if self._is_terminal() else None
+        lines = terminal.closing_lines(closing, accel_session.verdicts, width)
+        named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
+        if named:
+            words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
+            lines.append((f"again: {shlex.join(words)}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         folder = accel_session.folder

@@ -62,6 +62,8 @@ class Session:
         self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
+        self.causes_told: dict[tuple[Status, str], str] = {}
+        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
         self.not_run: list[str] = []
         """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
@@ -152,6 +154,7 @@ class Session:
         if not measuring:
             self.setup.discover(self.pool)
             return
+        self.setup.check_torch()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         host = socket.gethostname()
         name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
@@ -572,6 +575,7 @@ class Session:
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
             rejected_before=earlier_records.rejected_before(self.record.earlier_attempts, self.names),
+            day=self.record.run.get("started", "")[:10],
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,
             broken_tests=self.errors.broken,

@@ -370,7 +370,10 @@ def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_co
         (ran.names[each["subject"]], each["metric"]) for each in ran.record["verdicts"] if each["status"] == "FAIL"
     }
     assert failing == {("gpu1", "counters.ecc_uncorrectable"), ("gpu0", "counters.pcie_replays")}
-    said = "REJECTED gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul.bf16 (and 1 more)"
+    said = (
+        "REJECTED 2/8: gpu0 counters.pcie_replays -275.0%; "
+        "gpu1 counters.ecc_uncorrectable 1, expected 0, during matmul.bf16"
+    )
     assert ran.closing == f"SIMULATED {said}"
     (replays,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "counters.pcie_replays" and each["value"]

@@ -4,7 +4,7 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.judge import judge
-from pytest_accel.views.terminal import table
+from pytest_accel.views.table import table
 
 
 def judged(metric: str, test: str, floor: float = 5.0) -> Verdict:

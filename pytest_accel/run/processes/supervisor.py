@@ -266,6 +266,8 @@ class WorkerCall:
     """Time at which it was asked for its stack, after a long silence; None if it was not."""
     frames: list[str] | None = None
     """Its answer: the frames of its stack, innermost first."""
+    silent_between: tuple[float, float] | None = None
+    """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
     """Factor by which it may be silent for longer until it is ready to be timed."""
 
@@ -303,9 +305,14 @@ class WorkerCall:
         timed = any(event != "working" for _, event in self.pace)
         return seconds if timed else seconds * self.starting
 
+    @property
+    def silence(self) -> float:
+        """The seconds since its last message; 0 if it is not its turn."""
+        return time.monotonic() - self.heard if self.state == "running" else 0.0
+
     def silent(self, seconds: float) -> bool:
         """Return True if it is the child's turn and it has been silent for longer than `patience` allows."""
-        return self.state == "running" and time.monotonic() - self.heard >= self.patience(seconds)
+        return self.state == "running" and self.silence >= self.patience(seconds)
 
     def ask(self) -> None:
         """Ask the child for its stack, unless it was asked already."""
@@ -320,7 +327,10 @@ class WorkerCall:
 
     def end(self, why: str, **message: Any) -> None:
         """Kill the child in the middle of the request; `message` completes the entry for `trouble`."""
+        since = self.heard
         self.hear({"reason": self.child.kill(why), **message})
+        if message.get("event") == "hung":
+            self.silent_between = since, self.heard
 
 
 def conduct(

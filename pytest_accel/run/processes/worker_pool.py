@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import Device, Trouble
+from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
 from pytest_accel.core.messages import FastPath, Group, Message, Outcome, WorkerRequest, fastest
 from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
-from pytest_accel.run.phases import TimeSpent, around
+from pytest_accel.run.phases import TimeSpent, around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -28,6 +29,9 @@ LOADING_SECONDS = 300.0
 FIRST_COLLECTIVE = 3.0
 """The first collective of a process group may take this many times the patience: with the default, 180 s. NCCL connects
 all ranks in it, which takes longer than a minute where drivers, containers or the network answer slowly."""
+
+SILENT_SECONDS = 10.0
+"""After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
 
 REST_SECONDS = 5.0
 """Seconds that the sensor may take to answer when the run is being interrupted."""
@@ -59,7 +63,7 @@ class WorkerPool:
         self._children: list[Child] = []
         """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
-        """Groups that are not measured, and why."""
+        """Groups that are not measured, and why. The first outcome that tells it changes the event to LEFT_OUT."""
         self._died_in: dict[Group, list[str]] = {}
         """The metrics that were measured when a group lost its worker."""
         self._meeting: MeetingFolder | None = None
@@ -123,7 +127,9 @@ class WorkerPool:
         absent = [group for group in groups if group in self._unopened]
         for group in absent:
             trouble = self._unopened[group]
-            keep(Outcome(group, trouble={"event": "error", "kind": trouble.kind, "reason": trouble.reason}))
+            event = trouble.event or "error"
+            keep(Outcome(group, trouble={"event": event, "kind": trouble.kind, "reason": trouble.reason}))
+            self._unopened[group] = replace(trouble, event=LEFT_OUT)
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
             return  # a collective needs every rank
@@ -144,16 +150,24 @@ class WorkerPool:
             with self.timeline.on("measuring"):
                 self._conduct(
                     calls,
-                    tick=lambda: self.progress(request.metric, time.monotonic() - began, seconds),
+                    tick=lambda: self._tell(calls, request.metric, time.monotonic() - began, seconds),
                     all_or_none=request.runs == "ranks",
                     in_turn=in_turn,
                 )
         finally:
             if calls:
-                last = sorted(calls, key=lambda call: call.heard)
-                pace = sorted(at for call in (last if in_turn else last[-1:]) for at in call.pace)
-                self.timeline.account(request.metric, around(began, time.monotonic(), pace))
+                self.timeline.account(request.metric, _phases(calls, began, time.monotonic(), in_turn=in_turn))
             self._keep(request, working, calls, keep)
+
+    def _tell(self, calls: Sequence[WorkerCall], metric: str, spent: float, expected: float) -> None:
+        """Show the progress of a probe, or the worker that is silent although the others wait for it."""
+        silent = max(calls, key=lambda call: call.silence)
+        until = silent.patience(self.patience)
+        if silent.silence < min(SILENT_SECONDS, until / 4):
+            self.progress(metric, spent, expected)
+            return
+        what = f"{metric}: {silent.child.name} silent for {silent.silence:.0f} s, given up at {until:g} s"
+        self.progress(what, 0.0, 0.0)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
@@ -228,8 +242,10 @@ class WorkerPool:
             trouble = before.trouble or call.trouble
             if trouble:
                 call.child.kill("it could not open its device")
-                reason = f"{trouble['reason']} (see {call.child.log.name})"
-                self._unopened[group] = Trouble(trouble.get("kind", "device"), reason)
+                kind = trouble.get("kind", "device")
+                # What all devices lack is told once, so it names no log of one device.
+                log = "the log of its worker" if kind == "need" else call.child.log.name
+                self._unopened[group] = Trouble(kind, f"{trouble['reason']} (see {log})")
             else:
                 self.software.update(call.findings[0]["software"])
 
@@ -259,10 +275,10 @@ class WorkerPool:
         died_in = self._died_in.get(group, [])
         why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
-            self._unopened[group] = Trouble("device", f"not measured: {why}")
+            self._unopened[group] = Trouble("device", f"not measured: {why}", event=LEFT_OUT)
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
             reason = f"not measured: the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
-            self._unopened[group] = Trouble("device", reason)
+            self._unopened[group] = Trouble("device", reason, event=LEFT_OUT)
         return group in self._unopened
 
     def _spawn(self, group: Group) -> Child:
@@ -306,6 +322,19 @@ class WorkerPool:
 def _name(group: Group) -> str:
     """Return the name of a worker: that of its device, or "peers" for the one that sees all."""
     return group[0].name if len(group) == 1 else "peers"
+
+
+def _phases(calls: Sequence[WorkerCall], began: float, ended: float, *, in_turn: bool) -> dict[str, float]:
+    """Return the seconds of a round of calls by phase. The silence of a worker that hung is a phase of its own."""
+    hung = [call.silent_between for call in calls if call.silent_between]
+    last = sorted(calls, key=lambda call: call.heard)
+    paced = last if in_turn else [call for call in last if not (hung and call.silent_between)][-1:] or last[-1:]
+    pace = sorted(at for call in paced for at in call.pace)
+    if not hung:
+        return around(began, ended, pace)
+    killed = max(until for _, until in hung)
+    heard = [at for call in calls for at, _ in call.pace if at <= killed]
+    return around_silence(began, ended, pace, (max([*heard, min(since for since, _ in hung)]), killed))
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
