@@ -107,7 +107,9 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, 3, "BROKEN")
     if around.failed_tests:
-        return Closing(f"REJECTED {around.failed_tests[0]}{_more(around.failed_tests)}", 1, "REJECTED")
+        own = "failed by its own assertion, which is not a verdict on the hardware"
+        text = f"NOT JUDGED {tally} hold; {around.failed_tests[0]} {own}{_more(around.failed_tests)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
     if undecided:
         first = undecided[0]

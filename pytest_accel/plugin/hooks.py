@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import reports
+from pytest_accel.plugin import reports, timeouts
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
 from pytest_accel.run.options import Options, Refused, option_words, plans_only
 from pytest_accel.run.session import Session
@@ -59,6 +59,8 @@ class Acceptance:
             raise pytest.UsageError(
                 "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
             )
+        if why := timeouts.ends_pytest(config):
+            raise pytest.UsageError(why)
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
@@ -123,6 +125,7 @@ class Acceptance:
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         return reporter
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
         accel_session = self.accel_session
@@ -177,7 +180,12 @@ class Acceptance:
         return [item for item in made if not _has_no_fact(item)] if isinstance(made, list) else made
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples."""
+        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
+
+        Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
+        """
+        if why := timeouts.marker_ends_pytest(item):
+            raise pytest.UsageError(why)
         self._items.append(item)
         if _measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
             item.stash[REPLAY] = Replay()
