@@ -50,6 +50,8 @@ class Circumstances:
     record_problem: str | None = None
     simulated: bool = False
     """True for a simulated node: its verdicts say nothing about hardware."""
+    cut_short: str | None = None
+    """The reason why not every test was run, where the run is judged all the same; or None."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -115,6 +117,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         first = undecided[0]
         text = f"NOT JUDGED {tally} hold; {_name(first, around)} {first.metric}"
         return Closing(f"{text}: {first.status.value}, {first.sentence}{_more(undecided)}", NOT_JUDGED, "NOT JUDGED")
+    if around.cut_short:
+        return Closing(f"NOT JUDGED {tally} hold; {around.cut_short}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
         return Closing(f"NOT JUDGED {tally} hold; no verdict on {_listed(missing)}", NOT_JUDGED, "NOT JUDGED")

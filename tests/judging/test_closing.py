@@ -252,8 +252,8 @@ def test_a_failure_wins_over_what_was_not_judged_and_over_a_bug() -> None:
 def test_a_users_own_assertion_is_no_verdict() -> None:
     found = closed(full(), failed_tests=["test_mine.py::test_x (AssertionError: 1 != 2)", "test_y"])
     assert found.line == (
-        "NOT JUDGED 7/7 limits hold; test_mine.py::test_x (AssertionError: 1 != 2) failed by its own assertion, which is "
-        "not a verdict on the hardware (and 1 more)"
+        "NOT JUDGED 7/7 limits hold; test_mine.py::test_x (AssertionError: 1 != 2) failed by its own assertion, which "
+        "is not a verdict on the hardware (and 1 more)"
     )
     assert found.exit == 6
 
@@ -289,7 +289,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
 def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
     """Over every combination of verdicts and circumstances that 20,000 throws give."""
     seen = set()
-    dice = random.Random(14)
+    dice = random.Random(14)  # noqa: S311  no secret is drawn
     for _ in range(20_000):
         verdicts, circumstances = any_end(dice)
         found = close(verdicts, circumstances)
@@ -299,7 +299,7 @@ def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
         assert (found.exit == 1) == (failing and not circumstances.interrupted), (verdicts, circumstances)
         assert found.exit in (0, 1, 2, 3, 5, 6)
         if found.exit == 0:
-            assert not (circumstances.broken_tests or circumstances.failed_tests or circumstances.record_problem)
+            assert not any((circumstances.broken_tests, circumstances.failed_tests, circumstances.record_problem))
             assert not any(each.fails for each in verdicts)
     assert seen == {0, 1, 2, 3, 5, 6}
 

@@ -1,4 +1,4 @@
-"""Exit status 1 stands for a verdict on hardware, however a run ends. All runs are simulated or end before they measure."""
+"""Exit status 1 stands for a verdict on hardware. Runs are simulated, or end before they measure."""
 
 from __future__ import annotations
 
