@@ -6,14 +6,20 @@ import argparse
 import os
 import shutil
 import sys
+import traceback
 from datetime import date
+from typing import NoReturn
 
 import pytest_accel
 from pytest_accel.cli import discover, judge, schema
+from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import lint_report, sheet
+
+INTERRUPTED, BUG, WRONG = 2, 3, 4
+"""Exit statuses as pytest has them: Ctrl-C, an error of this package, a wrong option or file."""
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
@@ -34,22 +40,36 @@ records."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
-    chosen = _parser().parse_args(arguments)
-    if chosen.command == "simulate":
-        return list_faults()
-    if chosen.command == "discover":
-        return discover.discover(only_skeleton=chosen.skeleton)
+    """Run the command line `arguments` (default: sys.argv), and return the exit status.
+
+    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
+    this package ends with 3, since 1 stands for a device that fails.
+    """
+    output.protect()
     try:
-        status = _run(chosen)
-        sys.stdout.flush()
+        status = _run(_parser().parse_args(arguments))
     except BadFile as bad:
         print(bad, file=sys.stderr)
-        return 4
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
+        return BUG
+    sys.stdout.flush()
     return status
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors end with the exit status that pytest has for wrong options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and end the process with exit status 4."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"{self.prog}: error: {message}\n")
 
 
 def _versions() -> str:
@@ -58,15 +78,19 @@ def _versions() -> str:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    """Run a subcommand that reads files, and return the exit status. Raises BadFile."""
+    """Run a subcommand, and return the exit status. Raises BadFile."""
+    if chosen.command == "simulate":
+        return list_faults()
+    if chosen.command == "discover":
+        return discover.discover(only_skeleton=chosen.skeleton)
     if chosen.command == "judge":
         return judge.judge(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """Declare the subcommands and their arguments."""
-    parser = argparse.ArgumentParser(prog="pytest-accel", description=MAIN)
+    parser = Parser(prog="pytest-accel", description=MAIN)
     parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(dest="command", required=True)
     text = "show the devices, their SKU and the host as an acceptance run would find them"

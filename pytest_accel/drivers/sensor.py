@@ -280,8 +280,8 @@ def serve(pipe: Pipe, machine: Machine = THIS_MACHINE) -> None:
     for message in pipe.receive():
         try:
             sensor.take(message)
-        except Exception as error:  # noqa: BLE001  a driver may raise anything; the parent has to hear of it
-            pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  the parent has to hear of it: a bug, since drivers have their own net
+            pipe.send("error", kind="bug", reason=f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ class Circumstances:
     """True for a simulated node: its verdicts say nothing about hardware."""
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    cut_short: str | None = None
+    """The reason why not every test was run, where the run is judged all the same; or None."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -119,11 +121,15 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, 3, "BROKEN")
     if around.failed_tests:
-        return Closing(f"REJECTED {around.failed_tests[0]}{more(around.failed_tests)}", 1, "REJECTED")
+        own = "failed by its own assertion, which is not a verdict on the hardware"
+        text = f"NOT JUDGED {tally} hold; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
     if undecided:
         text = f"NOT JUDGED {tally} hold; {summary.undecided(undecided, around.names)}"
         return Closing(text, NOT_JUDGED, "NOT JUDGED", summary.named(undecided, around.names))
+    if around.cut_short:
+        return Closing(f"NOT JUDGED {tally} hold; {around.cut_short}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
         text = f"NOT JUDGED {tally} hold; no verdict on {summary.missing(missing, around.names)}"

@@ -115,14 +115,18 @@ def _judge(
 def _unrepeated(
     together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
 ) -> Verdict | None:
-    """Return the shortfall that stands because it could not be measured again, or None."""
+    """Return the shortfall that stands because it could not be measured again, or None.
+
+    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin.
+    """
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:
         return None
     verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
-    return with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+    verdict = with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+    return with_sentence(verdict, verdict.sentence, Status.INCONCLUSIVE) if trouble.kind == "external" else verdict
 
 
 def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:

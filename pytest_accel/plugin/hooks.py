@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import signal
+import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ from typing import Any
 import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import junit, reports
+from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
-from pytest_accel.run.options import Options, Refused, option_words, plans_only, too_few_files
+from pytest_accel.run.deadline import HURRY_SECONDS
+from pytest_accel.run.options import Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
@@ -42,6 +45,9 @@ Groups = list[tuple[str | None, list[dict[str, Any]]]]
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
+TIME_LIMIT = "the time limit of the run"
+"""The reason why a run ended early by --accel-time-limit."""
+
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
 
@@ -62,6 +68,8 @@ class Acceptance:
             raise pytest.UsageError(
                 "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
             )
+        if why := timeouts.ends_pytest(config):
+            raise pytest.UsageError(why)
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
@@ -71,6 +79,9 @@ class Acceptance:
         self._config = config
         self._handlers: dict[int, Any] = {}
         self._stopped_by = ""
+        self._hurry: threading.Timer | None = None
+        """Interrupts pytest shortly before the time limit of the run."""
+        self._time_is_up = False
         self._items: list[pytest.Item] = []
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
@@ -114,18 +125,34 @@ class Acceptance:
 
         def stop(number: int, _frame: object) -> None:
             if not self._stopped_by:
-                self._stopped_by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+                asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+                self._stopped_by = TIME_LIMIT if self._time_is_up else asked
                 raise KeyboardInterrupt
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and is respected
                 self._handlers[number] = signal.signal(number, stop)
+        self._hurry_before_limit()
+
+    def _hurry_before_limit(self) -> None:
+        """Interrupt pytest shortly before its time limit, since a test or a plugin may go on without measuring."""
+        deadline = self.accel_session.deadline
+        if deadline.limit is not None and signal.SIGTERM in self._handlers:
+            self._hurry = threading.Timer(max(0.0, deadline.until(HURRY_SECONDS)), self._interrupt)
+            self._hurry.daemon = True
+            self._hurry.start()
+
+    def _interrupt(self) -> None:
+        """End the main thread's work as SIGTERM does, and say that it was the time limit."""
+        self._time_is_up = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _reporter(self) -> pytest.TerminalReporter | None:
         """Return pytest's terminal reporter, None before pytest has made it."""
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         return reporter
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
         accel_session = self.accel_session
@@ -180,7 +207,12 @@ class Acceptance:
         return [item for item in made if not _has_no_fact(item)] if isinstance(made, list) else made
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples."""
+        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
+
+        Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
+        """
+        if why := timeouts.marker_ends_pytest(item):
+            raise pytest.UsageError(why)
         self._items.append(item)
         if _measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
             item.stash[REPLAY] = Replay()
@@ -220,6 +252,8 @@ class Acceptance:
             reports.amend(self.accel_session, item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
+        if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
+            item.session.shouldstop = TIME_LIMIT
         if call.when == "call" and (why := self.accel_session.wrong_sku()):
             item.session.shouldfail = why
         return report
@@ -265,6 +299,8 @@ class Acceptance:
             yield
             session.exitstatus = self._planned(exitstatus)
             return
+        if self._hurry:
+            self._hurry.cancel()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
         junit.add_properties(self._config, self._about(closing))
@@ -310,6 +346,8 @@ class Acceptance:
     def _close(self, exitstatus: int) -> Closing:
         """Close the run, and return its closing line and exit status.
 
+        A run that reached its time limit is judged by what it measured.
+
         If tests failed, and neither a verdict nor an error of a measuring test explains it, the errors of other tests
         and of the collection are counted.
         """
@@ -320,6 +358,8 @@ class Acceptance:
             errors.broken += others.broken
             if not (others.failed or others.broken):
                 errors.broken.append("pytest reports a failure that belongs to no test")
+        if self._stopped_by == TIME_LIMIT:
+            return accel_session.finish(cut_short=True)
         if exitstatus in JUDGED:
             return accel_session.finish()
         why = self._stopped_by or PYTEST_FAILED
@@ -400,9 +440,19 @@ def _options(config: pytest.Config) -> Options:
         output=Path(option.accel_output) if option.accel_output else None,
         waivers=Path(option.accel_waivers) if option.accel_waivers else None,
         patience=option.accel_patience,
+        time_limit=option.accel_time_limit or _time_limit_of_ini(config),
         simulate=option.accel_simulate,
         command=("pytest", *config.invocation_params.args),
     )
+
+
+def _time_limit_of_ini(config: pytest.Config) -> float | None:
+    """Return the time limit that the ini file sets, None if it sets none. Raises pytest.UsageError for a wrong one."""
+    text = str(config.getini("accel_time_limit") or "")
+    try:
+        return time_limit(text) if text else None
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
 
 
 def _measures(item: pytest.Item) -> bool:

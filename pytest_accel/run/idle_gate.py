@@ -57,7 +57,7 @@ def settle(pool: WorkerPool) -> list[str]:
     """
     began, step = time.monotonic(), pool.processes.settle_step
     before, hot = _temperatures(pool), list[str]()
-    while before and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
+    while before and not pool.deadline.over and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
         time.sleep(step)
         now = _temperatures(pool)
         hot = preconditions.cooling(before, now, step)

@@ -32,8 +32,10 @@ from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_prod
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, earlier_records, record, simulation
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
 
+STARTING_SECONDS = 5.0
+"""Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
+
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
 
@@ -58,7 +63,9 @@ class Session:
 
     def __init__(self, options: Options, progress: Tell | None = None) -> None:
         self.setup = Setup(options)
-        self.pool = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
+        self.deadline = Deadline(options.time_limit)
+        sensor = SensorClient(options.patience, self.deadline)
+        self.pool = WorkerPool(sensor, progress or (lambda what, spent, expected: None))
         self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
@@ -76,6 +83,8 @@ class Session:
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
         self._locks: list[IO[bytes]] = []
+        self._stood_still: str | None = None
+        """A sentence if the whole run stood still during the last probe."""
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 
@@ -182,6 +191,11 @@ class Session:
             "user": _user(),
             "output": str(folder),
         }
+        cleared, kept = environment.found(os.environ)
+        self.record.run["environment"] = {"cleared": cleared, "kept": kept}
+        self.record.notes += environment.notes(os.environ)
+        if self.options.time_limit is not None:
+            self.record.run["time_limit"] = self.options.time_limit
         if self.node:
             self.record.run["simulated"] = simulation.for_record(self.node)
         if self.sku:
@@ -237,6 +251,7 @@ class Session:
             why
             or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
             or self._stopped(request, subject)
+            or self._unreached(request, subject)
         )
         if why:
             return [self._keep(replace(why, limit=limits[0] if limits else None))]
@@ -272,6 +287,20 @@ class Session:
         remedy = f"use --accel-level={enough[0]}" if enough else "set one under `budgets` in the threshold file"
         why = f"level {self.options.level} has no time budget for this probe; {remedy}"
         return Verdict(request.metric, subject, status, why)
+
+    def _unreached(self, request: ProbeRequest, subject: str) -> Verdict | None:
+        """Return UNMEASURED if the time limit of the run leaves nothing for a probe that was not run yet, else None."""
+        if request.declaration.fact or request.key in self._results or not self.deadline.over:
+            return None
+        return Verdict(request.metric, subject, Status.UNMEASURED, self.deadline.unreached)
+
+    def _keep_unreached(self) -> None:
+        """Keep a verdict on every required limit that the run did not reach within its time limit."""
+        around = self._circumstances(None, 0)
+        for metric, subject, origin in around.required:
+            if (metric, subject, origin) not in self._verdicts and (limit := self.setup.limits.get(metric)):
+                limit = replace(limit, metric=metric, origin=origin)
+                self._keep(Verdict(metric, subject, Status.UNMEASURED, self.deadline.unreached, limit=limit))
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
@@ -322,8 +351,8 @@ class Session:
         first = self.budget(declared, request.metric) * turns
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         seconds = self._repeats.together(wanted, repeats.least(declared, first))
-        if not seconds:
-            result.leave(self._repeats.spent)
+        if not seconds or self.deadline.left < seconds + STARTING_SECONDS:
+            result.leave(self.deadline.unreached if seconds else self._repeats.spent)
             self._save(result)
             return
         self._again(result, request, seconds=seconds / turns, pairs=pairs)
@@ -432,6 +461,7 @@ class Session:
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
             context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
+            self._stood_still = self.pool.stood_still_since(began)
             with self.pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 
@@ -500,7 +530,9 @@ class Session:
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
-        """Return a sentence on others that used the device, before the run or during the last probe, or None."""
+        """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
+        if self._stood_still:
+            return self._stood_still
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
 
@@ -535,11 +567,14 @@ class Session:
         self.record.telemetry = {}
         return self.pool.sensor.telemetry.give_up("its room was needed for the record on a full disk")
 
-    def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
+    def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
         """End the processes, complete the record, and return the closing line.
 
-        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run.
+        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run. A run
+        that its time limit `cut_short` is judged by what it reached.
         """
+        if cut_short and not self.filtered:
+            self._keep_unreached()
         self.stop()
         self.pool.sensor.telemetry.close()
         if self.folder.path and not self.pool.sensor.telemetry.given_up:
@@ -549,7 +584,8 @@ class Session:
         self.record.run["ended"] = _now()
         self.record.run = {**self.record.run, **self.pool.spent()}
         self.record.state = "interrupted" if interrupted else "finished"
-        return self._close(self._circumstances(interrupted, ended))
+        around = self._circumstances(interrupted, ended)
+        return self._close(replace(around, cut_short=self.deadline.ended if cut_short else None))
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""

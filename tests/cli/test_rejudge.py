@@ -153,7 +153,7 @@ def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
         ({"no_acceptance": ["SKU part was recognised, not named"]}, "HELD 8/8 limits; no acceptance: SKU part was"),
         ({"simulated": True}, "SIMULATED"),
         ({"interrupted": "Ctrl-C"}, "INTERRUPTED (Ctrl-C)"),
-        ({"failed_tests": ["test_mine.py::test_x"]}, "REJECTED test_mine.py::test_x"),
+        ({"failed_tests": ["test_mine.py::test_x"]}, "NOT JUDGED 8/8 limits hold; test_mine.py::test_x"),
         ({"broken_tests": ["test_mine.py::test_x"]}, "BROKEN test_mine.py::test_x"),
         (
             {"own_file": "./a.yaml"},

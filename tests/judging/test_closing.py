@@ -1,5 +1,6 @@
 """The closing line and its exit status: ACCEPTED only when everything that was required holds."""
 
+import random
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -291,10 +292,59 @@ def test_a_failure_wins_over_what_was_not_judged_and_over_a_bug() -> None:
     assert closed(verdicts, broken_tests=["test_x"], failed_tests=["test_y"], record_problem="disk").exit == 1
 
 
-def test_a_users_own_assertion_rejects() -> None:
+def test_a_users_own_assertion_is_no_verdict() -> None:
     found = closed(full(), failed_tests=["test_mine.py::test_x (AssertionError: 1 != 2)", "test_y"])
-    assert found.line == "REJECTED test_mine.py::test_x (AssertionError: 1 != 2) (and 1 more)"
-    assert found.exit == 1
+    assert found.line == (
+        "NOT JUDGED 7/7 limits hold; test_mine.py::test_x (AssertionError: 1 != 2) failed by its own assertion, which "
+        "is not a verdict on the hardware (and 1 more)"
+    )
+    assert found.exit == 6
+
+
+def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
+    """Some verdicts on what is required, and anything that may happen beside them."""
+    statuses = dice.choices(list(Status), weights=[dice.random() for _ in Status], k=len(FULL))
+    waiver = Waiver("matmul.bf16", "known", "me", date(2099, 1, 1))
+    made = [
+        verdict(metric, subject, status, waiver=dice.choice((None, None, waiver)))
+        for (metric, subject), status in zip(FULL, statuses, strict=True)
+    ]
+    made = dice.sample(made, dice.randint(0, len(made)))
+
+    def maybe(*values: Any) -> Any:
+        return dice.choice((*values, *[type(values[0])() if values[0] is not None else None] * 3))
+
+    changes = {
+        "broken_tests": maybe(["test_x (KeyError: 1)"]),
+        "failed_tests": maybe(["test_x (AssertionError: 1)"]),
+        "no_acceptance": maybe(["no SKU was recognised"]),
+        "filtered": maybe(["filtered by -k"]),
+        "simulated": maybe(True),
+        "wants_acceptance": maybe(True),
+        "record_problem": dice.choice((None, None, "disk full")),
+        "unfit": dice.choice((None, None, "too few limits")),
+        "interrupted": dice.choice((None, None, "SIGTERM")),
+        "ended": dice.choice((2, 3, 5)),
+    }
+    return made, around(**changes)
+
+
+def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
+    """Over every combination of verdicts and circumstances that 20,000 throws give."""
+    seen = set()
+    dice = random.Random(14)  # noqa: S311  no secret is drawn
+    for _ in range(20_000):
+        verdicts, circumstances = any_end(dice)
+        found = close(verdicts, circumstances)
+        failing = any(each.status is Status.FAIL and each.fails for each in verdicts)
+        seen.add(found.exit)
+
+        assert (found.exit == 1) == (failing and not circumstances.interrupted), (verdicts, circumstances)
+        assert found.exit in (0, 1, 2, 3, 5, 6)
+        if found.exit == 0:
+            assert not any((circumstances.broken_tests, circumstances.failed_tests, circumstances.record_problem))
+            assert not any(each.fails for each in verdicts)
+    assert seen == {0, 1, 2, 3, 5, 6}
 
 
 # -- neither

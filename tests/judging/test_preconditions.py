@@ -13,6 +13,7 @@ from pytest_accel.drivers.host import profilers
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.probes.declare import declarations
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import check_idle
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.skus import loader
@@ -126,6 +127,7 @@ class Pool:
     """What is asked of pool and sensor at the door: a device that cools by so many kelvin between two readings."""
 
     processes = Processes(settle_step=0.2)
+    deadline = Deadline()
 
     def __init__(self, kelvin: float, busy: dict[str, str], *profiling: dict[str, Any]) -> None:
         self.sensor = self

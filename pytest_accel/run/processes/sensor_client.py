@@ -23,10 +23,11 @@ from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.readings import Telemetry
-from pytest_accel.run.processes.supervisor import Child, listen
+from pytest_accel.run.processes.supervisor import Child, listen, stood_still
 
 
 class SensorClient:
@@ -35,8 +36,9 @@ class SensorClient:
     `patience` is how many seconds an answer may take.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, deadline: Deadline | None = None) -> None:
         self.patience = patience
+        self.deadline = deadline or Deadline()
         self.processes = REAL
         self.log = Path(os.devnull)
         self.telemetry = Telemetry()
@@ -169,25 +171,30 @@ class SensorClient:
             return {"event": "died", "reason": "the sensor process has ended"}
         (sensor,) = self.alive
         sensor.send(event, **fields)
-        patience = self.patience if patience is None else patience
+        granted = self.patience if patience is None else patience
+        patience = self.deadline.patience(granted)
         until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
+            began = time.monotonic()
             arrived = [message for _, message in listen([sensor], min(left, 0.5))]
+            until += stood_still(began, min(left, 0.5))
             for message in arrived:  # also those that came after the answer
                 self.hear(sensor, message)
             answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
             if answers:
                 return answers[0]
-        why = sensor.kill(f"the management library did not answer for {patience:g} s")
+        cut = patience < granted
+        why = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
+        why = sensor.kill(why)
         self._miss(why)
         self.note(f"the sensor was stopped: {why}")
-        return {"event": "died", "reason": why}
+        return {"event": "died", "reason": why, **({"kind": "need"} if cut else {})}
 
     def _wake_sensor(self) -> None:
         """Start the sensor a second time if the first one has died or hung. What happened in between is lost."""
         for child, message in listen(self.alive, 0.0):
             self.hear(child, message)
-        if len(self._sensors) == 1 and not self.alive:
+        if len(self._sensors) == 1 and not self.alive and not self.deadline.over:
             self.discover(self._vendor)
 
     def watch(self, hz: float) -> None:

@@ -32,6 +32,12 @@ all ranks in it, which takes longer than a minute where drivers, containers or t
 
 SILENT_SECONDS = 10.0
 """After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
+OPENING_SECONDS = 20.0
+"""Seconds that a worker may be silent at least while it opens its device: the first context of a machine, or the first
+one after a long rest, may take longer than a small --accel-patience."""
+
+DISTURBING = 5.0
+"""Seconds for which pytest has to stand still to spoil what is measured meanwhile."""
 
 REST_SECONDS = 5.0
 """Seconds that the sensor may take to answer when the run is being interrupted."""
@@ -45,7 +51,7 @@ class WorkerPool:
 
     def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
         self.sensor = sensor
-        self.patience, self.timeline = sensor.patience, sensor.timeline
+        self.patience, self.timeline, self.deadline = sensor.patience, sensor.timeline, sensor.deadline
         self.progress = progress
         self.processes = REAL
         self.logs: Path | None = None
@@ -68,6 +74,8 @@ class WorkerPool:
         """The metrics that were measured when a group lost its worker."""
         self._meeting: MeetingFolder | None = None
         self._meetings = 0
+        self._stood_still: list[tuple[float, float]] = []
+        """(time, seconds) of each time that pytest itself stood still while workers were at work."""
         self._ranks: list[Child] = []
         """The workers that are in one process group of torch.distributed."""
 
@@ -172,7 +180,28 @@ class WorkerPool:
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
         sensor = self.sensor
-        conduct(calls, patience=patience or self.patience, others=sensor.alive, hear=sensor.hear, **more)
+        conduct(
+            calls,
+            patience=patience or self.patience,
+            others=sensor.alive,
+            hear=sensor.hear,
+            deadline=self.deadline,
+            late=self._late,
+            **more,
+        )
+
+    def _late(self, seconds: float) -> None:
+        """Remember that pytest stood still for so many seconds, up to now."""
+        self._stood_still.append((clock.now(), seconds))
+        if seconds >= DISTURBING:
+            self.sensor.note(
+                f"the run stood still for {seconds:.0f} s (a paused container, a suspended job or a full pipe)"
+            )
+
+    def stood_still_since(self, began: float) -> str | None:
+        """Return a sentence if the run stood still after `began` for long enough to spoil a measurement, or None."""
+        seconds = sum(each for at, each in self._stood_still if at >= began and each >= DISTURBING)
+        return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
 
     def _keep(
         self, request: WorkerRequest, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
@@ -233,21 +262,71 @@ class WorkerPool:
             self._start_missing(missing)
 
     def _start_missing(self, missing: list[Group]) -> None:
-        """Start these workers: each imports torch, then opens its devices. A worker that fails is killed."""
-        loaded = [WorkerCall(self._spawn(group), {"event": "load"}) for group in missing]
+        """Start these workers: each imports torch, then opens its devices. One that fails gets a second worker."""
+        failed = self._open(missing)
+        for group, trouble in self._open_again(failed).items():
+            self._give_up(group, trouble)
+
+    def _give_up(self, group: Group, trouble: Message) -> None:
+        """Remember that a group cannot be opened, and why: it is not measured."""
+        self._unopened[group] = Trouble(trouble.get("kind", "device"), trouble["reason"])
+
+    def _open(self, groups: Sequence[Group], visible: Sequence[Group] = ()) -> dict[Group, Message]:
+        """Start a worker for each group, all at once; return what went wrong, by group. A worker that fails is killed.
+
+        `visible` are the devices that each of them sees, by default those that its vendor requires.
+        """
+        sees = visible or [self._sees(group) for group in groups]
+        loaded = [WorkerCall(self._spawn(*each), {"event": "load"}) for each in zip(groups, sees, strict=True)]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
-        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(missing, loaded, strict=True)]
-        self._conduct([call for call, before in zip(opened, loaded, strict=True) if not before.trouble])
-        for group, before, call in zip(missing, loaded, opened, strict=True):
+        for call in loaded:
+            call.trouble = call.trouble and _of_software(call.trouble)
+        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loaded, strict=True)]
+        self._conduct(
+            [call for call, before in zip(opened, loaded, strict=True) if not before.trouble],
+            max(self.patience, OPENING_SECONDS),
+        )
+        failed = {}
+        for group, before, call in zip(groups, loaded, opened, strict=True):
             trouble = before.trouble or call.trouble
             if trouble:
                 call.child.kill("it could not open its device")
-                kind = trouble.get("kind", "device")
                 # What all devices lack is told once, so it names no log of one device.
-                log = "the log of its worker" if kind == "need" else call.child.log.name
-                self._unopened[group] = Trouble(kind, f"{trouble['reason']} (see {log})")
+                log = "the log of its worker" if trouble.get("kind") == "need" else call.child.log.name
+                failed[group] = {**trouble, "reason": f"{trouble['reason']} (see {log})"}
             else:
                 self.software.update(call.findings[0]["software"])
+        return failed
+
+    def _open_again(self, failed: Mapping[Group, Message]) -> dict[Group, Message]:
+        """Open devices once more that could not be opened, and return what went wrong again.
+
+        A worker that sees its own device only is started as before. One that sees its neighbours too may have failed
+        because of one of them, so each is first started with its own device in sight, one at a time. A device that
+        fails then is at fault. The others are started once more without those; if they fail, it is not known why.
+        """
+        again = [group for group, trouble in failed.items() if trouble.get("kind", "device") in ("device", "external")]
+        beside = [group for group in again if len(self._visible[group]) > len(group)]
+        if self.deadline.over or not again:
+            return dict(failed)
+        still = {group: trouble for group, trouble in failed.items() if group not in again}
+        still.update(self._open([group for group in again if group not in beside]))
+        innocent = []
+        for group in beside:
+            alone = self._open([group], [group])
+            still.update(alone)
+            if not alone:
+                self._workers[group].kill("it sees its own device only")
+                innocent.append(group)
+        for group, trouble in still.items():
+            self._give_up(group, trouble)  # so that no other worker sees it
+        for group, trouble in self._open(innocent).items():
+            reason = f"{trouble['reason']}; alone it opens, so it is not known which device is at fault"
+            still[group] = {**trouble, "kind": "external", "reason": reason}
+        for group in again:
+            if group not in still:
+                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {failed[group]['reason']}")
+        return still
 
     def _decide_fast_paths(self, groups: list[Group]) -> None:
         """Have the CPUs among the groups try which dtypes they multiply fast, unless that was decided before.
@@ -281,12 +360,16 @@ class WorkerPool:
             self._unopened[group] = Trouble("device", reason, event=LEFT_OUT)
         return group in self._unopened
 
-    def _spawn(self, group: Group) -> Child:
-        """Start the worker process of a group."""
+    def _sees(self, group: Group) -> Group:
+        """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
+        unfit = {device.uuid for each in self._unopened for device in each if len(each) == 1}
+        unfit |= {device.uuid for device in self.devices if self.sensor.counters.lost(device.uuid)}
+        return visible_to(group, [device for device in self.devices if device in group or device.uuid not in unfit])
+
+    def _spawn(self, group: Group, visible: Group) -> Child:
+        """Start the worker process of a group, which sees these devices."""
         name = _name(group)
-        lost = self.sensor.counters.lost
-        usable = [device for device in self.devices if device in group or not lost(device.uuid)]
-        self._visible[group] = visible_to(group, usable)
+        self._visible[group] = visible
         child = self.processes.worker(name, self._visible[group], self._log(name))
         self._workers[group] = child
         self._children.append(child)
@@ -312,6 +395,8 @@ class WorkerPool:
         """End every process, the sensor included. A process that cannot be killed is named in the notes."""
         self.sensor.stop()
         for child in self._children:
+            child.end_now()  # all of them, before it is waited for the first
+        for child in self._children:
             child.kill("the run is over")
             if child.left_behind:
                 self.sensor.note(f"{child.name}: {child.ended}")
@@ -335,6 +420,12 @@ def _phases(calls: Sequence[WorkerCall], began: float, ended: float, *, in_turn:
     killed = max(until for _, until in hung)
     heard = [at for call in calls for at, _ in call.pace if at <= killed]
     return around_silence(began, ended, pace, (max([*heard, min(since for since, _ in hung)]), killed))
+
+
+def _of_software(trouble: Message) -> Message:
+    """Return the trouble of a worker that imported torch, which touches no device: something else is missing."""
+    reason = f"torch could not be loaded: {trouble['reason']}"
+    return {**trouble, "kind": "need", "reason": reason} if trouble.get("kind", "device") == "device" else trouble
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
