@@ -379,7 +379,7 @@ def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old:
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(record_reader.BadRecord) as bad:
         record_reader.load(path)
-    assert str(bad.value).startswith(f"{path}: ")
+    assert str(bad.value).startswith(f"{path}:")
     assert says in str(bad.value)
     assert "\n" not in str(bad.value)
 
