@@ -22,12 +22,12 @@ from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import peer_matrix, preconditions, repeats, results
+from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
+from pytest_accel.judging.judge import Attempts, worst
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, record, simulation
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
+
+Judged = tuple[str, "Limit | None"]
+"""A metric, and the limit that it is judged by if there is one."""
 
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
@@ -223,7 +226,7 @@ class Session:
         own = binding.get(request.metric) if request.packaged else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         fact = request.declaration.fact
-        why = skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
+        why = preconditions.skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
             or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
@@ -233,7 +236,7 @@ class Session:
             return [self._keep(replace(why, limit=limits[0] if limits else None))]
         result = self._result(request)
         software = self.record.software
-        every = [*limits, *self._of_siblings(result, request, binding)]
+        every = [*((request.metric, each) for each in limits or (None,)), *_of_siblings(result, request, binding)]
         if self._short(result, every):
             self._repeat(result, request, every)
         with self.pool.timeline.on("checks"):
@@ -245,7 +248,7 @@ class Session:
 
     def _barred(self, request: ProbeRequest, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
-        wrong = wrong_product(subject, self.sku, self.devices)
+        wrong = preconditions.wrong_product(subject, self.sku, self.devices)
         return wrong or preconditions.stopped(request.declaration, subject, self.devices, self.platform)
 
     def _stopped(self, request: ProbeRequest, subject: str) -> Verdict | None:
@@ -288,17 +291,7 @@ class Session:
         """Return the newest measurement behind a verdict, None if there is none."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
-        """Return the limits on the other metrics of the same probe call.
-
-        A repetition measures all of these metrics again, so it has to come before the first of them is judged.
-        """
-        siblings = {metric for metric, _ in result.attempts} - {request.metric}
-        return [
-            replace(binding[metric], metric=metric) for metric in sorted(siblings & set(binding)) if request.packaged
-        ]
-
-    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, then single ones that fall short again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
@@ -349,9 +342,9 @@ class Session:
         busy = min(self.pool.device_seconds - worked, seconds * turns)
         self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
-    def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
-        """Return the verdicts of all subjects that fall short of one of the limits so far."""
-        return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
+    def _short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+        """Return the verdicts of all subjects that fall short of a limit, or far behind their neighbours, so far."""
+        return [one for metric, limit in limits for one in result.short(metric, limit, self.record.software)]
 
     # -- measuring
 
@@ -363,7 +356,8 @@ class Session:
         if request.declaration.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            result = Attempts(explain=explaining(self.devices))
+            kinds = {device.uuid: neighbours.kind_of(device) for device in self.devices}
+            result = Attempts(explain=explaining(self.devices), kinds=kinds)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
@@ -570,6 +564,16 @@ class Session:
         for lock in self._locks:
             lock.close()
         self._locks = []
+
+
+def _of_siblings(result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Judged]:
+    """Return the other metrics of the same probe call, with their limits.
+
+    A repetition measures all of these metrics again, so it has to come before the first of them is judged.
+    """
+    own = binding if request.packaged else {}
+    siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
+    return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]
 
 
 def _now() -> str:
