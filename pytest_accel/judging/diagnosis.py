@@ -27,6 +27,10 @@ NEAR_C = 3.0
 """Memory this close (in C) to its maximum temperature refreshes more often or is slowed down."""
 UNEVEN = 0.02
 """Relative standard deviation of the blocks that is worth naming: throttling alone slows every block alike."""
+USUAL_SHARE = 0.75
+"""Fraction of the peak at the clock that was held: below it neither clock nor power limit explains the rate. AMD's
+published pairs of rate and clock give 0.83 to 0.94 (ROCm blog, "Understanding Peak and Max-Achievable FLOPS", part 2).
+"""
 SHARED = 0.95
 """Fraction of the rate alone: below it the devices compete for the host link or the host's memory."""
 
@@ -65,9 +69,10 @@ def cause(measurement: Measurement, device: Device) -> str | None:
         return _by_link(device, summary, details.get("of_alone"))
     if not {"compute", "memory"} & set(stresses) or not summary.get("seconds"):
         return None
+    of_clock = details.get("of_clock", {}).get("share")
     found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if "memory" in stresses else ())]
-    found = found or _by_clock(device, summary)
-    uneven, of_clock = _uneven(details.get("variation")), details.get("of_clock", {}).get("share")
+    found = [*_by_share(of_clock), *found] or _by_clock(device, summary)
+    uneven = _uneven(details.get("variation"))
     return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
 
 
@@ -101,6 +106,13 @@ def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
     if heat and hottest and heat["max"] > hottest - NEAR_C:
         found.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
     return found
+
+
+def _by_share(of_clock: float | None) -> list[str]:
+    """Return a cause for a device that is slow for its clock: units that are broken or starved, at any clock."""
+    if of_clock is None or of_clock >= USUAL_SHARE:
+        return []
+    return ["too slow for the clock that it held, so clock and power limit do not explain it"]
 
 
 def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:

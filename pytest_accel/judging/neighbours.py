@@ -27,6 +27,9 @@ BEHIND = 0.85
 a few percent; over whole clusters 8 % on average and 22 % at most were found (arXiv 2208.11035v3, abstract)."""
 TIMES = ("s", "ms", "us")
 """Units of which less is better."""
+LATENCY = "us"
+"""The unit of latencies. They depend on the place of a device in the node (socket, switch) by more than rates do, so a
+device is never marginal for one."""
 POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
 
@@ -148,7 +151,8 @@ def _status(now: Standing, verdict: Verdict) -> Status | None:
     """Return the status that a standing gives by itself, or None."""
     if now.share < FAR:
         return Status.FAIL
-    return Status.MARGINAL if now.share < BEHIND and not _decided(verdict) else None
+    behind = now.share < BEHIND and verdict.unit != LATENCY
+    return Status.MARGINAL if behind and not _decided(verdict) else None
 
 
 def _decided(verdict: Verdict) -> bool:

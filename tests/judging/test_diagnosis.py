@@ -87,6 +87,19 @@ def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
     assert str(said).endswith("(at 1380 MHz, 0.93 of the peak at that clock, 62 C, 690 W)")
 
 
+def test_what_the_clock_does_not_explain_is_not_laid_to_the_power_limit() -> None:
+    said = cause(measured("matmul.bf16", seen(clock=1584.0, sw_power_cap_s=9.0), of_clock={"share": 0.54}), gpu())
+    assert str(said).startswith("too slow for the clock that it held, so clock and power limit do not explain it (at")
+    assert "0.54 of the peak at that clock" in str(said)
+    assert "normal" not in str(said)
+
+
+def test_a_slowdown_is_told_beside_a_low_share() -> None:
+    said = cause(measured("matmul.bf16", seen(hw_thermal_s=4.1), of_clock={"share": 0.54}), gpu())
+    assert "too slow for the clock that it held" in str(said)
+    assert "HW thermal slowdown 41%" in str(said)
+
+
 @pytest.mark.parametrize(
     ("metric", "summary"),
     [
