@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_accel.core import versions
+from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.sku import Limit
@@ -61,6 +62,13 @@ def judge(
     return with_sentence(beside, f"{beside.sentence}; {why}") if why else beside
 
 
+def _unchanged(details: Details) -> Details:
+    """Return the details without the note of a change."""
+    kept = details.copy()
+    kept.pop("changed", None)
+    return kept
+
+
 def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
     """Return the attempts made on all devices together; all attempts if there is none."""
     return [each for each in attempts if each.how == "together"] or list(attempts)
@@ -69,7 +77,17 @@ def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
 def _by_limit(
     attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
 ) -> Verdict:
-    """Judge the attempts against the limit alone."""
+    """Judge the attempts against the limit alone.
+
+    A fact that changed during the run is judged by its worst value, and is marginal at least.
+    """
+    if changes := [each.details["changed"] for each in attempts if "changed" in each.details]:
+        values = [replace(each, details=_unchanged(each.details)) for each in reversed(attempts) if not each.trouble]
+        verdicts = [_by_limit([each], limit, software, explain) for each in values]
+        verdict = min(verdicts, key=lambda each: WORST_FIRST.index(each.status))
+        sentence = f"{verdict.sentence}; {'; '.join(changes)}" if limit else "; ".join(changes)
+        status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
+        return replace(verdict, sentence=sentence, status=status, attempts=len(attempts))
     verdict = _judge(attempts, limit, software, explain)
     details = attempts[-1].details
     unproven: str | None = details.get("unproven")

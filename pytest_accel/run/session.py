@@ -27,7 +27,7 @@ from pytest_accel.judging.closing import Circumstances, Closing, Errors, circums
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts, worst
+from pytest_accel.judging.judge import Attempts, judge, worst
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, record, simulation
@@ -75,6 +75,8 @@ class Session:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        self._changes: dict[str, list[Verdict]] = {}
+        """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks: list[IO[str]] = []
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
@@ -244,7 +246,26 @@ class Session:
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in judged]
             self._save(result, soon=True)
+        self._judge_changes()
         return verdicts
+
+    def _judge_changes(self) -> None:
+        """Record and judge the facts of the devices that changed since this was last called."""
+        binding = requirements.required_at(self.options.level, self.setup.limits)
+        known = {device.uuid for device in self.devices}
+        for each in self.pool.sensor.facts.take():
+            if each.subject not in known:
+                continue
+            place = each.metric, each.subject
+            attempts = [one for one in self.record.measurements if (one.metric, one.subject) == place]
+            self.record.measurements.append(each)
+            self._newest[place] = each
+            verdict = judge([*attempts, each], binding.get(each.metric), self.record.software)
+            self._changes.setdefault(each.subject, []).append(self._keep(verdict))
+
+    def changes_of(self, subject: str) -> list[Verdict]:
+        """Return the verdicts on facts of a device that changed since this was last asked for it."""
+        return self._changes.pop(subject, [])
 
     def _barred(self, request: ProbeRequest, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
@@ -513,6 +534,7 @@ class Session:
 
         `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run.
         """
+        self._judge_changes()
         self.stop()
         self.pool.sensor.telemetry.close()
         if self.folder.path:
