@@ -124,7 +124,7 @@ def _number(moved: Collection[str], before: Device, after: Device) -> str | None
     if others or isinstance(old, bool) or not isinstance(old, int | float):
         return None
     unit = DEVICE_FACTS[name].unit
-    ending = f"_{unit.lower().replace('/', '_per_')}"
+    ending = "" if unit == "count" else f"_{unit.lower().replace('/', '_per_')}"
     return f"{name.removesuffix(ending).replace('_', ' ')} {show(old, unit)} -> {show(new, unit)}"
 
 

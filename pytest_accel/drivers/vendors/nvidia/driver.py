@@ -106,7 +106,7 @@ class NvidiaDriver(Driver):
     def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
             asker.ask(table)
-        for table in (identity.SETTINGS, power.CHANGING):
+        for table in (identity.CHANGING, power.CHANGING):
             asker.ask(table)
         asker.ask(power.reading(self._driver))
 
