@@ -21,6 +21,8 @@ SHARE = 0.01
 """Fraction of the time: throttling for less than that explains nothing."""
 FULL_CLOCK = 0.97
 """Fraction of the maximum clock: above it the clock is not the cause."""
+DRAWN = 0.75
+"""Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
 LOWERED = 0.99
 """Fraction of the default power limit: a limit below it counts as lowered."""
 NEAR_C = 3.0
@@ -121,7 +123,9 @@ def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:
     if not clock:
         return []
     if summary.get("sw_power_cap_s", 0.0) / summary["seconds"] > CAPPED:
-        limit = device.facts.get("power_limit_w")
+        limit, drawn = device.facts.get("power_limit_w"), summary.get("power_w")
+        if limit and drawn and drawn["mean"] < DRAWN * limit:
+            return [f"reports the power limit of {limit:g} W as the reason, at {drawn['mean']:.0f} W: another limit"]
         return [f"clock held down by the power limit{f' of {limit:g} W' if limit else ''}, normal under full load"]
     if most and clock["mean"] < FULL_CLOCK * most:
         if held := [name for bit, name in LOCKS.items() if summary.get("reasons", 0) & bit]:

@@ -54,6 +54,12 @@ def around(value: float) -> Gauge:
         ("matmul.bf16", gpu(), seen(sw_thermal_s=2.0, hw_power_brake_s=5.0), "brake 50% of the time, SW thermal slow"),
         ("soak.rate", gpu(power_limit_w=500.0), seen(sw_power_cap_s=9.9), "power limit 500 W, lowered from 700 W"),
         ("matmul.fp8", gpu(), seen(sw_power_cap_s=9.0), "clock held down by the power limit of 700 W, normal"),
+        (
+            "soak.power",
+            gpu(),
+            seen(sw_power_cap_s=9.0, power_w=around(280.0)),
+            "reports the power limit of 700 W as the reason, at 280 W: another limit",
+        ),
         ("matmul.fp8", gpu(), seen(), "clock below its maximum of 1980 MHz without any throttle reason"),
         ("matmul.fp8", gpu(), seen(clock=1975.0), "slow at full clock, without any throttle reason"),
         ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "slow at full clock"),  # half a percent
