@@ -93,7 +93,7 @@ class AmdDriver(Driver):
     def _add_health(asker: SmiAsker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.XGMI, power.PROCESSES, power.READING):
             asker.ask(table)
-        for table in (identity.SETTINGS, power.CHANGING, throttle.NOW):
+        for table in (identity.FIRMWARE, identity.CHANGING, power.CHANGING, throttle.NOW):
             asker.ask(table)
         memory.blocks(asker)
 
