@@ -146,4 +146,4 @@ def test_every_fact_is_watched_or_counted_or_changes_by_load() -> None:
         if metric not in (*WATCHED, *BY_LOAD, *COUNTED) and not counted & set(figure.needs)
     ]
     assert left == []
-    assert {"inventory.power_limit", "health.clock_lock", "inventory.pcie_gen_max", "health.fabric"} <= set(WATCHED)
+    assert {"inventory.power_limit", "health.clock_lock", "inventory.pcie_gen_max"} <= set(WATCHED)
