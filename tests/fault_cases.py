@@ -114,6 +114,17 @@ IN_PROCESS: Sequence[Case] = (
     Case("power-cap-lowered, device: 1", ("health.power_limit_lowered", "inventory.power_limit", "matmul.*")),
     Case("clock-locked, device: 1", ("health.clock_lock", "matmul.*")),
     Case("low-power, device: 1", ("soak.power",)),
+    Case("low-power, device: 5, by: 0.6", ("soak.power",), "gpu5", sku="eight", platform="hgx8", measured=("soak",)),
+    # -- changed in the middle
+    Case(
+        "power-cap-lowered, device: 1, by: 0.1, at: stream",
+        ("health.power_limit_lowered", "inventory.power_limit"),
+        measured=LITTLE,
+    ),
+    Case("clock-locked, device: 1, by: 0.05, at: stream", ("health.clock_lock",), measured=LITTLE),
+    Case("clock-max-differs, device: 1, at: stream", ("inventory.clock_max",), measured=LITTLE),
+    Case("slot-of-older-generation, device: 1, at: stream", ("inventory.pcie_gen_max",), measured=LITTLE),
+    Case("fabric-degraded, device: 1, at: stream", ("health.fabric_faults",), measured=LITTLE),
     # -- lost in the middle
     Case("device-lost, device: 1, at: matmul", ("matmul.*", "soak.*")),
     Case("device-lost, device: 1, at: peer_copy+1", ("peer_copy.*", "soak.*")),

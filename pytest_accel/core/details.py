@@ -297,6 +297,9 @@ class JudgingDetails(TypedDict, total=False):
     read by judging/judge."""
     moved: Mapping[str, int]
     """host_counters: the increase of the counter of each part. Written by judging/host_counters."""
+    changed: str
+    """inventory, health: what changed since the reading before, and between which probes. Written by
+    judging/changed_facts and judging/inventory, read by judging/judge."""
     during: str
     """counters: the probes during which the counter increased. Written by judging/error_counters and
     judging/error_reports, read by judging/judge."""

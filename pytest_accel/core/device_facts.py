@@ -373,3 +373,31 @@ GROUPS = {
 """The facts by what they are about, in the order of the page."""
 
 DEVICE_FACTS = {name: fact for group in GROUPS.values() for name, fact in group.items()}
+
+READ_ONCE = frozenset(IDENTITY) | {
+    "memory_numa_node",
+    "virtualization",
+    "confidential",
+    "power_limit_min_w",
+    "shutdown_c",
+    "slowdown_c",
+    "gpu_max_c",
+    "memory_max_c",
+    "memory_shutdown_c",
+    "shutdown_margin_c",
+    "slowdown_margin_c",
+    "gpu_max_margin_c",
+    "memory_max_margin_c",
+    "pcie_path",
+}
+"""The facts that no driver reads after discovery, since they do not change while the node is up."""
+
+UNJUDGED = {
+    "Identity and place": "names the part or its place",
+    "Versions": "a version that nobody publishes a limit for",
+    "Settings and limits": "tells a setting that is judged otherwise, or a limit that the device keeps by itself",
+    "Memory and repairs": "part of a total, or of a repair, that is judged",
+    "Links": "part of a count or of a state that is judged; corrected errors are usual",
+    "State at the moment": "another reading of the same quantity is used",
+}
+"""By group: the reason why nothing judges those of its facts that have neither a metric nor a use."""

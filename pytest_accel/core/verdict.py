@@ -115,8 +115,8 @@ class Verdict:
 
     @property
     def information(self) -> bool:
-        """True if a value was measured that no limit judges."""
-        return self.limit is None and self.value is not None
+        """True if a value was measured that nothing judges."""
+        return self.limit is None and self.value is not None and self.status is Status.NOT_APPLICABLE
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,10 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         markers = item.stash.get(LIMITS, [])
         with _as_probe_error():
             verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
-        item.stash.setdefault(VERDICTS, []).extend(verdicts)
+        changes = session.changes_of(_accel_subject)
+        item.stash.setdefault(VERDICTS, []).extend([*verdicts, *changes])
         _publish(request, session, verdicts[0])
-        _conclude(session, verdicts)
+        _conclude(session, [*verdicts, *changes])
         return verdicts
 
     return check

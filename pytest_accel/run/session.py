@@ -23,12 +23,12 @@ from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import peer_matrix, preconditions, repeats, results
+from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
+from pytest_accel.judging.judge import Attempts, judge, worst
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, earlier_records, record, simulation
@@ -53,6 +53,9 @@ OF_COUNTERS = ("counters.", "host_counters.")
 
 STARTING_SECONDS = 5.0
 """Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
+
+Judged = tuple[str, "Limit | None"]
+"""A metric, and the limit that it is judged by if there is one."""
 
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
@@ -82,6 +85,8 @@ class Session:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        self._changes: dict[str, list[Verdict]] = {}
+        """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks: list[IO[bytes]] = []
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
@@ -246,7 +251,7 @@ class Session:
         own = binding.get(request.metric) if request.packaged else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         fact = request.declaration.fact
-        why = skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
+        why = preconditions.skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
             or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
@@ -257,7 +262,7 @@ class Session:
             return [self._keep(replace(why, limit=limits[0] if limits else None))]
         result = self._result(request)
         software = self.record.software
-        every = [*limits, *self._of_siblings(result, request, binding)]
+        every = [*((request.metric, each) for each in limits or (None,)), *_of_siblings(result, request, binding)]
         if self._short(result, every):
             self._repeat(result, request, every)
         with self.pool.timeline.on("checks"):
@@ -265,11 +270,30 @@ class Session:
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in judged]
             self._save(result, soon=True)
+        self._judge_changes()
         return verdicts
+
+    def _judge_changes(self) -> None:
+        """Record and judge the facts of the devices that changed since this was last called."""
+        binding = requirements.required_at(self.options.level, self.setup.limits)
+        known = {device.uuid for device in self.devices}
+        for each in self.pool.sensor.facts.take():
+            if each.subject not in known:
+                continue
+            place = each.metric, each.subject
+            attempts = [one for one in self.record.measurements if (one.metric, one.subject) == place]
+            self.record.measurements.append(each)
+            self._newest[place] = each
+            verdict = judge([*attempts, each], binding.get(each.metric), self.record.software)
+            self._changes.setdefault(each.subject, []).append(self._keep(verdict))
+
+    def changes_of(self, subject: str) -> list[Verdict]:
+        """Return the verdicts on facts of a device that changed since this was last asked for it."""
+        return self._changes.pop(subject, [])
 
     def _barred(self, request: ProbeRequest, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
-        wrong = wrong_product(subject, self.sku, self.devices)
+        wrong = preconditions.wrong_product(subject, self.sku, self.devices)
         return wrong or preconditions.stopped(request.declaration, subject, self.devices, self.platform)
 
     def _stopped(self, request: ProbeRequest, subject: str) -> Verdict | None:
@@ -326,17 +350,7 @@ class Session:
         """Return the newest measurement behind a verdict, None if there is none."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
-        """Return the limits on the other metrics of the same probe call.
-
-        A repetition measures all of these metrics again, so it has to come before the first of them is judged.
-        """
-        siblings = {metric for metric, _ in result.attempts} - {request.metric}
-        return [
-            replace(binding[metric], metric=metric) for metric in sorted(siblings & set(binding)) if request.packaged
-        ]
-
-    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, then single ones that fall short again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
@@ -387,9 +401,9 @@ class Session:
         busy = min(self.pool.device_seconds - worked, seconds * turns)
         self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
-    def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
-        """Return the verdicts of all subjects that fall short of one of the limits so far."""
-        return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
+    def _short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+        """Return the verdicts of all subjects that fall short of a limit, or far behind their neighbours, so far."""
+        return [one for metric, limit in limits for one in result.short(metric, limit, self.record.software)]
 
     # -- measuring
 
@@ -401,7 +415,8 @@ class Session:
         if request.declaration.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            result = Attempts(explain=explaining(self.devices))
+            kinds = {device.uuid: neighbours.kind_of(device) for device in self.devices}
+            result = Attempts(explain=explaining(self.devices), kinds=kinds)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
@@ -573,6 +588,7 @@ class Session:
         `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run. A run
         that its time limit `cut_short` is judged by what it reached.
         """
+        self._judge_changes()
         if cut_short and not self.filtered:
             self._keep_unreached()
         self.stop()
@@ -640,6 +656,16 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def _of_siblings(result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Judged]:
+    """Return the other metrics of the same probe call, with their limits.
+
+    A repetition measures all of these metrics again, so it has to come before the first of them is judged.
+    """
+    own = binding if request.packaged else {}
+    siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
+    return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]
 
 
 def _now() -> str:

@@ -185,8 +185,11 @@ BEGINNING_FAULTS = (
     "recovery-needed",
     "deferred-errors",
     "bad-pages",
+    "clock-max-differs",
+    "slot-of-older-generation",
+    "fabric-degraded",
 )
-"""Faults that may begin during the run, because the driver reads their counters after every probe."""
+"""Faults that may begin during the run, because the driver reads their counters or facts after every probe."""
 OF_NVIDIA = (
     "narrower-memory", "slower-links", "hw-slowdown", "vgpu", "wrong-inforom", "other-fabric-cluster",
     "other-fabric-clique", "ecc-change-pending", "mig-change-pending",

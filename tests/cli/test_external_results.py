@@ -181,6 +181,15 @@ def test_software_outside_of_the_validated_range() -> None:
     assert (verdict.status, closing.exit) == (Status.INCONCLUSIVE, 6)
 
 
+def test_devices_of_a_table_are_compared_where_no_limit_decides() -> None:
+    rows = [f"gpu{place},matmul.fp64,{value},TFLOPS" for place, value in enumerate((50, 51, 50, 4.7))]
+    sku = loader.load("h100-sxm")
+    verdicts, closing, _ = judge_figures(read(*rows), sku, sku.platforms["single"], "standard")
+    assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
+    assert verdicts[-1].sentence == "4.7 TFLOPS, 91% below the median of 4 devices (50)"
+    assert closing.exit == 1
+
+
 # -- the command
 
 

@@ -18,6 +18,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
+from pytest_accel.judging.changed_facts import Watch
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
@@ -43,6 +44,7 @@ class SensorClient:
         self.log = Path(os.devnull)
         self.telemetry = Telemetry()
         self.counters = Ledger()
+        self.facts = Watch()
         self.reports = Reports()
         self.notes: list[str] = []
         self.profilers: list[Message] = []
@@ -90,6 +92,7 @@ class SensorClient:
         self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor)
         self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
+        self.facts.begin(Device(**each) for each in answer.get("devices", []))
         return answer
 
     def not_idle(self) -> dict[str, str] | None:
@@ -142,7 +145,7 @@ class SensorClient:
         return self.counters.measured(metric, device)
 
     def count(self, during: str, ours: Collection[int] = (), *, links: bool = True) -> None:
-        """Read the error counters of every device, between probes and never while something is timed.
+        """Read the error counters and facts of every device, between probes and never while something is timed.
 
         `during` names the metric that was measured since the last reading, if any. The counters of the links are read
         only with `links`. `ours` are the ids of this run's processes
@@ -154,6 +157,7 @@ class SensorClient:
         self._host_after = None
         answers = self.health(links=links)
         self.counters.read(clock.now(), during, answers, self.addresses, links=links)
+        self.facts.read(clock.now(), during, answers or {})
         pids = self.pids.union(ours)
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 

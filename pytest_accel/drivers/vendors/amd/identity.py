@@ -110,6 +110,10 @@ SETTINGS: Table = {
 }
 
 
+CHANGING: Table = {name: source for name, source in SETTINGS.items() if name != "virtualization"}
+"""The settings that somebody may change while the node runs."""
+
+
 def visible_as(facts: Mapping[str, Any]) -> str | None:
     """Return the entry that selects the GPU in ROCR_VISIBLE_DEVICES: its UUID, or its index in HIP's order, or None.
 

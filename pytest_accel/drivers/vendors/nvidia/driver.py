@@ -88,6 +88,7 @@ class NvidiaDriver(Driver):
         Raises DriverProblem for a lost GPU.
         """
         asker = self._asker(device)
+        asker.ask(identity.FIRMWARE)
         self._add_health(asker)
         return asker.sheet()
 
@@ -104,6 +105,8 @@ class NvidiaDriver(Driver):
 
     def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
+            asker.ask(table)
+        for table in (identity.CHANGING, power.CHANGING):
             asker.ask(table)
         asker.ask(power.reading(self._driver))
 

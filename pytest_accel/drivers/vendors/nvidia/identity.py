@@ -93,6 +93,10 @@ SETTINGS: Table = {
 }
 
 
+CHANGING: Table = {name: SETTINGS[name] for name in ("mig", "mig_pending", "persistence", "compute_mode")}
+"""The settings that somebody may change while the node runs."""
+
+
 def compute_units(facts: dict[str, Any]) -> int | None:
     """Return the number of SMs from NVML's number of cores and the cores per SM of the compute capability, or None."""
     major, _, minor = str(facts.get("compute_capability", "")).partition(".")

@@ -62,6 +62,20 @@ LIMITS: Table = {
 }
 """Temperatures are in C up to Ampere; from Hopper on also as the margin that is left when each limit is reached."""
 
+CHANGING: Table = {
+    name: LIMITS[name]
+    for name in (
+        "power_limit_w",
+        "power_limit_default_w",
+        "power_limit_max_w",
+        "clock_max_mhz",
+        "memory_clock_max_mhz",
+        "clock_application_mhz",
+        "clock_application_default_mhz",
+    )
+}
+"""The settings that somebody, or a controller of the chassis, may change while the node runs."""
+
 PROCESSES: Table = {
     "processes": LibraryCall(
         "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
