@@ -243,5 +243,10 @@ def stated(*pairs: tuple[str, str]) -> list[Case]:
     return [Case(f"{name}, device: 1", (metric,), measured=FACTS) for name, metric in pairs]
 
 
+def refused(fault: str, sku: str = "four", platform: str = "four") -> Case:
+    """Nothing is measured or judged: exit status 4, and one sentence that names the device and the remedy."""
+    return Case(fault, (), closing="REFUSED", exit=4, sku=sku, platform=platform, measured=FACTS)
+
+
 def unmeasured(fault: str, *metrics: str, measured: tuple[str, ...] | None = None) -> Case:
     return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6, measured=measured)

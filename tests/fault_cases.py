@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import fault_cases_amd as amd
-from fault_case import FACTS, Case, advice, stated, unmeasured
+from fault_case import FACTS, Case, advice, refused, stated, unmeasured
 
 LITTLE = ("stream",)
 """Counters are judged only where a probe ran that could have moved them."""
@@ -30,15 +30,17 @@ IN_PROCESS: Sequence[Case] = (
         ("wrong-vbios", "inventory.vbios"),
         ("wrong-inforom", "inventory.inforom"),
         ("clock-max-differs", "inventory.clock_max"),
+        ("slower-memory-clock", "inventory.memory_clock_max"),
+        ("narrower-memory", "inventory.memory_bus"),
+        ("slower-links", "inventory.nvlink_speed"),
         ("other-fabric-cluster", "inventory.fabric_cluster"),
         ("other-fabric-clique", "inventory.fabric_clique"),
-        ("mig-on", "inventory.mig"),
         ("ecc-off", "inventory.ecc"),
         # -- what the devices say of their health
         ("ecc-change-pending", "health.ecc_pending_change"),
-        ("mig-change-pending", "health.mig_pending_change"),
         ("sync-boost", "health.clock_lock"),
         ("slow-at-rest", "health.slowdown"),
+        ("hot-at-rest", "health.thermal_margin"),
         ("ecc-counted", "health.ecc_uncorrectable_volatile"),
         ("remap-pending", "health.remap_pending"),
         ("remap-failure", "health.remap_failure"),
@@ -47,12 +49,23 @@ IN_PROCESS: Sequence[Case] = (
         ("tpc-repair-pending", "health.tpc_repair_pending"),
         ("memory-unrepairable", "health.memory_unrepairable"),
         ("sram-errors", "health.ecc_sram_uncorrectable_aggregate"),
+        ("sram-threshold", "health.ecc_sram_threshold"),
         ("recovery-needed", "health.recovery_action"),
         ("fabric-not-ready", "health.fabric"),
         ("fabric-error", "health.fabric"),
         ("fabric-degraded", "health.fabric_faults"),
         ("fabric-misconfigured", "health.fabric_faults"),
     ),
+    Case(
+        "lesser-board, device: [0, 1, 2, 3]",
+        ("inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"),
+        "gpu0",
+        spares=False,
+        measured=FACTS,
+    ),
+    refused("mig-on, device: 1"),
+    refused("mig-change-pending, device: 1"),
+    refused("vgpu, device: 1"),
     Case("slot-of-older-generation, device: 1", ("inventory.pcie_gen_max",), measured=("host_copy",)),
     Case("retired-pages-pending, device: 1", ("health.retired_pages_pending",), sku="old", measured=FACTS),
     Case("wrong-driver", ("inventory.driver_version",), "gpu0", spares=False, measured=FACTS),
@@ -101,6 +114,17 @@ IN_PROCESS: Sequence[Case] = (
     Case("power-cap-lowered, device: 1", ("health.power_limit_lowered", "inventory.power_limit", "matmul.*")),
     Case("clock-locked, device: 1", ("health.clock_lock", "matmul.*")),
     Case("low-power, device: 1", ("soak.power",)),
+    Case("low-power, device: 5, by: 0.6", ("soak.power",), "gpu5", sku="eight", platform="hgx8", measured=("soak",)),
+    # -- changed in the middle
+    Case(
+        "power-cap-lowered, device: 1, by: 0.1, at: stream",
+        ("health.power_limit_lowered", "inventory.power_limit"),
+        measured=LITTLE,
+    ),
+    Case("clock-locked, device: 1, by: 0.05, at: stream", ("health.clock_lock",), measured=LITTLE),
+    Case("clock-max-differs, device: 1, at: stream", ("inventory.clock_max",), measured=LITTLE),
+    Case("slot-of-older-generation, device: 1, at: stream", ("inventory.pcie_gen_max",), measured=LITTLE),
+    Case("fabric-degraded, device: 1, at: stream", ("health.fabric_faults",), measured=LITTLE),
     # -- lost in the middle
     Case("device-lost, device: 1, at: matmul", ("matmul.*", "soak.*")),
     Case("device-lost, device: 1, at: peer_copy+1", ("peer_copy.*", "soak.*")),
@@ -112,6 +136,7 @@ IN_PROCESS: Sequence[Case] = (
     Case("rows-remapped, device: 1, at: soak", ("counters.rows_remapped",)),
     Case("remap-pending, device: 1, at: soak", ("counters.remap_pending",)),
     Case("recovery-needed, device: 1, at: soak", ("counters.recovery_asked",)),
+    Case("fabric-degraded, device: 1, at: peer_copy", ("counters.fabric",)),
     Case("pcie-fatal, device: 1, at: host_copy", ("counters.pcie_fatal",)),
     Case("pcie-replays, device: 1, at: host_copy", ("counters.pcie_replays",)),
     Case("link-errors, device: 1, at: peer_copy", ("counters.nvlink_recovery",)),
@@ -153,6 +178,8 @@ IN_PROCESS: Sequence[Case] = (
     advice("ethernet-carrier-lost", "host_counters.ethernet_carrier_lost", measured=LITTLE),
     # -- seen, and no reason to reject
     Case("hot, device: 1", (), closing="HELD", exit=6),
+    Case("hot, device: 1, degrees: 130", ("soak.thermal_margin",)),
+    Case("hw-slowdown, device: 1", ("soak.throttle.hw_slowdown", "matmul.*")),
 )
 """Run without a process of their own: the whole quick level but its collectives, unless a case says which probes."""
 

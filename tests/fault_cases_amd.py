@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fault_case import FACTS, Case, advice
+from fault_case import FACTS, Case, advice, refused
 
 
 def _on(fault: str, place: int) -> str:
@@ -66,15 +66,15 @@ IN_PROCESS: Sequence[Case] = (
     board("fewer-units, device: 1", "inventory.sku"),
     board("memory-missing, device: 1", "inventory.sku", "inventory.memory"),
     board("memory-differs, device: 1", "inventory.memory"),
-    board("virtual-function, device: 1", "inventory.virtualization"),
+    refused("virtual-function, device: 1", sku="ours", platform="oam8"),
     board("wrong-vbios, device: 1, version: 022.040.003.041.000001", "inventory.vbios"),
     board("firmware-differs, device: 1", "inventory.firmware"),
     board("bundle-differs, device: 1", "inventory.firmware_bundle", "inventory.firmware"),
     board("clock-max-differs, device: 1", "inventory.clock_max"),
     board("slot-of-older-generation, device: 1", "inventory.pcie_gen_max"),
     board("other-hive, device: 1", "inventory.xgmi_hive"),
-    board("mig-on, device: 1", "inventory.compute_partition"),
-    board("memory-partitioned, device: 1", "inventory.memory_partition"),
+    refused("mig-on, device: 1", sku="ours", platform="oam8"),
+    refused("memory-partitioned, device: 1", sku="ours", platform="oam8"),
     board("ecc-off, device: 1", "inventory.ecc"),
     replace(two("wrong-driver, version: 6.8.5", "inventory.driver_version"), fault="wrong-driver, version: 6.8.5",
             blames="gpu0", spares=False, measured=FACTS),

@@ -11,7 +11,7 @@ from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
 from pytest_accel.simulate.faults import FAULTS
-from pytest_accel.skus import loader
+from pytest_accel.skus import loader, requirements
 
 Key = tuple[str, str, str]
 Caught = Mapping[Key, Sequence[str]]
@@ -46,7 +46,8 @@ def key(case: Case) -> Key:
 def row(case: Case, caught: Sequence[str]) -> str:
     """The line of one case."""
     asked, node, how = key(case)
-    listed = ", ".join(f"`{metric}`" for metric in caught) or "nothing, by design: recorded"
+    nothing = "refused before anything is judged" if case.closing == "REFUSED" else "nothing, by design: recorded"
+    listed = ", ".join(f"`{metric}`" for metric in caught) or nothing
     status = case.status if caught else "-"
     return f"| {asked} | {node} | {listed} | {status} | {case.closing} | {case.exit} | {how} |"
 
@@ -61,19 +62,14 @@ def _wanted(metric: str, case: Case) -> bool:
     return any(re.fullmatch(wanted.replace(".", r"\.").replace("*", ".*"), metric) for wanted in case.caught_by)
 
 
-LINKS = {"nvidia": ("health.nvlink_up", "health.fabric"), "amd": ("health.xgmi_up",)}
-
-
 @cache
 def limited(vendor: str) -> list[str]:
     """Every metric that a shipped file of the vendor, or what is expected of every node, limits."""
-    found = {"inventory.driver", "inventory.count", "inventory.sku", "inventory.pcie_gen_max", "health.pcie_width"}
-    found |= set(LINKS[vendor])
+    found: set[str] = set()
     for sku in loader.load_shipped():
         if sku.vendor == vendor:
-            found |= set(sku.limits)
             for platform in sku.platforms.values():
-                found |= set(platform.limits)
+                found |= set(requirements.limits(sku, platform, 1))
     return sorted({metric.partition("@")[0] for metric in found})
 
 

@@ -30,7 +30,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.closing import Closing
 from pytest_accel.probes.device.worker import Worker
-from pytest_accel.run.options import Options
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import Environment, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child
@@ -236,7 +236,16 @@ def _suite(dtypes: Sequence[str], mamf: Sequence[str]) -> Iterator[tuple[Any, di
 EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "matmul_mamf", "exact_matmul", "peer_copy", "soak")
 """All of the suite, and of the products every one that a limit is for."""
 
-SOAK = ("rate", "droop_slow", "power", "throttle.hw_thermal", "throttle.sw_thermal", "throttle.power_brake")
+SOAK = (
+    "rate",
+    "droop_slow",
+    "power",
+    "throttle.hw_thermal",
+    "throttle.sw_thermal",
+    "throttle.power_brake",
+    "throttle.hw_slowdown",
+    "thermal_margin",
+)
 
 
 def required(here: Session, probe: str) -> list[str]:
@@ -306,7 +315,10 @@ def _count(here: Session, subjects: Sequence[str]) -> None:
 
 def seen(case: Case, folder: Path) -> Seen:
     """What comes of a case."""
-    here, closing = run(case.write(folder), folder / "out", measured=case.measured)
+    try:
+        here, closing = run(case.write(folder), folder / "out", measured=case.measured)
+    except Refused as why:
+        return Seen(f"SIMULATED REFUSED {why}", 4, ())
     verdicts = [(here.names.get(each.subject, each.subject), each.metric, each.status.value) for each in here.verdicts]
     return Seen(closing.line, closing.exit, tuple(verdicts))
 

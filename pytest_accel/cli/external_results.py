@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
+from pytest_accel.cli.table_report import meant
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.printable import printable
@@ -20,7 +21,7 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.core.yaml_lines import nearest
+from pytest_accel.judging import neighbours
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import known_metrics, unit_of
@@ -79,7 +80,10 @@ def judge_figures(
     """
     devices = names(figures)
     limits = requirements.limits(sku, platform, requirements.device_count(platform, len(devices)))
-    verdicts = [_verdict(figure, limits.get(figure.measurement.metric), sku, platform) for figure in figures]
+    verdicts = [
+        _verdict(figure, limits.get(figure.measurement.metric), sku, platform, _alike(figure, figures))
+        for figure in figures
+    ]
     required = requirements.required(requirements.applying(limits, sku, platform), level, devices)
     around = Circumstances(
         required=required,
@@ -99,15 +103,26 @@ def names(figures: Iterable[ExternalFigure]) -> list[str]:
     return [subject for subject in subjects if subject != NODE]
 
 
-def _verdict(figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform) -> Verdict:
+def _alike(one: ExternalFigure, figures: Sequence[ExternalFigure]) -> list[neighbours.Attempt]:
+    """Return the values of one metric under the same conditions: all devices of a table are judged as one product."""
+    own = one.measurement
+    every = (each.measurement for each in figures)
+    return [[each] for each in every if (each.metric, each.conditions) == (own.metric, own.conditions)]
+
+
+def _verdict(
+    figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform, alike: Sequence[neighbours.Attempt]
+) -> Verdict:
     """Judge a value; it is UNMEASURED if it was measured under other conditions than those of the limit."""
     measurement = figure.measurement
     metric, subject = measurement.metric, measurement.subject
     other = other_conditions(measurement, sku) if limit else None
     if other:
-        return Verdict(metric, subject, Status.UNMEASURED, other, measurement.unit, measurement.value, limit=limit)
+        verdict = Verdict(metric, subject, Status.UNMEASURED, other, measurement.unit, measurement.value, limit=limit)
+        return neighbours.beside(verdict, [measurement], alike)
     peak = peaks.peak(sku, metric, platform)
-    return judge([replace(measurement, peak=Peak(*peak) if peak else None)], limit, figure.software)
+    attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
+    return judge(attempts, limit, figure.software, others=alike)
 
 
 def _comment(line: str) -> bool:
@@ -150,7 +165,7 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Exte
     device, metric = row.get("device", ""), row.get("metric", "")
     unit = units.get(metric) or unit_of(metric)
     if unit is None:
-        raise BadFigures(f"metric {metric!r} is not known; {nearest(metric, units)}")
+        raise BadFigures(f"metric {metric!r} is not known; {meant(metric, units)}")
     if not device:
         raise BadFigures(f"the device is missing; it is a name such as gpu0, or {NODE}")
     if of_node(metric) != (device == NODE):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import consistency, external_results, record_reader, rejudge
+from pytest_accel.cli import consistency, external_results, record_reader, rejudge, table_report
 from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
@@ -25,6 +26,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.skus import releases, requirements
 from pytest_accel.views import changes, terminal
+from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
@@ -80,7 +82,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
-    _print(terminal.table(new.verdicts, names))
+    _print(table(new.verdicts, names, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
     _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
@@ -175,12 +177,31 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
     level = chosen.accel_level or "standard"
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
-    count = f"{len(external_results.names(figures))} of {platform.devices or 'any number of'} devices"
+    names = external_results.names(figures)
+    count = f"{len(names)} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
-    _print(terminal.table(verdicts, {}))
-    _print([(f"required, but not in the table: {_listed(lacking)}", "yellow")] if lacking else [])
+    _print(table(verdicts, {}, width=_width()))
+    _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
+    missing = table_report.lacking(lacking, names)
+    _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
+    if not chosen.accel_platform:
+        closing = _by_platform(figures, sku, platform, level)
     _close(closing, verdicts)
     return closing.exit
+
+
+def _by_platform(
+    figures: Sequence[external_results.ExternalFigure], sku: Sku, platform: Platform, level: str
+) -> Closing:
+    """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
+    fitting = [platform, *table_report.alternatives(sku, platform)]
+    judged = {each.name: external_results.judge_figures(figures, sku, each, level)[:2] for each in fitting}
+    statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
+    for name, found in statuses.items():
+        if found != statuses[platform.name]:
+            why = f"platform {platform.name} was taken by the number of devices; {name} fits, too, and judges otherwise"
+            _print([(f"{why}: --accel-platform={name}", "yellow")])
+    return table_report.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
 def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
@@ -202,18 +223,14 @@ def _as_what(sku: str, platform: str, level: str) -> str:
     return f"judged as {sku}, platform {platform}, level {level}"
 
 
-def _listed(lacking: Sequence[str]) -> str:
-    """Return the missing metrics, each with its devices, from texts "device metric"."""
-    devices: dict[str, list[str]] = {}
-    for entry in lacking:
-        device, _, metric = entry.rpartition(" ")
-        devices.setdefault(metric, []).append(device)
-    return ", ".join(f"{metric} ({' '.join(names)})" for metric, names in devices.items())
-
-
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
-    _print(terminal.closing_lines(closing, verdicts))
+    _print(terminal.closing_lines(closing, verdicts, _width()))
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal, None if stdout is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _print(lines: Sequence[Line]) -> None:

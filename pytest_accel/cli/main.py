@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import traceback
 from datetime import date
+from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import judge, schema
+from pytest_accel.cli import discover, judge, schema
+from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.judging.closing import NOT_JUDGED
-from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Setup
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
-from pytest_accel.views import devices, lint_report, sheet
-from pytest_accel.views import host as host_view
+from pytest_accel.views import lint_report, sheet
+
+INTERRUPTED, BUG, WRONG = 2, 3, 4
+"""Exit statuses as pytest has them: Ctrl-C, an error of this package, a wrong option or file."""
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
 DISCOVER = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
-cannot read. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver or library is
-missing here, 4 if the SKU cannot be recognised."""
+cannot read. Where no shipped SKU matches, show every device with its ids, the nearest SKU, what differs from it, and a
+threshold file to fill in. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver,
+library or torch is missing here, 4 if the devices are not of one SKU."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
 datasheet. The exit status is 1 for an error or a warning that the file does not explain; notes do not count."""
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
@@ -38,22 +40,36 @@ records."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
-    chosen = _parser().parse_args(arguments)
-    if chosen.command == "simulate":
-        return list_faults()
-    if chosen.command == "discover":
-        return discover()
+    """Run the command line `arguments` (default: sys.argv), and return the exit status.
+
+    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
+    this package ends with 3, since 1 stands for a device that fails.
+    """
+    output.protect()
     try:
-        status = _run(chosen)
-        sys.stdout.flush()
+        status = _run(_parser().parse_args(arguments))
     except BadFile as bad:
         print(bad, file=sys.stderr)
-        return 4
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
+        return BUG
+    sys.stdout.flush()
     return status
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors end with the exit status that pytest has for wrong options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and end the process with exit status 4."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"{self.prog}: error: {message}\n")
 
 
 def _versions() -> str:
@@ -62,19 +78,23 @@ def _versions() -> str:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    """Run a subcommand that reads files, and return the exit status. Raises BadFile."""
+    """Run a subcommand, and return the exit status. Raises BadFile."""
+    if chosen.command == "simulate":
+        return list_faults()
+    if chosen.command == "discover":
+        return discover.discover(only_skeleton=chosen.skeleton)
     if chosen.command == "judge":
         return judge.judge(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """Declare the subcommands and their arguments."""
-    parser = argparse.ArgumentParser(prog="pytest-accel", description=MAIN)
+    parser = Parser(prog="pytest-accel", description=MAIN)
     parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(dest="command", required=True)
     text = "show the devices, their SKU and the host as an acceptance run would find them"
-    commands.add_parser("discover", help=text, description=DISCOVER)
+    _declare_discover(commands.add_parser("discover", help=text, description=DISCOVER))
     _declare_sku(commands.add_parser("sku", help="list, show and check the limits of products"))
     text = "list the faults that --accel-simulate can put into a simulated node"
     simulate = commands.add_parser("simulate", help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -86,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")
     return parser
+
+
+def _declare_discover(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `discover`."""
+    text = "print only a threshold file to fill in, for the product that most of the devices are"
+    parser.add_argument("--skeleton", action="store_true", help=text)
 
 
 def _declare_sku(parser: argparse.ArgumentParser) -> None:
@@ -119,34 +145,6 @@ def _sku(chosen: argparse.Namespace) -> int:
     return list_rules() if chosen.rules else lint_skus(chosen.files, everything=chosen.all, form=chosen.format)
 
 
-def discover() -> int:
-    """Print devices, SKU and host as a run would find them.
-
-    Returns 0, or 1 if an accelerator itself cannot be used, 6 if it cannot be used for lack of a driver or library, and
-    4 if the SKU cannot be recognised.
-    """
-    setup = Setup(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
-    try:
-        setup.prepare()
-        setup.discover(pool)
-        host = pool.sensor.host()
-    except Refused as refused:
-        print(refused, file=sys.stderr)
-        return 4
-    finally:
-        pool.stop()
-    print(f"SKU: {setup.sku.name if setup.sku else 'none'}, platform: {setup.platform.name}")
-    print("\n".join(devices.lines(setup.devices)))
-    print("\n".join(host_view.lines(host)))
-    problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
-    if problem:
-        print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
-    if problem is None:
-        return 0
-    return 1 if problem.kind == "device" else NOT_JUDGED
-
-
 def print_schema(name: str) -> int:
     """Print the JSON Schema of the kind of file `name` ("thresholds" or "record"); return 0."""
     print(schema.text(name), end="")
@@ -161,8 +159,10 @@ def list_faults() -> int:
 
 def list_skus() -> int:
     """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
-    print(sheet.text([sheet.listing(loader.load_shipped())]))
-    print(f"\nthresholds {releases.version()}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
+    print("\nGB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or else of fp16")
+    print(f"thresholds {releases.version()}")
     return 0
 
 

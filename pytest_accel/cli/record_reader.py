@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import types
@@ -41,6 +42,12 @@ class BadRecord(BadFile):
 
 class _Mismatch(Exception):
     """A value that does not fit its field; the message says which."""
+
+
+@functools.cache
+def _hints(declared: Any) -> dict[str, Any]:
+    """Return the types of the fields of a class. To work them out takes as long as to read a record by them."""
+    return typing.get_type_hints(declared)
 
 
 def find(path: Path) -> Path:
@@ -139,7 +146,7 @@ def _with_own_details(measurement: Any) -> Any:
     declared = declaration_of(str(measurement.get("metric"))) if isinstance(found, dict) else None
     if not isinstance(found, dict) or (declared and declared.packaged):
         return measurement
-    hints = typing.get_type_hints(details.Details)
+    hints = _hints(details.Details)
     own = {key: value for key, value in found.items() if not _fits(hints.get(key, Any), value)}
     if not own:
         return measurement
@@ -218,7 +225,7 @@ def _known(hint: Any, required: Iterable[str], raw: Any, where: str) -> dict[str
 
     Raises _Mismatch for a value of another type, an unknown key or a missing `required` one.
     """
-    hints = typing.get_type_hints(hint)
+    hints = _hints(hint)
     unknown = set(_checked(dict, raw, where)) - set(hints)
     if unknown:
         raise _Mismatch(f"{where}.{min(unknown)} is not known".lstrip("."))
@@ -233,7 +240,7 @@ def _details(hint: Any, raw: Any, where: str) -> dict[str, Any]:
 
     Raises _Mismatch for a value of another type, or a missing key.
     """
-    hints, given = typing.get_type_hints(hint), _checked(dict, raw, where)
+    hints, given = _hints(hint), _checked(dict, raw, where)
     lacking = sorted(hint.__required_keys__ - set(given))
     if lacking:
         raise _Mismatch(f"{where}.{lacking[0]} is missing".lstrip("."))

@@ -190,6 +190,8 @@ class TelemetrySummary(TypedDict, total=False):
     """CPU: processor time of all cores."""
     steal_s: float
     """CPU: processor time that the hypervisor took."""
+    foreign_s: float
+    """CPU: processor time that other processes than ours used."""
     sw_power_cap_s: float
     """Seconds in which the power limit lowered the clock, as is normal under full load."""
     sw_thermal_s: float
@@ -198,6 +200,8 @@ class TelemetrySummary(TypedDict, total=False):
     """Seconds in which the device itself lowered the clock because of heat."""
     hw_power_brake_s: float
     """Seconds in which the power brake of the board lowered the clock."""
+    hw_slowdown_s: float
+    """Seconds in which the device itself lowered the clock for neither of these two reasons."""
     pcie_gen: int
     """The highest generation of the host link that was seen."""
     pcie_width: int
@@ -270,6 +274,9 @@ class JudgingDetails(TypedDict, total=False):
     unproven: str
     """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
     judging/evidence, read by judging/judge."""
+    excuse: str
+    """The load before the run that excuses a low speed of a CPU. Written by judging/evidence, read by
+    judging/judge."""
     not_repeated: str
     """Why a value that falls short was not measured again: the time for repeats is spent. Written and read by
     judging/judge."""
@@ -290,6 +297,9 @@ class JudgingDetails(TypedDict, total=False):
     read by judging/judge."""
     moved: Mapping[str, int]
     """host_counters: the increase of the counter of each part. Written by judging/host_counters."""
+    changed: str
+    """inventory, health: what changed since the reading before, and between which probes. Written by
+    judging/changed_facts and judging/inventory, read by judging/judge."""
     during: str
     """counters: the probes during which the counter increased. Written by judging/error_counters and
     judging/error_reports, read by judging/judge."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pytest_accel.core import details
 from pytest_accel.core.details import Details
@@ -19,6 +19,12 @@ EVERYTHING_ELSE = "everything else"
 """The key in a device's `unread` facts with the reason for all facts that have no entry of their own."""
 
 Value = details.Value
+
+LEFT_OUT: Final = "left out"
+"""The event of a metric that was not tried because of an earlier failure, which has a verdict of its own."""
+
+Event = Literal["", "hung", "crashed", "lost", "left out"]
+"""How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
 
 Statistic = Literal["mean", "median"]
 """The statistic that makes the value of a measurement from its samples."""
@@ -84,6 +90,9 @@ class Trouble:
 
     kind: Literal["device", "need", "external", "not_applicable", "bug"]
     reason: str
+    event: Event = ""
+    blamed: str = ""
+    """The UUID of the device that a trouble of the node is attributed to; empty if there is none."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_accel.core.measurement import Device
 
@@ -16,6 +16,25 @@ Pair = tuple[str, str]
 
 Group = tuple[Device, ...]
 """The devices that one worker holds."""
+
+
+class FastPath(TypedDict):
+    """Whether a CPU multiplies a dtype fast."""
+
+    speed: float
+    """The speed compared with fp32."""
+    why_not: str
+    """The reason why the dtype has no fast path; empty if it has one."""
+
+
+def fastest(found: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
+    """Return the highest speed of each dtype that a device of the machine found: one decision for all devices."""
+    merged: dict[str, FastPath] = {}
+    for each in found:
+        for dtype, path in each.items():
+            if dtype not in merged or path["speed"] > merged[dtype]["speed"]:
+                merged[dtype] = path
+    return merged
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ UNITS = (
     "us",
     "W",
     "C",
+    "K",
     "MHz",
     "GB",
     "1",
@@ -44,6 +45,9 @@ DATASHEET_DTYPE = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 
 TOPOLOGIES = ("switch", "mesh", "bridge", "none")
 """The links between the devices of a node: every pair at full rate, one link per pair, in pairs only, or none."""
+
+WHOLE = {"compute_partition": "SPX", "memory_partition": "NPS1"}
+"""The modes of a whole device, by the fact that states each. A device that has no such modes is whole."""
 
 MEMORY_SHOWN = (0.93, 1.10)
 """The range of the memory that a device reports, as a fraction of its nominal size: "80 GB" are 81,559 MiB (1.07), and
@@ -83,7 +87,7 @@ class DeclaredBy(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """A floor, a ceiling, a range (both), or one of equals, version and same-on-all, for one metric.
+    """A floor, a ceiling, a range (both), or one of equals, one-of, version and same-on-all, for one metric.
 
     `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
     line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
@@ -98,6 +102,8 @@ class Limit:
     warn: float | None = None
     """A value between this one and the bound holds, but is marginal."""
     equals: Value | None = None
+    one_of: tuple[Value, ...] = ()
+    """The values that hold; empty for a limit of another kind."""
     version: str | None = None
     """The range of versions (">=550.54") that the value has to lie in."""
     same_on_all: bool = False
@@ -154,7 +160,7 @@ class Platform:
     devices that reach the host by another link than PCIe) and `link` (to the peers) have type, topology, count and
     gb_per_s; all rates are per direction. `power_watts` is the power limit of this platform if it differs from the
     datasheet's. `virtual` means that the devices are virtual functions of a hypervisor, `passed_through` that they are
-    whole devices in a virtual machine.
+    whole devices in a virtual machine. `partition` has compute and memory, for devices that are parts of one.
     """
 
     name: str
@@ -167,9 +173,19 @@ class Platform:
     power_watts: float | None = None
     virtual: bool = False
     passed_through: bool = False
+    partition: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
     overridden: bool = False
     """True if a user's own file changed the expected number or links of the devices."""
+
+    @property
+    def modes(self) -> dict[str, str]:
+        """The modes in which its devices are partitioned, by fact; those of whole devices unless the platform says."""
+        return {fact: self.partition.get(fact.partition("_")[0], whole) for fact, whole in WHOLE.items()}
+
+    def is_divided_like(self, device: Device) -> bool:
+        """Return True if the device is partitioned as the platform states; a device without modes is."""
+        return all(device.facts.get(fact, mode) == mode for fact, mode in self.modes.items())
 
     @property
     def pair_gb_per_s(self) -> float | None:
@@ -198,6 +214,8 @@ class Datasheet:
     source: Source | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     """The sources of single values ("tflops.int8") and groups ("memory") that differ from `source`."""
+    overridden: frozenset[str] = frozenset()
+    """The keys ("power.watts") of the values that a user's own file changed."""
 
     def source_of(self, key: str) -> Source | None:
         """Return the source of a value such as "tflops.int8": its own, its group's, or that of the datasheet."""
@@ -239,16 +257,20 @@ class Sku:
         return self.mismatch(device) is None
 
     def mismatch(self, device: Device) -> str | None:
-        """Return the first difference between the device and this product, or None if the device is one.
+        """Return the first of the `differences` between the device and this product, or None if the device is one."""
+        return next(iter(self.differences(device)), None)
+
+    def differences(self, device: Device) -> list[str]:
+        """Return every difference between the device and this product, none if the device is one.
 
         Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the
         file must agree on every property that both state: name, PCI id, subsystem, number of compute units, memory
         size. The name or the PCI id must be among these.
         """
         if self.vendor != device.driver:
-            return f"its driver is {device.driver}, not {self.vendor}"
+            return [f"its driver is {device.driver}, not {self.vendor}"]
         if not self.match:
-            return None  # a file without `match` applies to any device that its owner chooses it for
+            return []  # a file without `match` applies to any device that its owner chooses it for
         ids = [*self.match.get("pci_ids", ()), *self.match.get("virtual_functions", ())]
         stated = (
             ("name", self.match.get("names", ()), device.model),
@@ -256,19 +278,21 @@ class Sku:
             ("subsystem", self.match.get("subsystems", ()), device.facts.get("pci_subsystem")),
             ("number of compute units", self.match.get("compute_units", ()), device.facts.get("compute_units")),
         )
-        for what, known, found in stated:
-            if known and found and found not in known:
-                return f"its {what} is {found}, not {' or '.join(map(str, known))}"
-        if not any(known and found for _, known, found in stated[:2]):
-            return "neither its name nor its PCI id is in the threshold file"
-        return self._other_memory(device)
+        found = [
+            f"its {what} is {value}, not {' or '.join(map(str, known))}"
+            for what, known, value in stated
+            if known and value and value not in known
+        ]
+        if not found and not any(known and value for _, known, value in stated[:2]):
+            found.append("neither its name nor its PCI id is in the threshold file")
+        return found + self._other_memory(device)
 
-    def _other_memory(self, device: Device) -> str | None:
+    def _other_memory(self, device: Device) -> list[str]:
         nominal, found = float(self.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
         low, high = MEMORY_SHOWN
         if nominal and found and not low * nominal <= found <= high * nominal:
-            return f"its memory is {found:.1f} GB, not {nominal:g} GB"
-        return None
+            return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
+        return []
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""
@@ -294,7 +318,8 @@ def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bo
                 return platform, True
     functions = sku.match.get("virtual_functions", ())
     virtual = bool(devices) and all(device.pci_id in functions for device in devices)
-    fitting = [each for each in sku.platforms.values() if each.virtual == virtual] or list(sku.platforms.values())
+    alike = [each for each in sku.platforms.values() if each.virtual == virtual] or list(sku.platforms.values())
+    fitting = [each for each in alike if all(map(each.is_divided_like, devices))] or alike
     first, *others = fitting
     if first.devices in (None, count):
         return first, True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 
-from pytest_accel.core.measurement import Value
+from pytest_accel.core.measurement import Event, Value
 from pytest_accel.core.sku import Limit
 
 
@@ -86,6 +86,10 @@ class Verdict:
     advisory: tuple[str, ...] = ()
     """How the method of the limit's source differs from that of the measurement. Such a limit advises: it cannot fail
     the metric. Empty if it may."""
+    event: Event = ""
+    """How the device failed, in one word; "left out" if the metric was not tried because of an earlier failure."""
+    blamed: str = ""
+    """The UUID of the device that a failure of the node is attributed to; empty if there is none."""
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
 
@@ -105,9 +109,14 @@ class Verdict:
         return self.metric, self.subject, self.limit.origin if self.limit else ""
 
     @property
+    def culprit(self) -> str:
+        """The subject that the verdict speaks about: the device that a failure of the node is attributed to, if any."""
+        return self.blamed or self.subject
+
+    @property
     def information(self) -> bool:
-        """True if a value was measured that no limit judges."""
-        return self.limit is None and self.value is not None
+        """True if a value was measured that nothing judges."""
+        return self.limit is None and self.value is not None and self.status is Status.NOT_APPLICABLE
 
 
 @dataclass(frozen=True)

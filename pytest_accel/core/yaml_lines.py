@@ -43,12 +43,15 @@ def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
     return over
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return a hint with the choices closest to `word`, followed by all choices."""
+def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
+    """Return a hint with the choices closest to `word`, followed by all choices.
+
+    Where these are too many to print, `listed_by` is what to do to see them: "'pytest-accel sku list' shows all".
+    """
     known = sorted(choices)
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
-    return f"{hint}(known: {', '.join(known)})"
+    return f"{hint}({listed_by or 'known: ' + ', '.join(known)})"
 
 
 Check = Callable[[Located, str, Findings], Any]

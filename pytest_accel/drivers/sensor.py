@@ -67,14 +67,14 @@ class Sensor:
     def discover(self, want: str | None) -> None:
         """Send the devices of the vendor `want`, and the problems of its driver.
 
-        Without `want`: all vendors with a hint; without hints: the CPU. Vendors whose declaration cannot be used are
-        sent as problems, whatever `want` is.
+        Without `want`: all vendors with a hint; without hints: those whose library finds devices all the same, else the
+        CPU. Vendors whose declaration cannot be used are sent as problems, whatever `want` is.
         """
         shown = self._machine.shown()
-        names = [want] if want else sorted({hint.driver for hint in shown}) or of_every_machine()
+        names = [want] if want else sorted({hint.driver for hint in shown}) or self._unseen() or of_every_machine()
         found = [self._found(name, shown) for name in names]
-        devices = [device for some, _ in found for device in some]
-        problems = [problem for _, several in found for problem in several]
+        devices, problems = _each_once([device for some, _ in found for device in some])
+        problems += [problem for _, several in found for problem in several]
         unusable = registry.registered().problems
         problems += [_problem(name, "need", why, []) for name, why in unusable.items() if name not in names]
         self._devices = {device.uuid: device for device in devices}
@@ -106,6 +106,13 @@ class Sensor:
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("hearing", source=source, deaf=str(error))
 
+    def _unseen(self) -> list[str]:
+        """Return the vendors whose library finds devices that the machine does not show."""
+        asked = [name for name, vendor in registry.registered().vendors.items() if vendor.unseen]
+        finding = sorted(name for name in asked if self._found(name, [])[0])
+        self._drivers = {name: driver for name, driver in self._drivers.items() if name in finding}
+        return finding
+
     def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[dict[str, Any]]]:
         """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
         vendor = registry.vendor(name)
@@ -121,8 +128,8 @@ class Sensor:
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             reason = f"its driver failed: {type(error).__name__}: {error}"
             return [], [_problem(name, "need", reason, places)]
-        kinds = [*(("device", each) for each in driver.problems), *(("need", each) for each in driver.needs)]
-        return devices, [_problem(name, kind, reason, places) for kind, reason in kinds]
+        lost = [_problem(name, "device", reason, _missing(places, devices)) for reason in driver.problems]
+        return devices, lost + [_problem(name, "need", reason, places) for reason in driver.needs]
 
     def idle(self) -> None:
         """Send the reason for each device that is not idle, and the profilers that run on the host."""
@@ -231,6 +238,30 @@ def of_every_machine() -> list[str]:
     return sorted(name for name, vendor in registry.registered().vendors.items() if not vendor.accelerator)
 
 
+def _each_once(devices: list[Device]) -> tuple[list[Device], list[dict[str, Any]]]:
+    """Return the devices without those whose UUID an earlier one states, and a problem for each of these.
+
+    The identity of a device is its UUID: two of one identity could not be told apart by records and locks.
+    """
+    first: dict[str, Device] = {}
+    problems = []
+    for device in devices:
+        other = first.setdefault(device.uuid, device)
+        if other is not device:
+            pair = " and ".join(f"{each.name} ({each.pci_address or 'no PCI address'})" for each in (other, device))
+            problems.append(_problem(device.driver, "device", f"{pair} state the same UUID {device.uuid}", []))
+    return list(first.values()), problems
+
+
+def _missing(places: list[str], devices: list[Device]) -> list[str]:
+    """Return the PCI addresses among `places` at which none of the devices is.
+
+    Nodes in /dev are left out: their numbers need not be those of the management library.
+    """
+    found = {f"PCI {device.pci_address}" for device in devices}
+    return [place for place in places if place.startswith("PCI ") and place not in found]
+
+
 def _problem(driver: str, kind: str, reason: str, shown: list[str]) -> dict[str, Any]:
     """Return a problem as `judging.inventory.Discovery` takes it: "device", or "need" if no device is to blame."""
     return {"driver": driver, "kind": kind, "reason": reason, "shown": shown}
@@ -249,8 +280,8 @@ def serve(pipe: Pipe, machine: Machine = THIS_MACHINE) -> None:
     for message in pipe.receive():
         try:
             sensor.take(message)
-        except Exception as error:  # noqa: BLE001  a driver may raise anything; the parent has to hear of it
-            pipe.send("error", kind="device", reason=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  the parent has to hear of it: a bug, since drivers have their own net
+            pipe.send("error", kind="bug", reason=f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

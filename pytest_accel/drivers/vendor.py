@@ -76,6 +76,11 @@ class Vendor:
     """Patterns below /dev of the nodes that each stand for one device: "nvidia[0-9]*"."""
     shared_nodes: tuple[str, ...] = ()
     """Patterns below /dev of nodes that stand for all devices: "kfd"."""
+    unseen: bool = False
+    """True if `library` may find devices that neither the bus nor /dev shows, as NVML does in WSL2.
+
+    Its driver is then asked where no accelerator of any vendor is shown, and without devices it is as if not asked.
+    """
     visibility: Visibility = field(default_factory=Visibility)
     """The environment variables that choose among the devices."""
     torch: TorchKind | None = None

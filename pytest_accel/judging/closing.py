@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging import summary
+from pytest_accel.judging.summary import listed, more
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
@@ -36,6 +37,8 @@ class Circumstances:
     sku: str = ""
     """The name of the SKU that the closing line states; empty if there is none, and in older records."""
     level: str = ""
+    day: str = ""
+    """The date of the run in ISO format; empty where it is not known, and in older records."""
     wants_acceptance: bool = False
     """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
     no_acceptance: Sequence[str] = ()
@@ -56,6 +59,8 @@ class Circumstances:
     """True for a simulated node: its verdicts say nothing about hardware."""
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    cut_short: str | None = None
+    """The reason why not every test was run, where the run is judged all the same; or None."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -90,6 +95,8 @@ class Closing:
     line: str
     exit: int
     word: str
+    named: tuple[Verdict, ...] = field(default=(), compare=False)
+    """The verdicts that the line names because they fail: the worst of every device."""
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -109,20 +116,24 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
         return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), around.ended, word)
     if failed:
-        return Closing(_rejected(failed, around), 1, "REJECTED")
+        return Closing(_rejected(failed, around), 1, "REJECTED", summary.named(failed, around.names))
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, 3, "BROKEN")
     if around.failed_tests:
-        return Closing(f"REJECTED {around.failed_tests[0]}{_more(around.failed_tests)}", 1, "REJECTED")
+        own = "failed by its own assertion, which is not a verdict on the hardware"
+        text = f"NOT JUDGED {tally} hold; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
     if undecided:
-        first = undecided[0]
-        text = f"NOT JUDGED {tally} hold; {_name(first, around)} {first.metric}"
-        return Closing(f"{text}: {first.status.value}, {first.sentence}{_more(undecided)}", NOT_JUDGED, "NOT JUDGED")
+        text = f"NOT JUDGED {tally} hold; {summary.undecided(undecided, around.names)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED", summary.named(undecided, around.names))
+    if around.cut_short:
+        return Closing(f"NOT JUDGED {tally} hold; {around.cut_short}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
-        return Closing(f"NOT JUDGED {tally} hold; no verdict on {_listed(missing)}", NOT_JUDGED, "NOT JUDGED")
+        text = f"NOT JUDGED {tally} hold; no verdict on {summary.missing(missing, around.names)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED")
     if around.record_problem:
         text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
@@ -152,7 +163,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
         if only:
-            found.append(f"only advisory limits judged the {part} of {_listed(only)}")
+            found.append(f"only advisory limits judged the {part} of {listed(only)}")
     return found
 
 
@@ -167,29 +178,23 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
 
     Marginal verdicts, waivers, limits that only advise, that rest on too few nodes, or that the user overrode.
     """
-    marginal = sum(each.status is Status.MARGINAL and not each.advises_short for each in limits)
     advisory = {each.metric for each in limits if each.advisory}
     short = {each.metric for each in limits if each.advises_short}
     provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
-    waived = len({each.waiver for each in limits if each.waiver})
-    extra = [f"{marginal} marginal"] if marginal else []
-    extra += [f"{waived} waiver{'s' * (waived > 1)}"] if waived else []
+    extra = [summary.marginal(limits, around.names), summary.waivers(limits, around.names, around.day)]
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
-    extra += [f"another datasheet: {_listed(around.other_datasheet)}"] if around.other_datasheet else []
+    extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
-    extra += [f"rejected before: {_listed(around.rejected_before)}"] if around.rejected_before else []
-    return f" ({', '.join(extra)})" if extra else ""
+    extra += [f"rejected before: {listed(around.rejected_before)}"] if around.rejected_before else []
+    return f" ({'; '.join(filter(None, extra))})" if any(extra) else ""
 
 
-def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
+def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[tuple[str, str]]:
+    """Return metric and subject of every verdict that an acceptance requires and that was not given."""
     judged = {each.key for each in verdicts if not _passed_over(each)}
-    return [
-        f"{around.names.get(subject, subject)} {metric}"
-        for metric, subject, origin in around.required
-        if (metric, subject, origin) not in judged
-    ]
+    return [(metric, subject) for metric, subject, origin in around.required if (metric, subject, origin) not in judged]
 
 
 def _passed_over(verdict: Verdict) -> bool:
@@ -201,34 +206,8 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
-    worst = worst_first(failed)
-    first = worst[0]
-    return f"REJECTED {_name(first, around)}: {first.metric} {first.sentence}{_more(worst)}"
+    return summary.rejected(failed, around.names, around.expected_devices)
 
 
 def _name(verdict: Verdict, around: Circumstances) -> str:
     return around.names.get(verdict.subject, verdict.subject)
-
-
-def _more(things: Sequence[object]) -> str:
-    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
-
-
-def _listed(things: Sequence[str]) -> str:
-    return ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
-
-
-def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts sorted by status, worst first.
-
-    Within a status, verdicts on limits come first; of these, faults of a device (lost, hung, a wrong result) precede
-    broken limits without a margin, and the others follow by margin, smallest first. The closing line, the table and
-    the command that repeats the run all begin with the same verdict.
-    """
-    return sorted(verdicts, key=_rank)
-
-
-def _rank(verdict: Verdict) -> tuple[int, bool, bool, float]:
-    unknown = -math.inf if verdict.status.fails else math.inf
-    margin = unknown if verdict.margin is None else verdict.margin
-    return WORST_FIRST.index(verdict.status), verdict.limit is None, not verdict.fault, margin

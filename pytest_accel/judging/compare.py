@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,10 @@ from pytest_accel.core import versions
 from pytest_accel.core.measurement import Measurement, Peak, Value, is_rate
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show, show_margin, with_sentence
+from pytest_accel.probes.declare import declaration_of
 
 MARGINAL_WITHIN = 0.02
-"""A value that holds by less than this fraction of the limit is marginal."""
+"""A measured value that holds by less than this fraction of the limit is marginal."""
 
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""
@@ -55,12 +56,12 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     why = _incomparable(measurement, limit)
     if why:
         return with_sentence(base, why, Status.UNMEASURED)
-    if limit.equals is not None:
-        return _compare_fact(base, limit)
+    if limit.equals is not None or limit.one_of:
+        return _compare_fact(base, limit.one_of or (limit.equals,))
     if limit.version is not None:
         return _compare_version(base, limit.version)
     if limit.same_on_all:
-        return _compare_with_all(base, measurement.details.get("on_all", {}))
+        return _compare_with_all(base, measurement, limit)
     if not _finite(measurement.value):
         return with_sentence(
             base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit"
@@ -112,7 +113,7 @@ def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
         return "the probe returned no value"
     if limit.conditions.get("ranks", ranks) != ranks:
         return f"measured with {ranks or 'an unknown number of'} ranks; the limit is for {limit.conditions['ranks']}"
-    if limit.equals is not None or limit.version is not None or limit.same_on_all:
+    if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
     if not bounds or not all(map(_finite, bounds)):
         return "the limit has neither a finite floor nor a finite ceiling"
@@ -132,10 +133,12 @@ def _usable(peak: Peak | None) -> bool:
     return peak is not None and all(_finite(each) and each > 0 for each in (peak.value, *peak.samples))
 
 
-def _compare_fact(base: Verdict, limit: Limit) -> Verdict:
-    same = base.value == limit.equals
-    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {limit.equals}"
-    return replace(base, expected=limit.equals, status=Status.PASS if same else Status.FAIL, sentence=text)
+def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
+    """Compare a value with those that are accepted."""
+    same = base.value in accepted
+    expected = accepted[0] if len(accepted) == 1 else " or ".join(map(str, accepted))
+    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {expected}"
+    return replace(base, expected=expected, status=Status.PASS if same else Status.FAIL, sentence=text)
 
 
 def _compare_version(base: Verdict, wanted: str) -> Verdict:
@@ -149,8 +152,16 @@ def _compare_version(base: Verdict, wanted: str) -> Verdict:
     )
 
 
-def _compare_with_all(base: Verdict, on_all: Mapping[str, Value]) -> Verdict:
-    """Compare a value with that of the majority. Without a majority the odd ones cannot be told, so all fail."""
+def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    """Compare a value with that of the majority. Without a majority the odd ones cannot be told, so all fail.
+
+    A limit that has a floor besides fails what lies below it, whatever the others have.
+    """
+    on_all: Mapping[str, Value] = measurement.details.get("on_all", {})
+    if limit.floor is not None and _finite(base.value):
+        alone = _compare_number(base, measurement, limit)
+        if alone.status is Status.FAIL:
+            return alone
     if base.value not in on_all.values():
         return with_sentence(base, "the values of the other devices are not known", Status.UNMEASURED)
     (usual, count), *_ = Counter(on_all.values()).most_common(1)
@@ -183,7 +194,7 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     status = Status.PASS if margin >= 0 else Status.FAIL
     note = ""
     low, high = _interval(measurement, limit, scale)
-    if status is Status.PASS and bound and margin < MARGINAL_WITHIN:
+    if status is Status.PASS and bound and margin < MARGINAL_WITHIN and not _is_fact(measurement):
         status, note = Status.MARGINAL, f"; within {MARGINAL_WITHIN:.0%} of the {word}"
     elif status is Status.PASS and 0 < len(measurement.samples) < ENOUGH_SAMPLES:
         status, note = Status.MARGINAL, f"; only {len(measurement.samples)} of at least {ENOUGH_SAMPLES} samples"
@@ -194,6 +205,12 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     signed = f" ({show_margin(margin)})" if bound else ""
     text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
+
+
+def _is_fact(measurement: Measurement) -> bool:
+    """Return whether the value was read and not measured: it has no noise, so that it cannot be close to its limit."""
+    declared = declaration_of(measurement.metric)
+    return bool(declared and declared.fact)
 
 
 def _past(value: float, warn: float, limit: Limit) -> bool:

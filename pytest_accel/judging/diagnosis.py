@@ -21,12 +21,18 @@ SHARE = 0.01
 """Fraction of the time: throttling for less than that explains nothing."""
 FULL_CLOCK = 0.97
 """Fraction of the maximum clock: above it the clock is not the cause."""
+DRAWN = 0.75
+"""Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
 LOWERED = 0.99
 """Fraction of the default power limit: a limit below it counts as lowered."""
 NEAR_C = 3.0
 """Memory this close (in C) to its maximum temperature refreshes more often or is slowed down."""
 UNEVEN = 0.02
 """Relative standard deviation of the blocks that is worth naming: throttling alone slows every block alike."""
+USUAL_SHARE = 0.75
+"""Fraction of the peak at the clock that was held: below it neither clock nor power limit explains the rate. AMD's
+published pairs of rate and clock give 0.83 to 0.94 (ROCm blog, "Understanding Peak and Max-Achievable FLOPS", part 2).
+"""
 SHARED = 0.95
 """Fraction of the rate alone: below it the devices compete for the host link or the host's memory."""
 
@@ -34,6 +40,7 @@ COUNTED_SLOWDOWNS: tuple[tuple[ReasonName, str], ...] = (
     ("hw_thermal_s", "HW thermal slowdown"),
     ("hw_power_brake_s", "HW power brake"),
     ("sw_thermal_s", "SW thermal slowdown"),
+    ("hw_slowdown_s", "HW slowdown without a named reason"),
 )
 CLIMATE: tuple[tuple[GaugeName, str], ...] = (("clock_mhz", "MHz"), ("temperature_c", "C"), ("power_w", "W"))
 """The gauges that a cause is told with, and their units."""
@@ -65,9 +72,10 @@ def cause(measurement: Measurement, device: Device) -> str | None:
         return _by_link(device, summary, details.get("of_alone"))
     if not {"compute", "memory"} & set(stresses) or not summary.get("seconds"):
         return None
+    of_clock = details.get("of_clock", {}).get("share")
     found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if "memory" in stresses else ())]
-    found = found or _by_clock(device, summary)
-    uneven, of_clock = _uneven(details.get("variation")), details.get("of_clock", {}).get("share")
+    found = [*_by_share(of_clock), *found] or _by_clock(device, summary)
+    uneven = _uneven(details.get("variation"))
     return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
 
 
@@ -103,13 +111,22 @@ def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
     return found
 
 
+def _by_share(of_clock: float | None) -> list[str]:
+    """Return a cause for a device that is slow for its clock: units that are broken or starved, at any clock."""
+    if of_clock is None or of_clock >= USUAL_SHARE:
+        return []
+    return ["too slow for the clock that it held, so clock and power limit do not explain it"]
+
+
 def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:
     """Return the cause if there is no slowdown: the power limit, a clock setting, or an unnamed limit."""
     clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
     if not clock:
         return []
     if summary.get("sw_power_cap_s", 0.0) / summary["seconds"] > CAPPED:
-        limit = device.facts.get("power_limit_w")
+        limit, drawn = device.facts.get("power_limit_w"), summary.get("power_w")
+        if limit and drawn and drawn["mean"] < DRAWN * limit:
+            return [f"reports the power limit of {limit:g} W as the reason, at {drawn['mean']:.0f} W: another limit"]
         return [f"clock held down by the power limit{f' of {limit:g} W' if limit else ''}, normal under full load"]
     if most and clock["mean"] < FULL_CLOCK * most:
         if held := [name for bit, name in LOCKS.items() if summary.get("reasons", 0) & bit]:

@@ -26,13 +26,15 @@ INACTIVE = "inactive"
 class Counter:
     """One error counter: the fact that it is read from, and how it is read.
 
+    `also` are facts that `read` takes besides, None where the device does not state them.
     If `per` is not zero the metric is a rate per that many seconds, and shorter intervals count as that long.
     """
 
     fact: str
-    read: Callable[[Any], int] = int
+    read: Callable[..., int] = int
     unit: str = "count"
     per: float = 0.0
+    also: tuple[str, ...] = ()
 
     def over(self, moved: int, seconds: float) -> float:
         """Return the metric's value for an increase of `moved` in `seconds`: a rate if `per` is set, else `moved`."""
@@ -57,6 +59,11 @@ def _links(*names: str) -> Callable[[Any], int]:
     return total
 
 
+def _fabric(state: str, status: int | None, faults: Sequence[str] | None, health: str | None) -> int:
+    """Return 1 if the fabric of the NVLinks has a fault, else 0."""
+    return int(state != "completed" or bool(status) or bool(faults) or health not in (None, "healthy"))
+
+
 LINKS = "nvlinks"
 """The fact that is not in every reading."""
 
@@ -64,7 +71,9 @@ XGMI = ("none", "error", "multiple errors")
 """The error states of an AMD device's xGMI links since the last query, in order of severity."""
 
 ERROR_COUNTERS = {
-    "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile"),
+    "ecc_uncorrectable": Counter(
+        "ecc_uncorrectable_volatile", inventory.most_errors, also=inventory.UNCORRECTABLE_PARTS
+    ),
     "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
     "ecc_deferred": Counter("ecc_deferred_volatile"),
     "bad_pages": Counter("bad_pages"),
@@ -76,6 +85,7 @@ ERROR_COUNTERS = {
     "pcie_fatal": Counter("pcie_fatal"),
     "pcie_replays": Counter("pcie_replays", unit="per min", per=MINUTE),
     "nvlink_down": Counter("nvlinks", lambda links: sum(each["state"] == INACTIVE for each in links)),
+    "fabric": Counter("fabric_state", _fabric, also=("fabric_status", "fabric_faults", "fabric_health")),
     "xgmi_down": Counter("xgmi_down"),
     "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
     "nvlink_replay": Counter("nvlinks", _links("replay")),
@@ -118,13 +128,23 @@ def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(
     for name in names:
         counter = ERROR_COUNTERS[name]
         try:
-            numbers[name] = inventory.sane(counter.read(facts[counter.fact]), counter.unit)
+            stated = [facts[counter.fact], *(_besides(facts, each) for each in counter.also)]
+            values = [inventory.sane(each, counter.unit) for each in stated]
+            numbers[name] = inventory.sane(counter.read(*values), counter.unit)
         except KeyError as missing:
-            fact = counter.fact if counter.fact not in facts else f"nvlink_{missing.args[0]}"
+            needed = (counter.fact, *counter.also)
+            fact = missing.args[0] if missing.args[0] in needed else f"nvlink_{missing.args[0]}"
             lacking[name] = inventory.lacking(facts, fact)
         except (TypeError, ValueError) as error:
             lacking[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
     return Reading(at, numbers, lacking)
+
+
+def _besides(facts: Mapping[str, Any], name: str) -> Any:
+    """Return a fact, None if the device does not have it. Raises KeyError if it has it and could not read it."""
+    if name in facts.get("unread", {}):
+        raise KeyError(name)
+    return facts.get(name)
 
 
 @dataclass(frozen=True)

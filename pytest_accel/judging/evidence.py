@@ -23,24 +23,35 @@ def with_evidence(
     readings: Sequence[Reading],
     earlier: Sequence[Measurement],
     foreign: str | None,
+    excuse: str | None,
     moved: Mapping[str, int],
 ) -> list[Measurement]:
     """Return the measurement with its details, and the metrics that the sensor measured at the same time.
 
     `readings` are those of its window, `earlier` the measurements of the run so far, `foreign` names other processes
-    that used the device, and `moved` has the error counters that increased meanwhile. The cause of a shortfall is
-    determined from these details when the measurement is judged.
+    that used the device, `excuse` is a load that was there before the run and excuses a low speed, and `moved` has the
+    error counters that increased meanwhile. The cause of a shortfall is determined from these details when the
+    measurement is judged.
     """
     summary = summarise(readings)
-    disturbed = disturbance(device, summary) or misplaced(measurement) or foreign
+    disturbed = None if excuse else disturbance(device, summary) or misplaced(measurement) or foreign
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary
     if little := unproven(measurement.metric, device, readings):
         details["unproven"] = little
     if moved:
         details["counters"] = dict(moved)
-    measured = results.foreseen(replace(measurement, disturbance=disturbed, details=details), sku)
+    found = with_excuse(replace(measurement, disturbance=disturbed, details=details), excuse)
+    measured = results.foreseen(found, sku)
     return [measured, *seen_beside(measured, device, summary)]
+
+
+def with_excuse(measurement: Measurement, excuse: str | None) -> Measurement:
+    """Return the measurement with the load before the run that excuses a low speed, if there was one."""
+    if not excuse:
+        return measurement
+    details: Details = {**measurement.details, "excuse": excuse}
+    return replace(measurement, details=details)
 
 
 def _shares(

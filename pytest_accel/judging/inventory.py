@@ -17,17 +17,23 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
+from pytest_accel.judging import heat
 
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class FactMetric:
-    """One metric: its unit, the facts that it needs, and the function that computes it from their values."""
+    """One metric: its unit, the facts that it needs, and the function that computes it from their values.
+
+    `also` are facts that it takes into account where the device states them, and None where it does not.
+    """
 
     unit: str
     needs: tuple[str, ...]
-    of: Callable[..., Value]
+    of: Callable[..., Value | None]
+    """Returns None if the device states too little; the last fact that is missing is the reason."""
+    also: tuple[str, ...] = ()
 
 
 def _fact(name: str) -> FactMetric:
@@ -64,16 +70,36 @@ def _slowdown(mask: int) -> str:
     return ", ".join(name for bit, name in SLOWDOWNS.items() if mask & bit) or "none"
 
 
-def _clock_lock(mask: int, application: float, default: float) -> str:
-    """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load."""
+def _clock_lock(mask: int, application: float | None, default: float | None) -> str:
+    """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load.
+
+    Newer drivers have no application clocks.
+    """
     found = [name for bit, name in LOCKS.items() if mask & bit]
-    if application < default and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
+    lowered = application is not None and default is not None and application < default
+    if lowered and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
         found.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
     return ", ".join(found) or "none"
 
 
 def _fabric(state: str, status: int) -> str:
     return state if state != "completed" or status == 0 else f"{state} with error {status}"
+
+
+def _fabric_faults(faults: Sequence[str], health: str | None) -> str:
+    return ", ".join([*faults, *([health] if health not in (None, "healthy") else [])]) or "none"
+
+
+def most_errors(total: int, *parts: int | None) -> int:
+    """Return the errors of a device: the library's total, or the sum of its parts if that is larger.
+
+    The total of some devices leaves out places that have counters of their own.
+    """
+    return max(total, sum(each or 0 for each in parts))
+
+
+UNCORRECTABLE_PARTS = ("ecc_sram_uncorrectable_volatile", "ecc_dram_uncorrectable_volatile")
+"""Facts that count the uncorrectable errors of one place each."""
 
 
 def _narrowest(path: list[Mapping[str, int]]) -> int:
@@ -107,9 +133,13 @@ FACT_METRICS = {
     "inventory.memory": FactMetric("GB", ("memory_bytes",), lambda size: size / 1e9),
     "inventory.compute_units": _fact("compute_units"),
     "inventory.power_limit": _fact("power_limit_w"),
+    "inventory.power_limit_default": _fact("power_limit_default_w"),
     "inventory.power_limit_max": _fact("power_limit_max_w"),
     "inventory.clock_max": _fact("clock_max_mhz"),
     "inventory.memory_clock_max": _fact("memory_clock_max_mhz"),
+    "inventory.memory_bus": _fact("memory_bus_bits"),
+    "inventory.slowdown_temperature": _fact("slowdown_c"),
+    "inventory.shutdown_temperature": _fact("shutdown_c"),
     "inventory.pcie_gen_max": _fact("pcie_gen_max"),
     "inventory.pcie_width_max": _fact("pcie_width_max"),
     "inventory.nvlink_count": _fact("nvlink_count"),
@@ -126,7 +156,9 @@ FACT_METRICS = {
     "inventory.confidential": _fact("confidential"),
     "inventory.fabric_cluster": _fact("fabric_cluster"),
     "inventory.fabric_clique": _fact("fabric_clique"),
-    "health.ecc_uncorrectable_volatile": _fact("ecc_uncorrectable_volatile"),
+    "health.ecc_uncorrectable_volatile": FactMetric(
+        "count", ("ecc_uncorrectable_volatile",), most_errors, UNCORRECTABLE_PARTS
+    ),
     "health.ecc_correctable_volatile": _fact("ecc_correctable_volatile"),
     "health.ecc_deferred_volatile": _fact("ecc_deferred_volatile"),
     "health.bad_pages": _fact("bad_pages"),
@@ -151,7 +183,7 @@ FACT_METRICS = {
     "health.memory_unrepairable": _flag("memory_unrepairable"),
     "health.recovery_action": _fact("recovery_action"),
     "health.fabric": FactMetric("text", ("fabric_state", "fabric_status"), _fabric),
-    "health.fabric_faults": FactMetric("text", ("fabric_faults",), lambda faults: ", ".join(faults) or "none"),
+    "health.fabric_faults": FactMetric("text", ("fabric_faults",), _fabric_faults, ("fabric_health",)),
     "health.nvlink_up": _fact("nvlink_up"),
     "health.xgmi_up": _fact("xgmi_up"),
     "health.xgmi_down": _fact("xgmi_down"),
@@ -162,13 +194,16 @@ FACT_METRICS = {
     "health.pcie_replays": _fact("pcie_replays"),
     "health.pcie_fatal": _fact("pcie_fatal"),
     "health.clock_lock": FactMetric(
-        "text", ("reasons", "clock_application_mhz", "clock_application_default_mhz"), _clock_lock
+        "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz")
     ),
     "health.perf_level": _fact("perf_level"),
     "health.power_limit_lowered": FactMetric(
         "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
     ),
     "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
+    "health.thermal_margin": FactMetric(
+        "K", ("temperature_c",), heat.margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
+    ),
     "health.foreign_processes": FactMetric("count", ("processes",), len),
 }
 
@@ -183,11 +218,15 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     if figure is None:
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
-    why = next((lacking(facts, name) for name in figure.needs if facts.get(name) is None), None)
+    missing = [name for name in (*figure.needs, *figure.also) if facts.get(name) is None]
+    troubles = {name: lacking(facts, name) for name in missing}
+    why = next((each for name, each in troubles.items() if name in figure.needs or each.kind == "need"), None)
     if why:
         return figure.unit, None, why
     try:
-        return figure.unit, figure.of(*(sane(facts[name], figure.unit) for name in figure.needs)), None
+        names = (*figure.needs, *figure.also)
+        value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
+        return figure.unit, value, lacking(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
 
@@ -196,6 +235,8 @@ ALL_ONES = (2**32 - 1, 2**64 - 1)
 """Values that libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
 NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
 """Units in which zero means that the value is not known: no device has a power limit of 0 W."""
+SIGNED = ("K",)
+"""Units of values that may be below zero: a device may be hotter than it should be."""
 
 
 def sane(fact: Any, unit: str) -> Any:
@@ -205,7 +246,8 @@ def sane(fact: Any, unit: str) -> Any:
     """
     if isinstance(fact, bool) or not isinstance(fact, int | float):
         return fact
-    if not math.isfinite(fact) or fact < 0 or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
+    negative = fact < 0 and unit not in SIGNED
+    if not math.isfinite(fact) or negative or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
         raise ValueError(f"{fact:g} is not a possible value")
     return fact
 
@@ -261,8 +303,16 @@ class Discovery:
                 places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
                 return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > found:
-                return f"the PCI bus shows {len(on_bus)} {driver} devices, but the driver finds {found}: check dmesg"
+                missing = self._not_found([each["where"] for each in on_bus], len(on_bus) - found)
+                what = f"{len(on_bus)} {driver} devices, but the driver finds {found}{missing}"
+                return f"the PCI bus shows {what}: check dmesg"
         return None
+
+    def _not_found(self, on_bus: Sequence[str], count: int) -> str:
+        """Return the addresses at which no device was found, in words; empty unless they are as many as `count`."""
+        found = {f"PCI {device.pci_address}" for device in self.devices}
+        places = [where for where in on_bus if where not in found]
+        return f", none at {_listed(places)}" if len(places) == count else ""
 
 
 def _listing(problems: Sequence[dict[str, Any]]) -> str:

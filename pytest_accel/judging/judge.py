@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from pytest_accel.core import versions
-from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
+from pytest_accel.judging import neighbours
+from pytest_accel.judging.allowance import far, far_once
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
-from pytest_accel.skus.peaks import why_not_applicable
 
 MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
 larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
-
-UNREPEATED_FAILS = 3.0
-"""A shortfall that the run had no time to measure again fails if it exceeds the allowance of its limit this many
-times: no noise that the allowance was made for reaches that far."""
-USUAL_ALLOWANCE = 0.05
-"""The allowance of a limit without a reference."""
 
 _OF_TROUBLE = {
     "device": Status.FAIL,
@@ -49,15 +45,49 @@ def judge(
     limit: Limit | None,
     software: Mapping[str, Any] = NOTHING_KNOWN,
     explain: Explain = stored_cause,
+    others: Sequence[neighbours.Attempt] = (),
 ) -> Verdict:
-    """Judge the attempts at one metric of one subject, oldest first, against one limit.
+    """Judge the attempts at one metric of one subject, oldest first, against one limit and against like devices.
 
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
-    it. A metric that holds only on the repeat is marginal. A trouble of the device in any attempt stays a failure,
-    and so does a shortfall that could not be measured again. `software` maps names to the versions in use: a
-    shortfall outside the range that the limit was validated on is inconclusive. `explain` is called for the cause of
-    a shortfall only.
+    it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
+    in any attempt stays a failure, and so does a shortfall that could not be measured again. `software` maps names to
+    the versions in use: a shortfall outside the range that the limit was validated on is inconclusive. `explain` is
+    called for the cause of a shortfall only. `others` are the attempts of the like devices, its own included.
     """
+    verdict = _by_limit(attempts, limit, software, explain)
+    beside = neighbours.beside(verdict, attempts, others)
+    failed_beside = beside.status is Status.FAIL is not verdict.status
+    why = explain(_deciding(attempts)[-1]) if failed_beside else None
+    return with_sentence(beside, f"{beside.sentence}; {why}") if why else beside
+
+
+def _unchanged(details: Details) -> Details:
+    """Return the details without the note of a change."""
+    kept = details.copy()
+    kept.pop("changed", None)
+    return kept
+
+
+def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the attempts made on all devices together; all attempts if there is none."""
+    return [each for each in attempts if each.how == "together"] or list(attempts)
+
+
+def _by_limit(
+    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
+) -> Verdict:
+    """Judge the attempts against the limit alone.
+
+    A fact that changed during the run is judged by its worst value, and is marginal at least.
+    """
+    if changes := [each.details["changed"] for each in attempts if "changed" in each.details]:
+        values = [replace(each, details=_unchanged(each.details)) for each in reversed(attempts) if not each.trouble]
+        verdicts = [_by_limit([each], limit, software, explain) for each in values]
+        verdict = min(verdicts, key=lambda each: WORST_FIRST.index(each.status))
+        sentence = f"{verdict.sentence}; {'; '.join(changes)}" if limit else "; ".join(changes)
+        status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
+        return replace(verdict, sentence=sentence, status=status, attempts=len(attempts))
     verdict = _judge(attempts, limit, software, explain)
     details = attempts[-1].details
     unproven: str | None = details.get("unproven")
@@ -84,7 +114,7 @@ def _advise(verdict: Verdict) -> Verdict:
 def _judge(
     attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
 ) -> Verdict:
-    together = [each for each in attempts if each.how == "together"] or list(attempts)
+    together = _deciding(attempts)
     for each in together:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(together))
@@ -104,25 +134,44 @@ def _judge(
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if verdict.status is Status.FAIL and alone:
         return with_sentence(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
-    if verdict.status is Status.PASS and len(together) > 1 and not _holds(together[0], limit):
-        first = show(together[0].value, last.unit)
-        return with_sentence(
-            verdict, f"{verdict.sentence}; holds only on the repeat, first measured {first}", Status.MARGINAL
-        )
+    return _seen_before(verdict, together, limit, software, explain) if verdict.status.holds else verdict
+
+
+def _seen_before(
+    verdict: Verdict, together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
+) -> Verdict:
+    """Return the verdict on a metric that holds on the repeat after the attempts before it were taken into account.
+
+    A shortfall far beyond noise fails although it was seen once, unless something from outside excuses it.
+    """
+    for each in together[:-1]:
+        if each.trouble:
+            continue
+        once = _excused(_explained(each, limit, len(together), explain), each, limit, software)
+        if once.status is Status.FAIL and far_once(once, limit):
+            words = f"failed once by far, holds on the repeat: {show(verdict.value, verdict.unit)}"
+            return with_sentence(once, f"{once.sentence}; {words}")
+    if len(together) > 1 and verdict.status is Status.PASS and not _holds(together[0], limit):
+        words = f"holds only on the repeat, first measured {show(together[0].value, together[0].unit)}"
+        return with_sentence(verdict, f"{verdict.sentence}; {words}", Status.MARGINAL)
     return verdict
 
 
 def _unrepeated(
     together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
 ) -> Verdict | None:
-    """Return the shortfall that stands because it could not be measured again, or None."""
+    """Return the shortfall that stands because it could not be measured again, or None.
+
+    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin.
+    """
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:
         return None
     verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
-    return with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+    verdict = with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
+    return with_sentence(verdict, verdict.sentence, Status.INCONCLUSIVE) if trouble.kind == "external" else verdict
 
 
 def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
@@ -132,16 +181,7 @@ def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
     one value. Otherwise it is INCONCLUSIVE.
     """
     sentence = f"{verdict.sentence}; not measured again for lack of time: {why}"
-    far = verdict.margin is None or -verdict.margin > UNREPEATED_FAILS * allowance(limit)
-    return with_sentence(verdict, sentence, Status.FAIL if far else Status.INCONCLUSIVE)
-
-
-def allowance(limit: Limit) -> float:
-    """Return the distance between the reference of a limit and its bound, as a share of the reference."""
-    if not limit.reference or limit.relative or (limit.floor is None and limit.ceiling is None):
-        return USUAL_ALLOWANCE
-    room = limit.reference - limit.floor if limit.floor is not None else float(limit.ceiling or 0) - limit.reference
-    return room / limit.reference if room > 0 else USUAL_ALLOWANCE
+    return with_sentence(verdict, sentence, Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE)
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
@@ -156,7 +196,16 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: E
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict after taking disturbances, another method and unvalidated software into account."""
     verdict = _by_another_method(verdict, measurement, limit)
-    return _on_other_software(_disturbed(verdict, measurement.disturbance), limit, software)
+    verdict = _disturbed(_under_load(verdict, measurement), measurement.disturbance)
+    return _on_other_software(verdict, limit, software)
+
+
+def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Make a low speed MARGINAL that a load before the run excuses. It excuses no fact and no wrong result."""
+    excuse = measurement.details.get("excuse")
+    if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
+        return verdict
+    return with_sentence(verdict, f"{verdict.sentence}; excused: before the run, {excuse}", Status.MARGINAL)
 
 
 def _by_another_method(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
@@ -206,8 +255,13 @@ def _title(name: str) -> str:
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
-    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL."""
+    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL.
+
+    A value that has to be one value, such as a count of wrong results, passes: a disturbance does not make it right.
+    """
     if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
+        return verdict
+    if verdict.status is Status.PASS and verdict.margin is None:
         return verdict
     status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
     return with_sentence(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
@@ -226,6 +280,8 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         limit=limit,
         attempts=attempts,
         fault=trouble.kind == "device",
+        event=trouble.event,
+        blamed=trouble.blamed,
         floor=None if limit is None or limit.relative else limit.floor,
         ceiling=None if limit is None or limit.relative else limit.ceiling,
     )
@@ -274,16 +330,18 @@ class Attempts:
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = stored_cause
     """Returns the cause of a shortfall."""
+    kinds: Mapping[str, Hashable | None] = field(default_factory=dict)
+    """What each device has in common with like ones, by UUID; a device without a kind is compared with no other."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
     """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""
 
     def add(self, measurement: Measurement) -> None:
-        """Keep an attempt, and drop the verdicts on its metric and subject that were given without it."""
+        """Keep an attempt, and drop the verdicts on its metric that were given without it."""
         key = measurement.metric, measurement.subject
         self.attempts.setdefault(key, []).append(measurement)
         self._unrecorded.append(measurement)
-        self._verdicts.pop(key, None)
+        self._verdicts = {each: given for each, given in self._verdicts.items() if each[0] != measurement.metric}
 
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
@@ -320,7 +378,8 @@ class Attempts:
         for its_limit, its_software, verdict in remembered:
             if its_limit == limit and its_software == software:
                 return verdict
-        verdict = judge(attempts, limit, software, self.explain)
+        others = neighbours.like(self.attempts, self.kinds, metric, subject)
+        verdict = judge(attempts, limit, software, self.explain, others)
         remembered.append((limit, dict(software), verdict))
         return verdict
 
@@ -335,8 +394,11 @@ class Attempts:
         self._verdicts.clear()
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
-        """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat."""
-        if limit is None or self.repeated:
+        """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat.
+
+        Without a limit these are the devices far behind their neighbours.
+        """
+        if self.repeated:
             return []
         verdicts = [
             self._verdict(metric, subject, limit, software)
@@ -344,31 +406,6 @@ class Attempts:
             if name == metric and not any(each.trouble for each in attempts)
         ]
         return [each for each in verdicts if each.status is Status.FAIL or _doubtful(each)]
-
-
-def skip_verdict(
-    metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
-) -> Verdict | None:
-    """Return the verdict that makes a measurement unnecessary, or None.
-
-    It is NOT APPLICABLE for a metric that cannot exist on this SKU and platform, and UNMEASURED for the performance
-    of a device that is not the named SKU. Facts (`fact`) are read from any device.
-    """
-    why = why_not_applicable(sku, metric, platform) if sku else None
-    if why:
-        return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
-    mismatch = wrong_product(subject, sku, devices)
-    if mismatch and not fact:
-        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {mismatch}")
-    return None
-
-
-def wrong_product(subject: str, sku: Sku | None, devices: Iterable[Device]) -> str | None:
-    """Return the reason why the subject is not the named SKU, or None; the subject NODE stands for all devices."""
-    for device in devices:
-        if sku and subject in (device.uuid, NODE) and (why := sku.mismatch(device)):
-            return f"{device.name} is not recognised as {sku.name}: {why}"
-    return None
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:

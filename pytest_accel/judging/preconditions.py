@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.core.sku import Platform
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import PARTS, Declaration
+from pytest_accel.skus.peaks import why_not_applicable
 
 EVERYTHING = PARTS
 MEMORY = ("memory",)
@@ -59,13 +61,6 @@ def _incomplete(facts: Facts) -> object:
 
 
 REASONS = (
-    Reason(
-        lambda facts: facts.get("mig"),
-        "MIG mode is on: neither the device nor its MIG instances can be accepted (inventory.mig)",
-        EVERYTHING,
-        "drain the node, turn MIG off with `nvidia-smi -i {index} -mig 0`, and run again",
-    ),
-    Reason(_differs("mig"), "MIG mode changes at the next reset (health.mig_pending_change)", EVERYTHING, RESET),
     Reason(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
     Reason(
         _unready,
@@ -154,3 +149,28 @@ def others_at_work(facts: Mapping[str, Any], ours: Collection[int]) -> str | Non
     pids = [each["pid"] for each in facts.get("processes", ())]
     others = [pid for pid in pids if pid not in ours]
     return f"pid {', '.join(map(str, others))} used the device too" if others and len(others) < len(pids) else None
+
+
+def skip_verdict(
+    metric: str, subject: str, sku: Sku | None, platform: Platform, devices: Iterable[Device], *, fact: bool
+) -> Verdict | None:
+    """Return the verdict that makes a measurement unnecessary, or None.
+
+    It is NOT APPLICABLE for a metric that cannot exist on this SKU and platform, and UNMEASURED for the performance
+    of a device that is not the named SKU. Facts (`fact`) are read from any device.
+    """
+    why = why_not_applicable(sku, metric, platform) if sku else None
+    if why:
+        return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
+    mismatch = wrong_product(subject, sku, devices)
+    if mismatch and not fact:
+        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {mismatch}")
+    return None
+
+
+def wrong_product(subject: str, sku: Sku | None, devices: Iterable[Device]) -> str | None:
+    """Return the reason why the subject is not the named SKU, or None; the subject NODE stands for all devices."""
+    for device in devices:
+        if sku and subject in (device.uuid, NODE) and (why := sku.mismatch(device)):
+            return f"{device.name} is not recognised as {sku.name}: {why}"
+    return None

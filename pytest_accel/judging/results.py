@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.details import SAMPLED, Details
-from pytest_accel.core.measurement import NODE, Measurement, Peak, Trouble, estimate_of, is_rate
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Event, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
@@ -19,6 +19,10 @@ from pytest_accel.probes.declare import finder_of
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """A function that returns the datasheet peak of a metric and its label, or None."""
+
+
+_EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
+"""The event of a message that ended a call, as a verdict names it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> M
     names = ", ".join(device.name for device in lost_here)
     when = f"(step: {step['what']})" if step else "before its first step"
     why = f"{names} was lost {when}" if lost_here else f"the process broke {when}"
-    return replace(broken, trouble=Trouble("need", f"not measured: {why}"))
+    return replace(broken, trouble=Trouble("need", f"not measured: {why}", event=LEFT_OUT))
 
 
 def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]:
@@ -83,8 +87,11 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
         broken = _troubled(guilty[0], NODE, context)
         assert broken.trouble
         of_one_rank = not (guilty[0].trouble or {}).get("shared")
-        reason = f"{guilty[0].group[0].name}: {broken.trouble.reason}" if of_one_rank else broken.trouble.reason
-        return [replace(broken, trouble=replace(broken.trouble, reason=reason))]
+        if of_one_rank:
+            device = guilty[0].group[0]
+            reason = f"{device.name}: {broken.trouble.reason}"
+            broken = replace(broken, trouble=replace(broken.trouble, reason=reason, blamed=device.uuid))
+        return [broken]
     if not outcomes:
         trouble = Trouble("need", "there is no device to measure")
         return [replace(_bare(context.request.metric, NODE, context), trouble=trouble)]
@@ -230,9 +237,18 @@ def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
     return replace(
         _bare(context.request.metric, subject, context),
         seconds=tuple(each["seconds"] for each in outcome.blocks),
-        trouble=Trouble(message.get("kind", "device"), reason),
+        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message)),
         details={"traceback": message["traceback"]} if "traceback" in message else {},
     )
+
+
+def _event(message: Message) -> Event:
+    """Return how the device failed, in one word, from the message that ended a call; empty if it is not to blame."""
+    if message.get("event") == LEFT_OUT:
+        return LEFT_OUT
+    if message.get("kind", "device") != "device":
+        return ""
+    return "lost" if message.get("lost") else _EVENTS.get(message.get("event", ""), "")
 
 
 def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:

@@ -12,13 +12,14 @@ from typing import Any, Literal, get_args
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
+from pytest_accel.judging import heat
 
 Reading = Mapping[str, Any]
 
 GaugeName = Literal["clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c"]
-ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s"]
-CounterName = Literal["energy_j", "busy_s", "steal_s", ReasonName]
-SoakName = Literal["power_w", ReasonName]
+ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s", "hw_slowdown_s"]
+CounterName = Literal["energy_j", "busy_s", "steal_s", "foreign_s", ReasonName]
+SoakName = Literal["power_w", "thermal_margin_k", ReasonName]
 LinkName = Literal["pcie_gen", "pcie_width"]
 
 GAUGES: tuple[GaugeName, ...] = get_args(GaugeName)
@@ -28,8 +29,11 @@ REASONS: dict[ReasonName, ClockEvent] = {
     "sw_thermal_s": ClockEvent.SW_THERMAL,
     "hw_thermal_s": ClockEvent.HW_THERMAL,
     "hw_power_brake_s": ClockEvent.HW_POWER_BRAKE,
+    "hw_slowdown_s": ClockEvent.HW_SLOWDOWN,
 }
 """The clock event reason that replaces a counter which the driver does not have."""
+NAMED = ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE
+"""Reasons beside which a hardware slowdown is not counted by itself: they say why. No library has a counter for it."""
 LINK: tuple[LinkName, ...] = get_args(LinkName)
 """Readings of the host link. The highest generation counts, because an idle link lowers it, and the lowest width,
 because an idle link keeps its lanes."""
@@ -48,15 +52,19 @@ STEADY_K = 1.0
 
 STEAL_SHARE = 0.05
 """Fraction of a CPU's time that a hypervisor may take before the measurement counts as disturbed."""
+FOREIGN_SHARE = 0.1
+"""Fraction of a CPU's time that other processes may take. The services of an idle machine take a few percent."""
 
 SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.power": ("power_w", "W"),
     "soak.throttle.hw_thermal": ("hw_thermal_s", "s"),
     "soak.throttle.sw_thermal": ("sw_thermal_s", "1"),
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
+    "soak.throttle.hw_slowdown": ("hw_slowdown_s", "s"),
+    "soak.thermal_margin": ("thermal_margin_k", "K"),
 }
-"""Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), or that increase
-as a fraction of the time (1)."""
+"""Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), that increase as
+a fraction of the time (1), or the least margin to the temperature of the slowdown (K)."""
 
 
 def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
@@ -107,18 +115,29 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     unseen = max((after - at for (at, _), (after, _) in itertools.pairwise(masks)), default=0.0)
     found: TelemetrySummary = {"sampled": names, "unseen": unseen}
     for name in names:
-        held = (after - at for (at, mask), (after, _) in itertools.pairwise(masks) if mask & REASONS[name])
+        held = (after - at for (at, mask), (after, _) in itertools.pairwise(masks) if _holds(name, mask))
         found[name] = math.fsum(held)
     return found
 
 
+def _holds(name: ReasonName, mask: int) -> bool:
+    """Return whether a mask of clock event reasons has the reason; an unnamed hardware slowdown only by itself."""
+    return bool(mask & REASONS[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
+
+
 def disturbance(device: Device, summary: TelemetrySummary) -> str | None:
     """Return the external disturbance of the device during the measurement, or None."""
-    seconds, steal = summary.get("seconds", 0.0), summary.get("steal_s", 0.0)
-    share = steal / (seconds * max(1, len(device.cpus))) if seconds else 0.0
-    if share > STEAL_SHARE:
-        return f"the hypervisor took {share:.0%} of the CPU time"
+    if (steal := _share(summary, "steal_s", device)) > STEAL_SHARE:
+        return f"the hypervisor took {steal:.0%} of the CPU time"
+    if (foreign := _share(summary, "foreign_s", device)) > FOREIGN_SHARE:
+        return f"other processes took {foreign:.0%} of the CPU time"
     return None
+
+
+def _share(summary: TelemetrySummary, counter: Literal["steal_s", "foreign_s"], device: Device) -> float:
+    """Return the increase of a counter of processor time as a fraction of the time of the device's CPUs."""
+    seconds = summary.get("seconds", 0.0)
+    return summary.get(counter, 0.0) / (seconds * max(1, len(device.cpus))) if seconds else 0.0
 
 
 def misplaced(measurement: Measurement) -> str | None:
@@ -190,13 +209,17 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
         soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
-        value = _metric_value(name, summary)
+        value = _metric_value(name, device, summary)
         trouble = soak.trouble
         if value is not None and unit == "1":
             value = value / summary["seconds"] if summary.get("seconds") else None
         if value is None and trouble is None:
             why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
-            trouble = Trouble("need", f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}")
+            unknown = name == "thermal_margin_k" and not why
+            trouble = Trouble(
+                "not_applicable" if unknown else "need",
+                f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",
+            )
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
@@ -209,8 +232,12 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     return found
 
 
-def _metric_value(name: SoakName, summary: TelemetrySummary) -> float | None:
-    """Return the mean of a gauge or the increase of a counter in seconds; None if neither was read."""
+def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> float | None:
+    """Return the mean of a gauge, the increase of a counter in seconds, or the least margin; None without any."""
+    if name == "thermal_margin_k":
+        hottest = summary["temperature_c"]["max"] if "temperature_c" in summary else None
+        least = summary["margin_c"]["min"] if "margin_c" in summary else None
+        return heat.margin(hottest, least, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
     return summary.get(name)

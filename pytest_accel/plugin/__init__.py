@@ -5,12 +5,15 @@ Everything else is imported only with --accel-sku or --accel-simulate.
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_accel.core import output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
-from pytest_accel.plugin.stash import LIMITS, OWN_PATHS
+from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION
 from pytest_accel.run.options import add_options, is_acceptance_run, shows_only
 
 if TYPE_CHECKING:
@@ -26,13 +29,60 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Collect the packaged suite if a SKU and no path is given."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None]:
+    """Collect the packaged suite if a SKU and no path is given.
+
+    An error of another plugin ends pytest with 3 instead of 1, and so does an output that cannot be written to. This is
+    the outermost wrapper: the capture of pytest, another one, keeps the streams that it finds.
+    """
     known = early_config.known_args_namespace
-    if is_acceptance_run(known) and not known.file_or_dir:
-        args += ["--pyargs", SUITE]
     early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
+    if not is_acceptance_run(known):
+        return (yield)
+    output.protect()
+    if not known.file_or_dir:
+        args += ["--pyargs", SUITE]
+    try:
+        return (yield)
+    except BaseException as error:
+        if _has_status(error):
+            raise
+        traceback.print_exc()
+        raise SystemExit(int(pytest.ExitCode.INTERNAL_ERROR)) from None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
+    """Return the exit status of the closing line, whatever happens after it. Status 1 comes from nothing else."""
+    if not is_acceptance_run(config.option):
+        return (yield)
+    status: int | None
+    try:
+        status = yield
+    except BaseException as error:
+        if _has_status(error):
+            raise
+        traceback.print_exc()
+        status = int(pytest.ExitCode.INTERNAL_ERROR)
+    session = config.stash.get(SESSION, None)
+    return exit_status(status, session.record.closing.get("exit") if session else None)
+
+
+def _has_status(error: BaseException) -> bool:
+    """Return True for an error that ends the process with a status of its own: pytest's errors of use, and Ctrl-C."""
+    of_use = isinstance(error, (pytest.UsageError, KeyboardInterrupt))
+    return of_use or type(error).__module__.startswith("_pytest.config")
+
+
+def exit_status(of_pytest: int | None, of_closing: int | None) -> int | None:
+    """Return the exit status of an acceptance run: that of its closing line if there is one.
+
+    Without a closing line nothing was judged, so a 1 of pytest or of another plugin is an internal error.
+    """
+    if of_closing is not None:
+        return of_closing
+    return int(pytest.ExitCode.INTERNAL_ERROR) if of_pytest == pytest.ExitCode.TESTS_FAILED else of_pytest
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -92,9 +92,10 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         markers = item.stash.get(LIMITS, [])
         with _as_probe_error():
             verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
-        item.stash.setdefault(VERDICTS, []).extend(verdicts)
+        changes = session.changes_of(_accel_subject)
+        item.stash.setdefault(VERDICTS, []).extend([*verdicts, *changes])
         _publish(request, session, verdicts[0])
-        _conclude(session, verdicts)
+        _conclude(session, [*verdicts, *changes])
         return verdicts
 
     return check
@@ -125,7 +126,7 @@ def _as_probe_error() -> Iterator[None]:
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     """Fail the test, skip it or let it pass, depending on its worst verdict."""
     from pytest_accel.core.verdict import Status
-    from pytest_accel.judging.closing import worst_first
+    from pytest_accel.judging.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
     text = f"{session.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import signal
+import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,16 @@ from typing import Any
 import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import reports
+from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
-from pytest_accel.run.options import Options, Refused, option_words, plans_only, too_few_files
+from pytest_accel.run.deadline import HURRY_SECONDS
+from pytest_accel.run.options import Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
+from pytest_accel.views.table import table
 
 LIMITED = ("inventory", "health", "counters")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
@@ -41,6 +45,9 @@ Groups = list[tuple[str | None, list[dict[str, Any]]]]
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
+TIME_LIMIT = "the time limit of the run"
+"""The reason why a run ended early by --accel-time-limit."""
+
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
 
@@ -61,6 +68,8 @@ class Acceptance:
             raise pytest.UsageError(
                 "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
             )
+        if why := timeouts.ends_pytest(config):
+            raise pytest.UsageError(why)
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
@@ -70,6 +79,9 @@ class Acceptance:
         self._config = config
         self._handlers: dict[int, Any] = {}
         self._stopped_by = ""
+        self._hurry: threading.Timer | None = None
+        """Interrupts pytest shortly before the time limit of the run."""
+        self._time_is_up = False
         self._items: list[pytest.Item] = []
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
@@ -113,18 +125,34 @@ class Acceptance:
 
         def stop(number: int, _frame: object) -> None:
             if not self._stopped_by:
-                self._stopped_by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+                asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+                self._stopped_by = TIME_LIMIT if self._time_is_up else asked
                 raise KeyboardInterrupt
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and is respected
                 self._handlers[number] = signal.signal(number, stop)
+        self._hurry_before_limit()
+
+    def _hurry_before_limit(self) -> None:
+        """Interrupt pytest shortly before its time limit, since a test or a plugin may go on without measuring."""
+        deadline = self.accel_session.deadline
+        if deadline.limit is not None and signal.SIGTERM in self._handlers:
+            self._hurry = threading.Timer(max(0.0, deadline.until(HURRY_SECONDS)), self._interrupt)
+            self._hurry.daemon = True
+            self._hurry.start()
+
+    def _interrupt(self) -> None:
+        """End the main thread's work as SIGTERM does, and say that it was the time limit."""
+        self._time_is_up = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _reporter(self) -> pytest.TerminalReporter | None:
         """Return pytest's terminal reporter, None before pytest has made it."""
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         return reporter
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
         accel_session = self.accel_session
@@ -179,7 +207,12 @@ class Acceptance:
         return [item for item in made if not _has_no_fact(item)] if isinstance(made, list) else made
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples."""
+        """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
+
+        Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
+        """
+        if why := timeouts.marker_ends_pytest(item):
+            raise pytest.UsageError(why)
         self._items.append(item)
         if _measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
             item.stash[REPLAY] = Replay()
@@ -219,16 +252,30 @@ class Acceptance:
             reports.amend(self.accel_session, item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
+        if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
+            item.session.shouldstop = TIME_LIMIT
         if call.when == "call" and (why := self.accel_session.wrong_sku()):
             item.session.shouldfail = why
         return report
 
     def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Return a category of its own, "waived", for a test that passed by a waiver."""
+        """Return a category of its own for a test that passed by a waiver, or that repeats a cause that was told.
+
+        pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
+        """
+        if getattr(report, reports.REPEATS, False):
+            category, letter, word = reports.NOT_MEASURED
+            return category, letter, (word, {"red": True})
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})
         return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """Let the JUnit file tell a limit that could not be judged from one that is broken."""
+        yield
+        junit.mark_not_judged(self._config, report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected: nothing in it was measured."""
@@ -252,8 +299,11 @@ class Acceptance:
             yield
             session.exitstatus = self._planned(exitstatus)
             return
+        if self._hurry:
+            self._hurry.cancel()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
+        junit.add_properties(self._config, self._about(closing))
         try:
             yield
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
@@ -261,6 +311,22 @@ class Acceptance:
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
         self._write(self._closing_lines(closing), bold=True)
+
+    def _about(self, closing: Closing) -> dict[str, object]:
+        """Return what the JUnit file says about the whole run."""
+        accel_session = self.accel_session
+        return {
+            "closing": closing.line,
+            "result": closing.word,
+            "sku": accel_session.sku.name if accel_session.sku else None,
+            "platform": accel_session.platform.name,
+            "level": accel_session.options.level,
+            "simulated": accel_session.node.source if accel_session.node else None,
+            "host": accel_session.record.run.get("host"),
+            "devices": " ".join(device.uuid for device in accel_session.devices) or None,
+            "thresholds": accel_session.record.sku.get("thresholds"),
+            "record": accel_session.folder.path,
+        }
 
     def _planned(self, exitstatus: int) -> int:
         """Return the exit status of a run that measured nothing.
@@ -280,6 +346,8 @@ class Acceptance:
     def _close(self, exitstatus: int) -> Closing:
         """Close the run, and return its closing line and exit status.
 
+        A run that reached its time limit is judged by what it measured.
+
         If tests failed, and neither a verdict nor an error of a measuring test explains it, the errors of other tests
         and of the collection are counted.
         """
@@ -290,6 +358,8 @@ class Acceptance:
             errors.broken += others.broken
             if not (others.failed or others.broken):
                 errors.broken.append("pytest reports a failure that belongs to no test")
+        if self._stopped_by == TIME_LIMIT:
+            return accel_session.finish(cut_short=True)
         if exitstatus in JUDGED:
             return accel_session.finish()
         why = self._stopped_by or PYTEST_FAILED
@@ -305,14 +375,23 @@ class Acceptance:
         if self._plans:
             lines = plan.lines(accel_session, self._items)
         else:
-            lines = terminal.table(accel_session.verdicts, accel_session.names, full=full)
+            lines = table(accel_session.verdicts, accel_session.names, full=full, width=self._width())
         lines += [(f"note: {note}", "yellow") for note in accel_session.record.notes]
         if lines:
             simulated = "SIMULATED " if accel_session.node else ""
             sku = accel_session.sku.name if accel_session.sku else "no SKU"
             title = f"accel: {simulated}{sku}, {accel_session.options.level}"
             terminalreporter.section(title, sep="=", bold=True)
-            self._write(lines)
+            self._write(terminal.folded(lines, self._width()) if self._is_terminal() else lines)
+
+    def _width(self) -> int:
+        """Return the columns of the terminal, or those that pytest assumes where there is none."""
+        return int(self._config.get_terminal_writer().fullwidth)
+
+    def _is_terminal(self) -> bool:
+        """Return True if a person reads the output. In a file, whatever belongs together stays in one line."""
+        reporter = self._reporter()
+        return reporter is not None and bool(reporter.isatty)
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_benchmark_group_stats(self) -> Generator[None, Groups, Groups]:
@@ -328,16 +407,17 @@ class Acceptance:
         return [(name, entries) for name, entries in kept if entries]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """Return the closing line, the command that repeats the worst test, the time spent and the path of the record.
+        """Return the closing line, the command that repeats what it names, the time spent and the path of the record.
 
         Each only where there is one.
         """
         accel_session = self.accel_session
-        lines = terminal.closing_lines(closing, accel_session.verdicts)
-        worst = terminal.first_to_repeat(accel_session.verdicts)
-        test = accel_session.tests.get(worst.key) if worst else None
-        if test:
-            lines.append((f"again: {shlex.join([*_without_filters(accel_session.options.command), '-k', test])}", ""))
+        width = self._width() if self._is_terminal() else None
+        lines = terminal.closing_lines(closing, accel_session.verdicts, width)
+        named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
+        if named:
+            words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
+            lines.append((f"again: {shlex.join(words)}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         folder = accel_session.folder
@@ -360,9 +440,19 @@ def _options(config: pytest.Config) -> Options:
         output=Path(option.accel_output) if option.accel_output else None,
         waivers=Path(option.accel_waivers) if option.accel_waivers else None,
         patience=option.accel_patience,
+        time_limit=option.accel_time_limit or _time_limit_of_ini(config),
         simulate=option.accel_simulate,
         command=("pytest", *config.invocation_params.args),
     )
+
+
+def _time_limit_of_ini(config: pytest.Config) -> float | None:
+    """Return the time limit that the ini file sets, None if it sets none. Raises pytest.UsageError for a wrong one."""
+    text = str(config.getini("accel_time_limit") or "")
+    try:
+        return time_limit(text) if text else None
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
 
 
 def _measures(item: pytest.Item) -> bool:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Errors
 from pytest_accel.plugin.stash import VERDICTS
 from pytest_accel.run.session import Session
+
+NOT_MEASURED = ("not measured", "n", "NOT MEASURED")
+"""Category, letter and word of a test that fails for a cause that an earlier test has told."""
+REPEATS = "accel_repeats"
+"""The attribute of a report whose cause was told."""
 
 
 def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -20,6 +26,9 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
             session.tests[verdict.key] = item.name
             _properties(item, report, verdict, simulated=session.node.source if session.node else None)
         failing = [verdict for verdict in verdicts if verdict.fails]
+        repeats = [_repeats(session, item, verdict) for verdict in failing]
+        if failing and all(repeats):
+            setattr(report, REPEATS, True)
         if failing and report.outcome != "failed":
             first = failing[0]
             _fail(report, f"{session.names.get(first.subject, first.subject)}: {first.metric} {first.sentence}")
@@ -33,6 +42,14 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
         if failing:
             return
     remember(session.errors, item, call)
+
+
+def _repeats(session: Session, item: pytest.Item, verdict: Verdict) -> bool:
+    """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
+    if verdict.value is not None:
+        return False
+    first = session.causes_told.setdefault((verdict.status, verdict.sentence), item.nodeid)
+    return first != item.nodeid or verdict.event == LEFT_OUT
 
 
 def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.details import Mismatch
 from pytest_accel.probes.declare import probe
-from pytest_accel.probes.device import blas
+from pytest_accel.probes.device import blas, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import Gemm, allowed_error
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import refuse_slow_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,8 +67,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     """
     if dtype not in INTEGER_UP_TO:
         raise NotApplicable(f"exact_matmul does not support {dtype} (supported: {', '.join(INTEGER_UP_TO)})")
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
+    fast_paths.refuse_slow(device, dtype)
     with blas.repeatable(device.torch):
         watch = _Watch(device, dtype, (m, n, k))
         device.gate.ready()

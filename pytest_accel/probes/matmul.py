@@ -8,16 +8,13 @@ from typing import Any
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device.error_class import NotApplicable
+from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.gemm import Gemm, method_of, shape_name
 from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 """Sides of the cache-resident products, the fastest of which is the peak of a CPU."""
-PILOTS = ((64, 0.05), (256, 1.2))
-"""Side of the products that are tried, and the least speed compared with fp32 that counts as a fast path. The small one
-is first, because an emulated dtype may be thousands of times slower than fp32."""
 LONGEST_CALL, PILOT_SIDE = 0.2, 2048
 """Seconds that one product may take, and the side of the product that shows how long a larger one would take."""
 BURST_REST, BURST_SECONDS, BURSTS = 1.0, 0.02, 5
@@ -81,8 +78,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
 
     Raises NotApplicable for a dtype that torch or the device has no fast path for, WrongResult for a wrong product.
     """
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
+    fast_paths.refuse_slow(device, dtype)
     shape = _shorter(device, dtype, (m, n, k))
     gemm = Gemm(device, dtype, *shape)
     result = device.sample(
@@ -116,8 +112,7 @@ def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
 
     Published tables of best shapes and means of ten runs are bursts. Compare them with this metric, not with `matmul`.
     """
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
+    fast_paths.refuse_slow(device, dtype)
     gemm = Gemm(device, dtype, m, n, k)
     seconds = time_bursts(gemm, device.clock, device.gate, rest=BURST_REST, burst=BURST_SECONDS, repeats=BURSTS)
     gemm.check()
@@ -162,21 +157,3 @@ def _rate(gemm: Gemm) -> float:
     The figure only chooses between paths and is never reported as a result.
     """
     return gemm.operations / min(time_once(gemm, gemm.device.clock, 0.004) for _ in range(3))
-
-
-def refuse_slow_path(device: Compute, dtype: str) -> None:
-    """Raise NotApplicable for a dtype that the CPU only emulates.
-
-    A small product shows it before a large one takes minutes.
-    """
-    if dtype in ("fp64", "fp32"):
-        return
-    for side, least in PILOTS:
-        try:
-            rate = _rate(Gemm(device, dtype, side, side, side))
-        except (RuntimeError, NotImplementedError) as error:
-            raise NotApplicable(f"torch cannot multiply {dtype} on this CPU: {str(error).splitlines()[0]}") from None
-        fp32 = _rate(Gemm(device, "fp32", side, side, side))
-        if rate < least * fp32:
-            text = f"this CPU has no fast path for {dtype}: {rate / fp32:.2g} times the speed of fp32 at {side}^3"
-            raise NotApplicable(text)

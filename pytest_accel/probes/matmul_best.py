@@ -9,6 +9,7 @@ from typing import Any
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
+from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands, method_of, shape_name
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
@@ -24,7 +25,6 @@ from pytest_accel.probes.device.shape_search import (
 )
 from pytest_accel.probes.device.timing import time_fastest, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import refuse_slow_path
 
 TILES = {
     "cuda8": ((128, 256), (256, 128), (128, 128)),
@@ -73,8 +73,7 @@ def matmul_best(
     and the best shapes that other sources report for the dtype (`published`). The details hold the finalists, the
     number of shapes within 2 % of the best, and the rates of the anchor shapes, each from one short measurement.
     """
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
+    fast_paths.refuse_slow(device, dtype)
     known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
     first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
     best = _search(device, dtype, first)

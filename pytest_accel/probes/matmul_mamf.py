@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.probes.declare import Cost, probe
-from pytest_accel.probes.device import blas
+from pytest_accel.probes.device import blas, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import (
     allowed_error,
@@ -24,7 +24,6 @@ from pytest_accel.probes.device.gemm import (
 )
 from pytest_accel.probes.device.timing import time_calls
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import refuse_slow_path
 
 VERSION = 2
 """`benchmark_version` of the tool (January 2025, dacf05a; unchanged in July 2026, 15de338). Version 1 did not write to
@@ -98,8 +97,7 @@ def matmul_mamf(
     shape = (shapes or {}).get(dtype)
     if not shape:
         raise NotApplicable(f"no shape of mamf-finder is known for {dtype} (probes: matmul_mamf: shapes: ...)")
-    if device.measures_peak:
-        refuse_slow_path(device, dtype)
+    fast_paths.refuse_slow(device, dtype)
     with blas.defaults(device.torch, device.is_cpu or device.other):
         product = _Product(device, dtype, shape)
         work, amount, clock = device.clocked(product, product.operations / 1e12, "TFLOPS")

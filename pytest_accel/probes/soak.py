@@ -19,6 +19,8 @@ from pytest_accel.probes.matmul import sustained
         "soak.throttle.hw_thermal": "s",
         "soak.throttle.sw_thermal": "1",
         "soak.throttle.power_brake": "s",
+        "soak.throttle.hw_slowdown": "s",
+        "soak.thermal_margin": "K",
     },
     budgets={"quick": 7.0, "standard": 300.0, "long": 3600.0},
     method=sustained,

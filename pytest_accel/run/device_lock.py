@@ -29,13 +29,13 @@ class DeviceLocked(Exception):
 
 
 def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[bytes]]:
-    """Lock every device, given as (uuid, name), in the order of the UUIDs.
+    """Lock every device, given as (uuid, name), in the order of the UUIDs; a UUID that is given twice is locked once.
 
     `about` describes this run to others that want the lock. Closing the returned files unlocks the devices. Raises
     DeviceLocked if a device is locked already, with the description that its holder gave.
     """
     files: list[IO[bytes]] = []
-    for uuid, name in sorted(names):
+    for uuid, name in sorted(dict(names).items()):
         try:
             file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
         except OSError as error:

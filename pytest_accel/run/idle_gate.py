@@ -18,6 +18,8 @@ class IdleCheck:
 
     disturbed: dict[str, str] = field(default_factory=dict)
     """UUID of each device that something outside of this run disturbs, to a sentence that says what."""
+    excused: dict[str, str] = field(default_factory=dict)
+    """The same of a device that is no accelerator, the CPU of a machine at work: it excuses a low speed."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the record."""
 
@@ -29,6 +31,9 @@ def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     names = {device.uuid: device.name for device in devices}
     check = IdleCheck(unknown if busy is None else busy)
     check.notes = [f"{names.get(uuid, uuid)}, before the run: {why}" for uuid, why in check.disturbed.items()]
+    for device in devices:
+        if device.uuid in check.disturbed and not registry.vendor(device.driver).accelerator:
+            check.excused[device.uuid] = check.disturbed.pop(device.uuid)
     _add_profilers(check, pool, devices)
     if not check.disturbed:
         hot = ", ".join(names.get(uuid, uuid) for uuid in settle(pool))
@@ -52,7 +57,7 @@ def settle(pool: WorkerPool) -> list[str]:
     """
     began, step = time.monotonic(), pool.processes.settle_step
     before, hot = _temperatures(pool), list[str]()
-    while before and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
+    while before and not pool.deadline.over and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
         time.sleep(step)
         now = _temperatures(pool)
         hot = preconditions.cooling(before, now, step)

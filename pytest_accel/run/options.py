@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import resource
 import shlex
 from collections.abc import Iterable
@@ -13,6 +15,13 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.levels import LEVELS
+from pytest_accel.run.deadline import SHORTEST
+
+LEAST_PATIENCE = 5.0
+"""Seconds of silence that a healthy device may need: to allocate its memory, or to load the kernels of a library."""
+
+_NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
+_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
 class Refused(Exception):
@@ -23,8 +32,8 @@ class Refused(Exception):
 class Options:
     """The values of the options of a run.
 
-    `devices` are indices, names or UUIDs, empty for all devices. `patience` is in seconds. `command` is the command
-    line as it was given.
+    `devices` are indices, names or UUIDs, empty for all devices. `patience` and `time_limit` are in seconds.
+    `command` is the command line as it was given.
     """
 
     sku: str
@@ -34,6 +43,7 @@ class Options:
     output: Path | None = None
     waivers: Path | None = None
     patience: float = 60.0
+    time_limit: float | None = None
     simulate: str | None = None
     command: tuple[str, ...] = ()
 
@@ -100,10 +110,26 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-patience",
         metavar="SECONDS",
-        type=_seconds,
+        type=_patience,
         default=60.0,
-        help="Give up on a device whose process sends nothing for this many seconds, or three times as many "
-        "before its first collective is done. Default: %(default)g.",
+        help="Give up on a device whose process sends nothing for this many seconds (at least 5), or three times as "
+        "many before its first collective is done. Default: %(default)g.",
+    )
+    add(
+        "--accel-time-limit",
+        metavar="TIME",
+        type=time_limit,
+        help="End the whole run within this time, such as 900 (seconds), 15m or 1h30m; at least 20 s. What was not "
+        "reached is UNMEASURED, and the record is complete. The ini option accel_time_limit does the same. Default: no "
+        "limit.",
+    )
+    parser.addini("accel_time_limit", "the default of --accel-time-limit")
+    parser.addini(
+        "accel_required",
+        "make a run without --accel-sku an error if it collects tests that measure an accelerator, instead of skipping "
+        "them",
+        type="bool",
+        default=False,
     )
     add(
         "--accel-simulate",
@@ -142,9 +168,21 @@ def option_words(config: pytest.Config) -> list[str]:
     return [*ini, *environment, *(str(word) for word in config.invocation_params.args)]
 
 
-def _seconds(text: str) -> float:
-    """Return a positive, finite number of seconds. Raises ValueError, which argparse reports with the option."""
+def _patience(text: str) -> float:
+    """Return a number of seconds. Raises ValueError below LEAST_PATIENCE, which argparse reports with the option."""
     value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(text)
+    if not LEAST_PATIENCE <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: at least {LEAST_PATIENCE:g} (seconds)")
+    return value
+
+
+def time_limit(text: str) -> float:
+    """Return a duration such as 900, 900s, 15m or 1h30m in seconds. Raises ArgumentTypeError for any other text."""
+    parts = _DURATION.fullmatch(text.strip())
+    if not text.strip() or not parts:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: write it as 900 (seconds), 15m or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    value = 3600 * hours + 60 * minutes + seconds
+    if value < SHORTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is too short: at least {SHORTEST:g} s, of which closing needs half")
     return value

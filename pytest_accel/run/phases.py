@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypedDict
 
-PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "rest")
+PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "silent", "rest")
 """Starting processes and importing torch; allocating memory and making data; blocks that warm up; blocks that are
-sampled; checking results and limits, and writing them; waiting for the sensor; everything else (pytest itself)."""
+sampled; checking results and limits, and writing them; waiting for the sensor; waiting in vain for a worker that hung;
+everything else (pytest itself)."""
 
 
 class TimeSpent(TypedDict, total=False):
@@ -78,3 +79,17 @@ def around(began: float, ended: float, pace: Sequence[tuple[float, str]]) -> dic
         parts[phase] += heard - at
         at, working = heard, event == "working"
     return {**parts, "checks": ended - at}
+
+
+def around_silence(
+    began: float, ended: float, pace: Sequence[tuple[float, str]], silence: tuple[float, float]
+) -> dict[str, float]:
+    """Return the seconds by phase of a call as `around` does, with an interval in which nothing came as "silent"."""
+    since, until = max(began, silence[0]), silence[1]
+
+    def without(at: float) -> float:
+        """Return a time as if the silence had not been."""
+        return at - max(0.0, min(at, until) - since)
+
+    parts = around(began, without(ended), [(without(at), event) for at, event in pace])
+    return {**parts, "silent": max(0.0, until - since)}

@@ -48,6 +48,10 @@ class RunEntry(TimeSpent, total=False):
     user: str
     output: str
     """The folder of the record."""
+    environment: dict[str, dict[str, str]]
+    """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
+    time_limit: float
+    """Seconds within which the run had to end; absent without such a limit."""
     simulated: dict[str, Any]
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 

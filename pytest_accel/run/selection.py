@@ -12,9 +12,15 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
+from pytest_accel.judging import partitions
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import loader
+from pytest_accel.skus import loader, products
+from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
+
+
+class Unrecognised(Refused):
+    """An error for devices that no shipped SKU, or more than one, matches as a whole."""
 
 
 def named(name: str) -> Sku | None:
@@ -36,21 +42,35 @@ def waivers(path: Path | None) -> Waivers:
 def sku_of(devices: Sequence[Device]) -> Sku | None:
     """Return the shipped SKU that all `devices` match, None if there is no device.
 
-    Raises Refused if no SKU matches or more than one does.
+    Raises Unrecognised if no SKU matches or more than one does.
     """
     if not devices:
         return None
+    found = products_of(devices)
+    if len(found) == 1 and len(found[0].skus) == 1:
+        return found[0].skus[0]
+    if not any(each.skus for each in found):
+        refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
+    raise Unrecognised(f"--accel-sku=auto: {_unrecognised(found)}")
+
+
+def products_of(devices: Sequence[Device]) -> list[Product]:
+    """Return the products among the devices, by the shipped SKUs. Raises Refused if one of their files is broken."""
     try:
-        known = loader.recognise(list(devices), loader.load_shipped())
+        return products.products(devices, loader.load_shipped())
     except BadFile as bad:
         raise Refused(f"a shipped threshold file is broken: {bad}") from None
-    if len(known) == 1:
-        return known[0]
-    models = ", ".join(sorted({f"{device.model or 'no name'} ({device.pci_id})" for device in devices}))
-    if known:
-        names = ", ".join(sku.name for sku in known)
-        raise Refused(f"--accel-sku=auto: {models} matches several SKUs: {names}; name one of them")
-    raise Refused(f"--accel-sku=auto: no shipped SKU matches {models}; give a threshold file of your own")
+
+
+def _unrecognised(found: Sequence[Product]) -> str:
+    """Return why the devices are not of one shipped SKU, and what to do."""
+    most = found[0]
+    if len(found) > 1:
+        return f"the devices are not one product: {products.not_one_product(found)}; name the SKU that they should be"
+    if most.skus:
+        return f"{most.stated} matches several SKUs: {', '.join(sku.name for sku in most.skus)}; name one of them"
+    remedy = "'pytest-accel discover' prints a threshold file to fill in"
+    return f"no shipped SKU matches {most.stated}; {most.unknown}; {remedy}"
 
 
 def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platform, str | None]:
@@ -65,6 +85,12 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platf
         names = ", ".join(sku.platforms)
         raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}'; choose from {names}")
     return sku.platforms[wanted], None
+
+
+def refuse_divided(devices: Sequence[Device], platform: Platform) -> None:
+    """Raise Refused if a device is not partitioned as the platform states: whole, unless it says otherwise."""
+    if why := partitions.refusal(devices, platform):
+        raise Refused(why)
 
 
 def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
@@ -98,6 +124,7 @@ def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Dev
         ]
         if len(matching) != 1:
             names = ", ".join(f"{device.index} ({device.uuid})" for device in found)
-            raise Refused(f"{by}: no device {entry!r}; the devices are {names}")
+            known = f"the devices are {names}" if names else "no device was found here at all"
+            raise Refused(f"{by}: no device {entry!r}; {known}")
         kept += [device for device in matching if device not in kept]
     return kept

@@ -23,17 +23,19 @@ from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import peer_matrix, preconditions, repeats, results
+from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
-from pytest_accel.judging.evidence import with_evidence
+from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts, skip_verdict, worst, wrong_product
+from pytest_accel.judging.judge import Attempts, judge, worst
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run import device_lock, earlier_records, record, simulation
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -49,6 +51,12 @@ if TYPE_CHECKING:
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
 
+STARTING_SECONDS = 5.0
+"""Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
+
+Judged = tuple[str, "Limit | None"]
+"""A metric, and the limit that it is judged by if there is one."""
+
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
 
@@ -58,10 +66,14 @@ class Session:
 
     def __init__(self, options: Options, progress: Tell | None = None) -> None:
         self.setup = Setup(options)
-        self.pool = WorkerPool(SensorClient(options.patience), progress or (lambda what, spent, expected: None))
+        self.deadline = Deadline(options.time_limit)
+        sensor = SensorClient(options.patience, self.deadline)
+        self.pool = WorkerPool(sensor, progress or (lambda what, spent, expected: None))
         self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
+        self.causes_told: dict[tuple[Status, str], str] = {}
+        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
         self.not_run: list[str] = []
         """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
@@ -73,7 +85,11 @@ class Session:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        self._changes: dict[str, list[Verdict]] = {}
+        """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks: list[IO[bytes]] = []
+        self._stood_still: str | None = None
+        """A sentence if the whole run stood still during the last probe."""
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 
@@ -152,6 +168,7 @@ class Session:
         if not measuring:
             self.setup.discover(self.pool)
             return
+        self.setup.check_torch()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         host = socket.gethostname()
         name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
@@ -179,6 +196,11 @@ class Session:
             "user": _user(),
             "output": str(folder),
         }
+        cleared, kept = environment.found(os.environ)
+        self.record.run["environment"] = {"cleared": cleared, "kept": kept}
+        self.record.notes += environment.notes(os.environ)
+        if self.options.time_limit is not None:
+            self.record.run["time_limit"] = self.options.time_limit
         if self.node:
             self.record.run["simulated"] = simulation.for_record(self.node)
         if self.sku:
@@ -229,17 +251,18 @@ class Session:
         own = binding.get(request.metric) if request.packaged else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         fact = request.declaration.fact
-        why = skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
+        why = preconditions.skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
             or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
             or self._stopped(request, subject)
+            or self._unreached(request, subject)
         )
         if why:
             return [self._keep(replace(why, limit=limits[0] if limits else None))]
         result = self._result(request)
         software = self.record.software
-        every = [*limits, *self._of_siblings(result, request, binding)]
+        every = [*((request.metric, each) for each in limits or (None,)), *_of_siblings(result, request, binding)]
         if self._short(result, every):
             self._repeat(result, request, every)
         with self.pool.timeline.on("checks"):
@@ -247,11 +270,30 @@ class Session:
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self._keep(each) for each in judged]
             self._save(result, soon=True)
+        self._judge_changes()
         return verdicts
+
+    def _judge_changes(self) -> None:
+        """Record and judge the facts of the devices that changed since this was last called."""
+        binding = requirements.required_at(self.options.level, self.setup.limits)
+        known = {device.uuid for device in self.devices}
+        for each in self.pool.sensor.facts.take():
+            if each.subject not in known:
+                continue
+            place = each.metric, each.subject
+            attempts = [one for one in self.record.measurements if (one.metric, one.subject) == place]
+            self.record.measurements.append(each)
+            self._newest[place] = each
+            verdict = judge([*attempts, each], binding.get(each.metric), self.record.software)
+            self._changes.setdefault(each.subject, []).append(self._keep(verdict))
+
+    def changes_of(self, subject: str) -> list[Verdict]:
+        """Return the verdicts on facts of a device that changed since this was last asked for it."""
+        return self._changes.pop(subject, [])
 
     def _barred(self, request: ProbeRequest, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
-        wrong = wrong_product(subject, self.sku, self.devices)
+        wrong = preconditions.wrong_product(subject, self.sku, self.devices)
         return wrong or preconditions.stopped(request.declaration, subject, self.devices, self.platform)
 
     def _stopped(self, request: ProbeRequest, subject: str) -> Verdict | None:
@@ -269,6 +311,20 @@ class Session:
         remedy = f"use --accel-level={enough[0]}" if enough else "set one under `budgets` in the threshold file"
         why = f"level {self.options.level} has no time budget for this probe; {remedy}"
         return Verdict(request.metric, subject, status, why)
+
+    def _unreached(self, request: ProbeRequest, subject: str) -> Verdict | None:
+        """Return UNMEASURED if the time limit of the run leaves nothing for a probe that was not run yet, else None."""
+        if request.declaration.fact or request.key in self._results or not self.deadline.over:
+            return None
+        return Verdict(request.metric, subject, Status.UNMEASURED, self.deadline.unreached)
+
+    def _keep_unreached(self) -> None:
+        """Keep a verdict on every required limit that the run did not reach within its time limit."""
+        around = self._circumstances(None, 0)
+        for metric, subject, origin in around.required:
+            if (metric, subject, origin) not in self._verdicts and (limit := self.setup.limits.get(metric)):
+                limit = replace(limit, metric=metric, origin=origin)
+                self._keep(Verdict(metric, subject, Status.UNMEASURED, self.deadline.unreached, limit=limit))
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
@@ -294,17 +350,7 @@ class Session:
         """Return the newest measurement behind a verdict, None if there is none."""
         return self._newest.get((verdict.metric, verdict.subject))
 
-    def _of_siblings(self, result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Limit]:
-        """Return the limits on the other metrics of the same probe call.
-
-        A repetition measures all of these metrics again, so it has to come before the first of them is judged.
-        """
-        siblings = {metric for metric, _ in result.attempts} - {request.metric}
-        return [
-            replace(binding[metric], metric=metric) for metric in sorted(siblings & set(binding)) if request.packaged
-        ]
-
-    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Limit]) -> None:
+    def _repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, then single ones that fall short again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
@@ -319,8 +365,8 @@ class Session:
         first = self.budget(declared, request.metric) * turns
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         seconds = self._repeats.together(wanted, repeats.least(declared, first))
-        if not seconds:
-            result.leave(self._repeats.spent)
+        if not seconds or self.deadline.left < seconds + STARTING_SECONDS:
+            result.leave(self.deadline.unreached if seconds else self._repeats.spent)
             self._save(result)
             return
         self._again(result, request, seconds=seconds / turns, pairs=pairs)
@@ -355,9 +401,9 @@ class Session:
         busy = min(self.pool.device_seconds - worked, seconds * turns)
         self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
-    def _short(self, result: Attempts, limits: Sequence[Limit]) -> list[Verdict]:
-        """Return the verdicts of all subjects that fall short of one of the limits so far."""
-        return [one for each in limits for one in result.short(each.metric, each, self.record.software)]
+    def _short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+        """Return the verdicts of all subjects that fall short of a limit, or far behind their neighbours, so far."""
+        return [one for metric, limit in limits for one in result.short(metric, limit, self.record.software)]
 
     # -- measuring
 
@@ -369,7 +415,8 @@ class Session:
         if request.declaration.fact:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            result = Attempts(explain=explaining(self.devices))
+            kinds = {device.uuid: neighbours.kind_of(device) for device in self.devices}
+            result = Attempts(explain=explaining(self.devices), kinds=kinds)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
@@ -429,6 +476,7 @@ class Session:
         finally:
             lost = {device.uuid: device.name for device in self.devices if self.pool.sensor.counters.lost(device.uuid)}
             context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
+            self._stood_still = self.pool.stood_still_since(began)
             with self.pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
 
@@ -451,8 +499,10 @@ class Session:
         """Make measurements of the workers' outcomes, and add them to the result and to the record."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self.devices if (why := self._foreign(each))), None)
+            excuse = next((why for each in self.devices if (why := self._excuse(each))), None)
             for each in results.per_node(outcomes, context):
-                result.add(results.foreseen(replace(each, disturbance=disturbed), self.sku))
+                under = with_excuse(replace(each, disturbance=disturbed), excuse)
+                result.add(results.foreseen(under, self.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
             compared = withheld(results.compared(measurements), self.devices)
@@ -486,6 +536,7 @@ class Session:
                 readings=readings,
                 earlier=self.record.measurements,
                 foreign=self._foreign(device),
+                excuse=self._excuse(device),
                 moved=window.moved if window else {},
             )
             result.add(measured)
@@ -494,9 +545,15 @@ class Session:
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:
-        """Return a sentence on others that used the device, before the run or during the last probe, or None."""
+        """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
+        if self._stood_still:
+            return self._stood_still
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self.pool.sensor.foreign.get(device.uuid)
+
+    def _excuse(self, device: Device) -> str | None:
+        """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
+        return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
     # -- the record
 
@@ -525,11 +582,15 @@ class Session:
         self.record.telemetry = {}
         return self.pool.sensor.telemetry.give_up("its room was needed for the record on a full disk")
 
-    def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
+    def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
         """End the processes, complete the record, and return the closing line.
 
-        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run.
+        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run. A run
+        that its time limit `cut_short` is judged by what it reached.
         """
+        self._judge_changes()
+        if cut_short and not self.filtered:
+            self._keep_unreached()
         self.stop()
         self.pool.sensor.telemetry.close()
         if self.folder.path and not self.pool.sensor.telemetry.given_up:
@@ -539,7 +600,8 @@ class Session:
         self.record.run["ended"] = _now()
         self.record.run = {**self.record.run, **self.pool.spent()}
         self.record.state = "interrupted" if interrupted else "finished"
-        return self._close(self._circumstances(interrupted, ended))
+        around = self._circumstances(interrupted, ended)
+        return self._close(replace(around, cut_short=self.deadline.ended if cut_short else None))
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""
@@ -565,6 +627,7 @@ class Session:
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
             rejected_before=earlier_records.rejected_before(self.record.earlier_attempts, self.names),
+            day=self.record.run.get("started", "")[:10],
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,
             broken_tests=self.errors.broken,
@@ -593,6 +656,16 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def _of_siblings(result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Judged]:
+    """Return the other metrics of the same probe call, with their limits.
+
+    A repetition measures all of these metrics again, so it has to come before the first of them is judged.
+    """
+    own = binding if request.packaged else {}
+    siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
+    return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]
 
 
 def _now() -> str:

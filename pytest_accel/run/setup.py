@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.probes import all_reduce
 from pytest_accel.run import earlier_records, record, selection, simulation
-from pytest_accel.run.options import Options
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -57,6 +58,19 @@ class Setup:
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
         self.waivers = selection.waivers(self.options.waivers)
 
+    def check_torch(self) -> None:
+        """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
+
+        A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
+        """
+        vendor = registry.vendor(self._named.vendor) if self._named else None
+        if self.own_tests or self.filtered or (vendor and vendor.torch is None) or _has_torch():
+            return
+        raise Refused(
+            "torch is not installed in this environment, so nothing can be measured; "
+            "install it (docs/install.md), or choose tests that need none: -k 'inventory or health'"
+        )
+
     def discover(self, pool: WorkerPool, output: Path | None = None) -> None:
         """Discover the devices through the sensor of `pool`, and settle SKU, platform and limits.
 
@@ -68,6 +82,7 @@ class Setup:
         self.sku = self._named or self._recognise(output)
         self._settle_platform()
         self._narrow()
+        selection.refuse_divided(self.devices, self.platform)
         pool.devices = self.devices
         emulated = requirements.passed_through(self.discovery.devices)
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
@@ -78,7 +93,8 @@ class Setup:
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
             reason = f"the management library failed: {answer['reason']}"
-            problems = [{"driver": vendor or "unknown", "reason": reason}]
+            kind = "device" if answer.get("kind", "device") == "device" else "need"
+            problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
         devices = tuple(Device(**fields) for fields in answer.get("devices", []))
         self.discovery = Discovery(devices, problems, answer.get("shown", []))
         self.devices = list(devices)
@@ -160,3 +176,11 @@ class Setup:
 def is_accelerator(device: Device) -> bool:
     """Return False for a device that is on every machine."""
     return registry.vendor(device.driver).accelerator
+
+
+def _has_torch() -> bool:
+    """Return True if torch can be found. An import hook may raise instead of finding nothing."""
+    try:
+        return importlib.util.find_spec("torch") is not None
+    except ImportError:
+        return False

@@ -197,20 +197,22 @@ def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
 
 def _power(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about power, clocks, temperatures and throttling."""
-    watts, cap = row["power_w"] or model.watts * LOAD[""], round(model.watts * 1e6)
+    board = symptoms.shows.get("power_share", 1.0)
+    watts, cap = row["power_w"] or model.watts * LOAD[""], round(board * model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
-    heat = round(row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""])
+    degrees = symptoms.shows.get("degrees_at_rest", 0.0)
+    heat = round((row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + degrees)
     return {
         "amdsmi_get_power_cap_info": {
             "power_cap": round(cap * symptoms.power),
             "default_power_cap": cap,
-            "max_power_cap": cap,
+            "max_power_cap": round(board * model.watts_max * 1e6),
         },
         "amdsmi_get_gpu_perf_level": smi.DETERMINISM if symptoms.reasons & ClockEvent.APPLICATION_CLOCKS else smi.AUTO,
         "amdsmi_get_clock_info": smi.By(
             {
                 smi.GFX: {"max_clk": int(model.clock_mhz * symptoms.shows.get("clock_share", 1.0))},
-                smi.MEM: {"max_clk": memory_clock},
+                smi.MEM: {"max_clk": int(memory_clock * symptoms.shows.get("memory_clock_share", 1.0))},
             }
         ),
         "amdsmi_get_energy_count": (int(row["energy_j"] * 1e6 / 15.259), 15.259, 0),

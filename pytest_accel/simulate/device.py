@@ -316,7 +316,7 @@ def _strike(event: str) -> None:
     if event == "ecc":
         raise RuntimeError(ECC)
     if event == "crash":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSEGV)
     if event == "hang":
         _never_ends()
 

@@ -245,7 +245,14 @@ def _(symptoms: Symptoms, by: float = 0.4) -> None:
     symptoms.draw *= 1 - by
 
 
-@fault("hot", "no check yet: temperature and margin are in the telemetry")
+@fault("hw-slowdown", "soak.throttle.hw_slowdown, matmul.*")
+def _(symptoms: Symptoms, by: float = 0.1) -> None:
+    """Let the hardware lower the clock and name neither heat nor the power brake."""
+    symptoms.clock *= 1 - by
+    symptoms.reasons |= ClockEvent.HW_SLOWDOWN
+
+
+@fault("hot", "soak.thermal_margin, if the device becomes as hot as it is where it slows itself down")
 def _(symptoms: Symptoms, degrees: float = 15.0) -> None:
     """Raise the temperature above that of the other devices, without a slowdown."""
     symptoms.degrees += degrees
@@ -329,9 +336,9 @@ def _(symptoms: Symptoms, what: str = "matmul") -> None:
 # -- configuration and software
 
 
-@fault("mig-on", "inventory.mig; every metric that is measured on the device", begins=False)
+@fault("mig-on", "the run is refused", begins=False)
 def _(symptoms: Symptoms) -> None:
-    """Turn MIG mode on."""
+    """Turn MIG mode on, or (AMD) divide the compute dies of the device (CPX)."""
     symptoms.shows["mig"] = True
 
 

@@ -161,8 +161,9 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     locked = symptoms.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)
     used = int(shows.get("used_gb", 0) * 1e9)
-    temperature = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
+    temperature = (row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + shows.get("degrees_at_rest", 0.0)
     gen, width = shows.get("pcie_gen", model.pcie_gen), shows.get("pcie_width", model.pcie_lanes)
+    board = shows.get("power_share", 1.0)
     return {
         "nvmlDeviceGetUUID": model.uuid(place).encode(),
         "nvmlDeviceGetName": str(shows.get("model", model.product)).encode(),
@@ -176,13 +177,20 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetMemoryInfo": nvml.fills(total=memory, used=RESERVED_BYTES + used),
         "nvmlDeviceGetMemoryInfo_v2": nvml.fills(total=memory, reserved=RESERVED_BYTES, used=used),
         "nvmlDeviceGetMigMode": (int(mig), int(shows.get("mig_pending", mig))),
+        "nvmlDeviceGetVirtualizationMode": shows.get("virtualization", 0),
         "nvmlDeviceGetComputeMode": shows.get("compute_mode", pynvml.NVML_COMPUTEMODE_DEFAULT),
-        "nvmlDeviceGetEnforcedPowerLimit": round(model.watts * symptoms.power * 1000),
-        "nvmlDeviceGetPowerManagementDefaultLimit": round(model.watts * 1000),
+        "nvmlDeviceGetEnforcedPowerLimit": round(board * model.watts * symptoms.power * 1000),
+        "nvmlDeviceGetPowerManagementDefaultLimit": round(board * model.watts * 1000),
+        "nvmlDeviceGetPowerManagementLimitConstraints": (
+            round(board * model.watts_min * 1000),
+            round(board * model.watts_max * 1000),
+        ),
+        **_memory_bus(model, shows),
         "nvmlDeviceGetMaxPcieLinkGeneration": shows.get("pcie_gen_max", model.pcie_gen),
         "nvmlDeviceGetMaxPcieLinkWidth": model.pcie_lanes,
         "nvmlDeviceGetMaxClockInfo": nvml.clocks(
-            int(model.clock_mhz * shows.get("clock_share", 1.0)), int(model.memory_clock_mhz)
+            int(model.clock_mhz * shows.get("clock_share", 1.0)),
+            int(model.memory_clock_mhz * shows.get("memory_clock_share", 1.0)),
         ),
         "nvmlDeviceGetClockInfo": nvml.clocks(int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)),
         "nvmlDeviceGetPowerUsage": int(1000 * (row["power_w"] or model.watts * LOAD[""])),
@@ -208,6 +216,12 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     }
 
 
+def _memory_bus(model: Model, shows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer about the width of the memory's bus; none if the threshold file does not state it."""
+    bits = int(model.memory_bus_bits * shows.get("memory_bus_share", 1.0))
+    return {"nvmlDeviceGetMemoryBusWidth": bits or nvml.status(pynvml.NVML_ERROR_NOT_SUPPORTED)}
+
+
 def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers about counted errors, and about repairs that were made or are pending."""
     corrected, uncorrected = shows.get("remapped_corrected", 0), shows.get("remapped", 0)
@@ -222,6 +236,7 @@ def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
             **dict.fromkeys(product((0, 1), (0, 1), (2, 7)), 0),
             UNCORRECTED_OF_LIFE_SRAM: shows.get("sram_errors", 0),
         },
+        "nvmlDeviceGetSramEccErrorStatus": nvml.fills(bThresholdExceeded=shows.get("sram_flag", 0)),
         "nvmlDeviceGetRemappedRows": counts,
         "nvmlDeviceGetRetiredPagesPendingStatus": shows.get("pages_pending", 0),
         "nvmlDeviceGetRepairStatus": nvml.fills(
@@ -252,6 +267,7 @@ def fields(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[Any,
         pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: (1, symptoms.shows.get("pcie_fatal", 0)),
         pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: (1, symptoms.shows.get("recovery", 0)),
         pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, model.links),
+        pynvml.NVML_FI_DEV_NVLINK_GET_SPEED: (1, 1000 * model.link_gb_per_s * symptoms.shows.get("link_rate", 1.0)),
         **{(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link): (1, int(link < up)) for link in range(model.links)},
     }
 

@@ -56,10 +56,16 @@ class Model:
     compute_units: int
     links: int
     link_type: str
+    link_gb_per_s: float
+    """Rate of one link in GB/s for each direction, 0 if the platform has none."""
     memory_bytes: int
     watts: float
+    watts_min: float
+    watts_max: float
     clock_mhz: float
     memory_clock_mhz: float
+    memory_bus_bits: int
+    """Width of the memory's bus, 0 if no file states it."""
     pcie_gen: int
     pcie_lanes: int
     devices: int
@@ -189,17 +195,22 @@ def model_of(node: Node, epoch: float, board: str) -> Model:
     """Return the model of a node. `epoch` is when simulated time begins, `board` the path of the shared file."""
     sku, sheet, platform = node.sku, node.sku.datasheet, node.platform
     match, zeros = sku.match, "10de:0000"
+    watts = platform.power_watts or sheet.power.get("watts", 500.0)
     return Model(
         product=(match.get("names") or [sku.title])[0],
         pci_id=(match.get("pci_ids") or match.get("virtual_functions") or [zeros])[0],
         pci_subsystem=(match.get("subsystems") or [zeros])[0],
         links=int(platform.link.get("count", 0)),
         link_type=str(platform.link.get("type", "")),
+        link_gb_per_s=platform.link.get("gb_per_s", 0.0) / platform.link.get("count", 1),
         compute_units=(match.get("compute_units") or [sheet.compute.get("units", 0)])[0],
         memory_bytes=int(sheet.memory.get("gb", 80) * 1e9),
-        watts=platform.power_watts or sheet.power.get("watts", 500.0),
+        watts=watts,
+        watts_min=sheet.power.get("min_watts", watts / 2),
+        watts_max=sheet.power.get("max_watts", watts),
         clock_mhz=sheet.compute.get("max_clock_mhz", 1500.0),
         memory_clock_mhz=sheet.memory.get("clock_mhz", 1500.0),
+        memory_bus_bits=int(sheet.memory.get("bus_bits", 0)),
         pcie_gen=int(platform.pcie.get("gen", 5)),
         pcie_lanes=int(platform.pcie.get("lanes", 16)),
         devices=node.devices,

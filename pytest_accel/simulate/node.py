@@ -25,6 +25,9 @@ happens would look like a pass."""
 PROBES = tuple(sorted(each.name for each in declarations() if each.packaged and not each.fact))
 """Probes that a fault may begin with: `at: soak`, or ten simulated seconds later `at: soak+10`."""
 
+THRESHOLD_KEYS = frozenset({"extends", "vendor", "match", "datasheet", "limits"})
+"""Keys by which a threshold file is told from a node file."""
+
 DEFAULT_DEVICES = 1
 """Number of devices on a platform that declares none."""
 
@@ -72,10 +75,20 @@ def load(name: str) -> Node:
     if not path.is_file():
         raise BadFile(f"{name}: there is no such node file")
     root, digest = yaml_lines.read(path, name)
+    _check_kind(root, name)
     findings = Findings()
     found = _NODE(root, "", findings) or {}
     findings.raise_if_any()
     return _build(found, root, path, digest)
+
+
+def _check_kind(root: Located, name: str) -> None:
+    """Raise BadFile for a threshold file, which describes a product and not a node."""
+    if isinstance(root.data, dict) and (of_product := sorted(set(root.data) & THRESHOLD_KEYS)):
+        raise BadFile(
+            f"{name}: is a threshold file (it has '{of_product[0]}'), not a node file; to rehearse with it, write a "
+            f"node file that names it: 'sku: {Path(name).name}'"
+        )
 
 
 def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Node:

@@ -13,10 +13,10 @@ from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.names import why_unknown
 from pytest_accel.skus.peaks import why_not_applicable
 
-BOUNDS = ("floor", "ceiling", "equals", "version", "same_on_all")
+BOUNDS = ("floor", "ceiling", "equals", "one_of", "version", "same_on_all")
 FIGURES = ("floor", "ceiling", "reference")
 """Figures of a limit that its source measured."""
-KINDS = (("floor", "ceiling", "warn"), ("equals",), ("version",), ("same_on_all",))
+KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
 
@@ -90,13 +90,15 @@ def check_limits(root: Located, findings: Findings) -> None:
 def _check_equals(key: str, at: Located, findings: Findings) -> None:
     """Find a value whose type differs from that of the metric, so that it could never be equal."""
     limit = at.plain()
-    value, unit = limit.get("equals"), limit["unit"]
-    if value is None:
-        return
-    wanted = "text" if unit in ("text", "version") else "a number"
-    if isinstance(value, bool) or not isinstance(value, str if wanted == "text" else int | float):
-        hint = "; YAML reads on, off, yes and no as true and false: use quotes" if isinstance(value, bool) else ""
-        findings.add(at.data["equals"], f"{key}: equals {value!r}: expected {wanted}, since the unit is {unit}{hint}")
+    if limit.get("one_of") == []:
+        findings.add(at.data["one_of"], f"{key}: one_of is empty, so every value would break it")
+    wanted = "text" if limit["unit"] in ("text", "version") else "a number"
+    values = [("equals", limit["equals"])] if limit.get("equals") is not None else []
+    for name, value in [*values, *(("one_of", each) for each in limit.get("one_of") or ())]:
+        if isinstance(value, bool) or not isinstance(value, str if wanted == "text" else int | float):
+            hint = "; YAML reads on, off, yes and no as true and false: use quotes" if isinstance(value, bool) else ""
+            why = f"expected {wanted}, since the unit is {limit['unit']}{hint}"
+            findings.add(at.data[name], f"{key}: {name} {value!r}: {why}")
 
 
 def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> None:
@@ -210,6 +212,7 @@ def check_applicable(sku: Sku, root: Located, own: Collection[str], findings: Fi
             )
     anywhere = Platform("any", None)
     for key, at in limit_nodes(root):
-        why = why_not_applicable(sku, key.rpartition("limits.")[2], anywhere)
+        on = [each for name, each in sku.platforms.items() if key.startswith(f"platforms.{name}.limits.")]
+        why = why_not_applicable(sku, key.rpartition("limits.")[2], on[0] if on else anywhere)
         if why:
             findings.add(at, f"{key}: has a limit, but is not applicable: {why}")

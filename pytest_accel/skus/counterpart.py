@@ -28,7 +28,7 @@ JUDGED_BY = (
     "software",
 )
 """Fields of a limit on which a verdict depends."""
-EXPECTED = ("devices", "virtual", "pcie", "host_link", "link")
+EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Fields of a platform from which limits on the facts of the devices are made or left out."""
 STATED = ("tflops", "memory", "compute", "power", "temperature")
 """Groups of values of a datasheet."""

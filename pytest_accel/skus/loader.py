@@ -8,13 +8,11 @@ from statistics import fmean
 from typing import Any
 
 from pytest_accel.core import yaml_lines
-from pytest_accel.core.measurement import Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
-from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import methods
+from pytest_accel.skus import methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -35,6 +33,7 @@ _HERE = Path(__file__).parents[1]
 SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
+LISTED = "'pytest-accel sku list' shows all"
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -75,6 +74,8 @@ def read(name: str) -> tuple[Sku, Located]:
     findings = Findings()
     layers = _read(path, (), findings)
     root = layers.root
+    skeleton.find_unfilled(root, findings)
+    findings.raise_if_any()
     found = SKU(root, "", findings) or {}
     findings.raise_if_any()
     check_limits(root, findings)
@@ -94,12 +95,6 @@ def load_shipped() -> list[Sku]:
     return [load(name) for name in names()]
 
 
-def recognise(devices: list[Device], skus: list[Sku]) -> list[Sku]:
-    """Return the SKUs that match every one of `devices`; none if there is no device or if they differ."""
-    skus = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
-    return [sku for sku in skus if devices and all(sku.recognises(device) for device in devices)]
-
-
 def find(name: str) -> Path:
     """Return the path of a shipped SKU's file, or of the file at a path. Raises BadFile if there is none."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
@@ -108,7 +103,7 @@ def find(name: str) -> Path:
             raise BadFile(f"{name}: there is no such threshold file")
         return path
     if name not in names():
-        raise BadFile(f"no SKU named '{name}'; {yaml_lines.nearest(name, [*names(), 'auto'])}")
+        raise BadFile(f"no SKU named '{name}'; {yaml_lines.nearest(name, [*names(), 'auto'], LISTED)}")
     return SHIPPED / f"{name}.yaml"
 
 
@@ -183,6 +178,12 @@ def _vendor(root: Located) -> _Layers:
     return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
+def extended(path: Path, root: Located) -> Path | None:
+    """Return the path of the file that a file extends, given its merged contents; None if it extends none."""
+    at = root.data.get("extends")
+    return _base(path, at, Findings()) if at is not None and at.file == shown(path) else None
+
+
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
     """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
     name = yaml_lines.text(extends, "extends", findings)
@@ -239,6 +240,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
             power_watts=raw.get("power_watts"),
             virtual=raw.get("virtual", False),
             passed_through=raw.get("passed_through", False),
+            partition=raw.get("partition", {}),
             source=_source(raw),
             overridden=any(_from(at.data.get(key), own) for key in EXPECTED),
         )
@@ -247,7 +249,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         title=found.get("title", found["sku"]),
         vendor=found["vendor"],
         match=found.get("match", {}),
-        datasheet=_datasheet(found.get("datasheet", {})),
+        datasheet=_datasheet(found.get("datasheet", {}), root.data.get("datasheet"), own),
         architecture=found.get("architecture", ""),
         limits=limits(found.get("limits", {}), root.data.get("limits")),
         platforms=platforms,
@@ -267,10 +269,11 @@ def _spread(raw: dict[str, Any]) -> Spread:
     return Spread(raw["between_runs"], raw["runs"], Source(**raw["source"]))
 
 
-def _datasheet(raw: dict[str, Any]) -> Datasheet:
-    """Return the datasheet with its sources."""
+def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:
+    """Return the datasheet with its sources, and the keys that one of the files `own` changed."""
     sources = {key: Source(**each) for key, each in raw.get("sources", {}).items()}
-    return Datasheet(**{**raw, "source": _source(raw), "sources": sources})
+    changed = {f"{group}.{key}" for group, values in items_of(at) for key, each in items_of(values) if _from(each, own)}
+    return Datasheet(**{**raw, "source": _source(raw), "sources": sources, "overridden": frozenset(changed)})
 
 
 def _source(raw: dict[str, Any]) -> Source | None:
@@ -328,6 +331,7 @@ def _build_limit(
         ceiling=raw.get("ceiling"),
         warn=raw.get("warn"),
         equals=raw.get("equals"),
+        one_of=tuple(raw.get("one_of", ())),
         version=raw.get("version"),
         same_on_all=raw.get("same_on_all", False),
         severity=raw.get("severity", Limit.severity),

@@ -18,6 +18,7 @@ NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 FACTS = (
     *NUMERIC_FACTS,
     "unit",
+    "one_of",
     "version",
     "same_on_all",
     "of_reference",
@@ -59,6 +60,8 @@ def facts_of(limit: Limit) -> dict[str, Any]:
         found["healthy"] = list(found["healthy"])
     if "levels" in found:
         found["levels"] = list(limit.levels)
+    if limit.one_of:
+        found["one_of"] = list(limit.one_of)
     return {**found, "unit": limit.unit}
 
 

@@ -9,6 +9,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import implied
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import advised_only, lacking
 
@@ -37,7 +38,7 @@ def passed_through(devices: Sequence[Device]) -> bool:
 
 
 def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports: bool = False) -> dict[str, Limit]:
-    """Return every limit by metric, including those on the inventory, which need no threshold file.
+    """Return every limit by metric, including those that no file writes: on the inventory, and what is `implied`.
 
     `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
     """
@@ -49,40 +50,8 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
-    emulated = emulated_ports or platform.passed_through
-    return {**facts, **_links(platform, where, emulated), **sku.limits_on(platform)}
-
-
-def _links(platform: Platform, where: str, emulated_ports: bool) -> dict[str, Limit]:
-    """Return limits on the link facts of the devices, made from what the platform declares.
-
-    A virtual function has no links of its own. A device that is passed through has its links to the peers, but the port
-    above it is the hypervisor's: what generation and width the guest sees, if any, depends on how the virtual machine
-    was started (AMDESE/AMDSEV issue 135).
-    """
-    if platform.virtual:
-        return {}
-    pcie, link = ({} if emulated_ports else platform.pcie), platform.link
-    made = []
-    if "lanes" in pcie:
-        made.append(Limit("health.pcie_width", "count", equals=int(pcie["lanes"])))
-    if "gen" in pcie:
-        made.append(Limit("inventory.pcie_gen_max", "count", equals=int(pcie["gen"])))
-    if "count" in link:
-        up = "health.xgmi_up" if str(link.get("type", "")).startswith("xgmi") else "health.nvlink_up"
-        made.append(Limit(up, "count", equals=int(link["count"])))
-    if link.get("topology") == "switch":
-        made.append(Limit("health.fabric", "text", equals="completed", if_supported=True))
-    return {
-        each.metric: replace(
-            each,
-            origin=where,
-            declared_by=DeclaredBy.RUN,
-            source=platform.source,
-            overridden=platform.overridden,
-        )
-        for each in made
-    }
+    written = sku.limits_on(platform)
+    return {**facts, **implied.joined(implied.limits(sku, platform, emulated_ports=emulated_ports), written)}
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -18,7 +18,7 @@ from pytest_accel.probes.declare import declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 
-SOURCED_KEYS = ("floor", "ceiling", "equals", "version", "reference", "healthy", "severity")
+SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "severity")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
@@ -97,6 +97,9 @@ _limit_keys = yaml_lines.record_of(
         "ceiling": yaml_lines.number.described("the highest value that holds, in `unit`"),
         "warn": yaml_lines.number.described("a value past this one holds, but is MARGINAL"),
         "equals": yaml_lines.anything.described("the one value that holds: a text, or a number in `unit`"),
+        "one_of": yaml_lines.list_of(yaml_lines.anything).described(
+            "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"
+        ),
         "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
         "same_on_all": flag.described("true: the devices of a node must have the same value"),
         "severity": yaml_lines.one_of("fail", "warn").described(
@@ -173,6 +176,12 @@ _platform = yaml_lines.record_of(
         ),
         "virtual": flag.described("true: the devices are virtual functions of a hypervisor"),
         "passed_through": flag.described("true: the devices are whole devices in a virtual machine"),
+        "partition": yaml_lines.record_of(
+            {
+                "compute": text.described("mode of the compute dies, such as CPX (default SPX, the whole device)"),
+                "memory": text.described("mode of the memory, such as NPS4 (default NPS1, the whole memory)"),
+            }
+        ).described("how the devices are partitioned; without it they have to be whole"),
         "power_watts": positive.described("W: the power limit of this platform, where it is not that of the datasheet"),
         "pcie": yaml_lines.record_of(
             {

@@ -11,6 +11,8 @@ METRICS = [
     "soak.throttle.hw_thermal",
     "soak.throttle.sw_thermal",
     "soak.throttle.power_brake",
+    "soak.throttle.hw_slowdown",
+    "soak.thermal_margin",
 ]
 
 

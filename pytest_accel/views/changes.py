@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_accel.core.verdict import Change, Verdict
-from pytest_accel.views.terminal import COLOURS, Line, limit_of
+from pytest_accel.views.table import limit_of
+from pytest_accel.views.terminal import COLOURS, Line
 
 
 def releases(old: str, new: str) -> list[Line]:

@@ -10,12 +10,15 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging import inventory
 
 
-def lines(devices: Sequence[Device]) -> list[str]:
-    """Return a line for each device, then each fact, with the devices that differ, then the facts that are missing."""
+def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:
+    """Return a line for each device, then each fact, with the devices that differ, then the facts that are missing.
+
+    With `in_full` every accelerator has a paragraph, which tells one from the other without a comparison.
+    """
     accelerators = [device for device in devices if registry.vendor(device.driver).accelerator]
     known = {metric: text for metric in inventory.FACT_METRICS if (text := _figure(metric, accelerators))}
     width = max(map(len, known), default=0)
-    shown = [_identity(device) for device in devices]
+    shown = [each for device in devices for each in (_paragraph(device) if in_full else [_identity(device)])]
     shown += ["reported by the devices:"] if known else []
     shown += [f"  {metric:{width}}  {text}" for metric, text in known.items()]
     shown += _reasons("not readable for this user on this machine:", "unread", accelerators)
@@ -33,6 +36,47 @@ def _identity(device: Device) -> str:
         *(text.replace("_id", "").replace("_serial", "") for text in place),
     ]
     return f"{device.name}: {device.product}, {', '.join(parts)}"
+
+
+def _paragraph(device: Device) -> list[str]:
+    """Return the identity of a device, then its ids, its figures, its links, and its parts if it is divided."""
+    facts = device.facts
+    width, count = facts.get("pcie_width", "?"), facts.get("nvlink_count", facts.get("xgmi_up"))
+    rows = {
+        "ids": [
+            f"PCI {device.pci_id}" if device.pci_id else "",
+            _named("subsystem", facts.get("pci_subsystem")),
+            _named("board", facts.get("board_part")),
+            _named("VBIOS", facts.get("vbios")),
+        ],
+        "states": [
+            _named("", facts.get("compute_units"), " compute units"),
+            _named("power limit", facts.get("power_limit_w"), " W"),
+            _named("of at most", facts.get("power_limit_max_w"), " W"),
+            _named("clock up to", facts.get("clock_max_mhz"), " MHz"),
+            _named("memory clock up to", facts.get("memory_clock_max_mhz"), " MHz"),
+        ],
+        "links": [
+            f"PCIe {facts['pcie_gen_max']} x{width}" if "pcie_gen_max" in facts else "",
+            _named("NUMA node", device.numa_node),
+            _named("", count, f" links, {facts.get('nvlink_up', facts.get('xgmi_up', '?'))} up"),
+            _named("each", facts.get("nvlink_gb_per_s", facts.get("xgmi_gb_per_s")), " GB/s"),
+        ],
+        "parts": [
+            "MIG is on" if facts.get("mig") else "",
+            _named("compute partition", facts.get("compute_partition")),
+            _named("memory partition", facts.get("memory_partition")),
+            _named("virtualization", None if (mode := facts.get("virtualization")) == "none" else mode),
+        ],
+    }
+    kept = {name: ", ".join(filter(None, each)) for name, each in rows.items()}
+    return [_identity(device), *(f"  {name:7}{text}" for name, text in kept.items() if text)]
+
+
+def _named(name: str, value: object, unit: str = "") -> str:
+    """Return a value with its name and unit, empty for none."""
+    shown = f"{value:.5g}" if isinstance(value, float) else value
+    return "" if value is None else f"{name} {shown}{unit}".strip()
 
 
 def _figure(metric: str, devices: Sequence[Device]) -> str:

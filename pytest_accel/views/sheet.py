@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +36,11 @@ DATASHEET_LABELS = {
 }
 """Labels and units of the values in a datasheet, by their key in the threshold file."""
 
+WITH_PRODUCT = 110
+"""Columns of the narrowest terminal on which the list of SKUs names the products."""
+PLATFORMS_WIDTH = 26
+"""Columns of the platforms in that list, if the products follow."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -60,21 +67,37 @@ class _Sources:
         return f"[{self.used.index(source) + 1}]"
 
 
-def listing(skus: Iterable[Sku]) -> Table:
-    """Return a table with one row for each SKU."""
+def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
+    """Return a table with one row for each SKU, within `width` columns: long cells are continued in further rows.
+
+    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU.
+    """
+    columns = ("name", "standing", "GB", "GB/s", "TFLOPS", "platforms", "product")
     rows = [
         (
             sku.name,
             best_standing(sku),
-            _shown(sku.datasheet.memory.get("gb"), "GB"),
-            _shown(sku.datasheet.memory.get("gb_per_s"), "GB/s"),
-            _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), "TFLOPS"),
+            _shown(sku.datasheet.memory.get("gb"), ""),
+            _shown(sku.datasheet.memory.get("gb_per_s"), ""),
+            _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
             " ".join(sku.platforms),
             sku.title,
         )
         for sku in skus
     ]
-    return Table("", ("name", "standing", "memory", "bandwidth", "bf16 or fp16", "platforms", "product"), rows)
+    if width is None:
+        return Table("", columns, rows)
+    kept = len(columns) if width >= WITH_PRODUCT else len(columns) - 1
+    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:5])
+    widths = (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2) if kept == len(columns) else (room,)
+    return Table("", columns[:kept], [line for row in rows for line in _continued(row[:5], row[5:kept], widths)])
+
+
+def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int]) -> list[Sequence[str]]:
+    """Return a row with its `long` cells broken into lines of these widths, in as many rows as that takes."""
+    parts = [textwrap.wrap(cell, width) for cell, width in zip(long, widths, strict=True)]
+    rows = list(itertools.zip_longest(*parts, fillvalue=""))
+    return [(*(start if place == 0 else [""] * len(start)), *row) for place, row in enumerate(rows)]
 
 
 def sheet(sku: Sku) -> list[Table]:
@@ -216,6 +239,8 @@ def _bounds(limit: Limit) -> str:
     parts = []
     if limit.equals is not None:
         parts.append(f"= {limit.equals}")
+    if limit.one_of:
+        parts.append(f"one of {', '.join(map(str, limit.one_of))}")
     if limit.version is not None:
         parts.append(limit.version)
     if limit.same_on_all:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, parse
+from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.skus import loader
@@ -176,3 +179,101 @@ def test_software_outside_of_the_validated_range() -> None:
     figures = read("gpu0,matmul.bf16,600,TFLOPS,cuda 12.2", header=f"{HEADER},software")
     ((verdict,), closing, _) = judge_figures(figures, own, HGX8, "standard")
     assert (verdict.status, closing.exit) == (Status.INCONCLUSIVE, 6)
+
+
+def test_devices_of_a_table_are_compared_where_no_limit_decides() -> None:
+    rows = [f"gpu{place},matmul.fp64,{value},TFLOPS" for place, value in enumerate((50, 51, 50, 4.7))]
+    sku = loader.load("h100-sxm")
+    verdicts, closing, _ = judge_figures(read(*rows), sku, sku.platforms["single"], "standard")
+    assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
+    assert verdicts[-1].sentence == "4.7 TFLOPS, 91% below the median of 4 devices (50)"
+    assert closing.exit == 1
+
+
+# -- the command
+
+
+HOSTS = [f"gpu{index},host_copy.h2d,{{}},GB/s" for index in range(8)]
+TWO_PLATFORMS = """
+sku: ours
+extends: h100-sxm
+platforms:
+  hgx8: {limits: {host_copy.h2d: {floor: 52, source: &us {kind: measured, by: us, date: 2026-11}}}}
+  vm-passthrough: {limits: {host_copy.h2d: {floor: 44, source: *us}}}
+"""
+
+
+def judged(
+    folder: Path, capsys: pytest.CaptureFixture[str], rows: Sequence[str], *more: str, header: str = HEADER
+) -> tuple[int, str]:
+    (folder / "ours.yaml").write_text(TWO_PLATFORMS)
+    (folder / "f.csv").write_text("\n".join([header, *rows, ""]))
+    sku = next((each for each in more if each.startswith("--accel-sku")), f"--accel-sku={folder / 'ours.yaml'}")
+    code = main(["judge", str(folder / "f.csv"), sku, *(each for each in more if each != sku)])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_what_one_platform_rejects_and_another_accepts_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row.format(48) for row in HOSTS]
+    code, said = judged(tmp_path, capsys, rows)
+    assert code == 6
+    assert "platform hgx8 was taken by the number of devices; vm-passthrough fits, too, and judges otherwise" in said
+    assert "NOT JUDGED the platform decides: name it by --accel-platform; as hgx8: REJECTED" in said
+    assert "; as vm-passthrough: HELD 8/8 limits" in said
+    assert judged(tmp_path, capsys, rows, "--accel-platform=hgx8")[0] == 1
+    assert judged(tmp_path, capsys, rows, "--accel-platform=vm-passthrough")[0] == 0
+
+
+def test_what_every_platform_rejects_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = judged(tmp_path, capsys, [row.format(30) for row in HOSTS])
+    assert code == 1
+    assert "judges otherwise" not in said
+
+
+def test_a_ring_that_replaced_a_dead_nvls_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row, header = "node,all_reduce.busbw@8GiB,360,GB/s,8,ring", f"{HEADER},ranks,algorithm"
+    code, said = judged(tmp_path, capsys, [row], header=header)
+    assert code == 1
+    assert "the collective used ring; the limit's reference was measured with nvls" in said
+
+
+def test_one_line_of_a_table_does_not_list_every_fact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, said = judged(tmp_path, capsys, ["gpu0,matmul.bf16,700,TFLOPS"])
+    (line,) = (each for each in said.splitlines() if each.startswith("required, but not in the table"))
+    assert "stream.triad" in line
+    assert "host_copy.h2d" in line
+    assert "soak.rate" in line
+    assert "inventory." not in line
+    assert "facts and counters, which only a run on the node reads" in line
+
+
+def test_the_reason_is_given_once_for_all_figures_that_share_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"gpu{index},matmul.bf16,600,TFLOPS,4096" for index in range(3)]
+    rows += ["gpu0,stream.triad,2900,GB/s,"]
+    _, said = judged(tmp_path, capsys, rows, header=f"{HEADER},m")
+    assert said.count("not judged: ") == 1
+    assert "not judged: matmul.bf16 of gpu0, gpu1, gpu2: measured with m=4096, but the limits of ours are for" in said
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours"),
+    [
+        ("hbm_bandwidth", "stream.copy_kernel"),
+        ("stream.coppy", "stream.copy"),
+        ("host_copy.H2D", "host_copy.h2d"),
+        ("allreduce_busbw", "all_reduce.busbw@8GiB"),
+        ("gemm_bf16", "matmul.bf16"),
+    ],
+)
+def test_an_unknown_metric_gets_the_nearest_name_and_not_all_of_them(metric: str, ours: str) -> None:
+    with pytest.raises(BadFigures) as bad:
+        read(f"gpu0,{metric},1,GB/s")
+    said = str(bad.value)
+    assert f"metric '{metric}' is not known; did you mean" in said
+    assert f"'{ours}'" in said
+    assert len(said) < 250

@@ -69,7 +69,7 @@ def statuses(record: Any) -> list[Any]:
 
 
 def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
-    assert "1 limit overridden, by ./own.yaml)" in ran.closing
+    assert "1 limit overridden; by ./own.yaml)" in ran.closing
     own = (ran.folder.parent / "own.yaml").read_bytes()
     shipped = (loader.SHIPPED / "cpu.yaml").read_bytes()
     assert ran.record["sku"]["files"] == {
@@ -103,7 +103,7 @@ def test_a_tightened_file_says_what_changed(folder: Path, capsys: pytest.Capture
     assert "changed: cpu0 matmul.fp32: " in out
     assert "-> FAIL (floor 100000 TFLOPS)" in out
     assert out.count("changed: ") == 2
-    assert closing(out).startswith("JUDGED AGAIN REJECTED cpu")
+    assert closing(out).startswith("JUDGED AGAIN REJECTED 2/2: cpu0, cpu1 matmul.fp32 ")
 
 
 def test_by_the_shipped_file_the_override_of_the_run_still_counts(

@@ -153,7 +153,7 @@ def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
         ({"no_acceptance": ["SKU part was recognised, not named"]}, "HELD 8/8 limits; no acceptance: SKU part was"),
         ({"simulated": True}, "SIMULATED"),
         ({"interrupted": "Ctrl-C"}, "INTERRUPTED (Ctrl-C)"),
-        ({"failed_tests": ["test_mine.py::test_x"]}, "REJECTED test_mine.py::test_x"),
+        ({"failed_tests": ["test_mine.py::test_x"]}, "NOT JUDGED 8/8 limits hold; test_mine.py::test_x"),
         ({"broken_tests": ["test_mine.py::test_x"]}, "BROKEN test_mine.py::test_x"),
         (
             {"own_file": "./a.yaml"},
@@ -301,7 +301,7 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
     assert (
         judge_again(waived, terms(with_limits(matmul_bf16=760)))
         .closing["line"]
-        .endswith("as part at standard (1 waiver)")
+        .endswith("as part at standard (1 waiver: gpu0 matmul.bf16 -7.9% by us until 2026-12-31, for all devices)")
     )
     assert "waiver" not in judge_again(waived, terms(sku())).closing["line"]
     assert word(judge_again(old, terms(with_limits(matmul_bf16=760)))) == "REJECTED"

@@ -98,7 +98,10 @@ def test_facts_of_an_mi300x() -> None:
     assert {key: facts.get(key) for key in expected} == expected
     assert [each["remote"] for each in facts["xgmi_links"]] == [f"0000:{bus:02x}:00.0" for bus in range(0x0D, 0x14)]
     assert facts["ecc_blocks"]["umc"] == {"correctable": 0, "uncorrectable": 0, "deferred": 0}
-    assert facts["unsupported"] == {"edge_temperature_c": "this GPU does not report it"}
+    assert facts["unsupported"] == {
+        "edge_temperature_c": "this GPU does not report it",
+        "memory_bus_bits": "this GPU or its driver does not have it",
+    }
 
 
 def test_readings_have_the_units_of_their_names() -> None:

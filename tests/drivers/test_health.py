@@ -51,7 +51,7 @@ def test_the_items_can_be_chosen_by_fact_and_device(tmp_path: Path, node: dict[s
 def test_discover_shows_the_sheet_and_what_is_hidden(tmp_path: Path, node: dict[str, str]) -> None:
     done = subprocess.run(
         [str(as_user.BIN / "pytest-accel"), "discover"],
-        cwd=tmp_path, env=as_user.environment(node), capture_output=True, text=True, timeout=100, check=True,
+        cwd=tmp_path, env=as_user.environment(node), capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     words = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert "SKU: h100-sxm, platform: hgx8" in words

@@ -29,6 +29,7 @@ ERRORS = {
         "UNKNOWN",
         "TIMEOUT",
         "ARGUMENT_VERSION_MISMATCH",
+        "DEPRECATED",
     )
 }
 QUICK = "UNKNOWN"

@@ -15,7 +15,7 @@ from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.telemetry import soak_measurements
-from pytest_accel.skus import loader
+from pytest_accel.skus import loader, products
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"
 
@@ -77,7 +77,7 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
                                             (ASCEND, "ascend-910b")])  # fmt: skip
 def test_it_is_recognised_by_its_pci_id_alone(bus: Path, pci_id: str, sku: str) -> None:
     devices = discovered(plug(bus, "0000:33:00.0", pci_id))
-    assert [each.name for each in loader.recognise(devices, loader.load_shipped())] == [sku]
+    assert [each.name for each in products.recognise(devices, loader.load_shipped())] == [sku]
 
 
 def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint, PathDistribution
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import as_user
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import Driver, Hint, NoDriver, TorchKind, Vendor, registry, sensor
+from pytest_accel.drivers import Driver, DriverProblem, Hint, NoDriver, TorchKind, Vendor, registry, sensor
 from pytest_accel.drivers.hints import hints
 from pytest_accel.run.processes.programs import environment_of, readings_per_second
 
@@ -184,6 +185,65 @@ def test_where_no_accelerator_is_shown_the_machine_itself_is_measured(monkeypatc
     using(monkeypatch, ACME, Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False))
     assert sensor.of_every_machine() == ["bread"]
     assert len(announced(monkeypatch, None)["devices"]) == 1
+
+
+class Pair(Driver):
+    """A driver of two devices, of which the second states `uuid`, and of one that does not answer."""
+
+    problems = ("card 2 does not answer",)
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+
+    def discover(self) -> list[Device]:
+        places = (("ACME-1", "0000:17:00.0"), (self.uuid, "0000:18:00.0"))
+        return [Device(uuid, index, "acme", "ACME X1", pci_address=place) for index, (uuid, place) in enumerate(places)]
+
+    def read(self, device: Device) -> dict[str, float]:
+        return {}
+
+
+SLOTS = [Hint("acme", f"PCI 0000:{slot}:00.0") for slot in (17, 18, 19)]
+
+
+def test_a_lost_device_is_shown_at_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses of the healthy ones beside it would send somebody to the wrong slot."""
+    using(monkeypatch, replace(ACME, make_driver=lambda shown: Pair("ACME-2")))
+    [problem] = announced(monkeypatch, None, *SLOTS)["problems"]
+    assert problem["shown"] == ["PCI 0000:19:00.0"]
+
+
+def test_two_devices_of_one_identity_are_one_device_and_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    using(monkeypatch, replace(ACME, make_driver=lambda shown: Pair("ACME-1")))
+    answer = announced(monkeypatch, None, *SLOTS)
+    assert [each["index"] for each in answer["devices"]] == [0]
+    assert (answer["problems"][0]["kind"], answer["problems"][0]["reason"]) == (
+        "device",
+        "acme0 (0000:17:00.0) and acme1 (0000:18:00.0) state the same UUID ACME-1",
+    )
+
+
+def test_a_library_may_find_devices_that_the_machine_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in WSL2, where neither the PCI bus nor /dev shows a GPU and NVML answers."""
+    board = Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False)
+    using(monkeypatch, replace(ACME, unseen=True), board)
+    assert [each["driver"] for each in announced(monkeypatch, None)["devices"]] == ["acme"]
+
+
+def test_a_library_that_finds_nothing_unseen_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without an accelerator has no failing driver because a Python package is installed."""
+
+    def missing(shown: Any) -> Driver:
+        raise DriverProblem("the library is not there")
+
+    board = Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False)
+    using(monkeypatch, replace(ACME, unseen=True, make_driver=missing), board)
+    answer = announced(monkeypatch, None)
+    assert ([each["driver"] for each in answer["devices"]], answer["problems"]) == (["bread"], [])
+
+
+def test_nvidia_is_asked_where_nothing_is_shown() -> None:
+    assert [name for name, each in registry.registered().vendors.items() if each.unseen] == ["nvidia"]
 
 
 def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.device_facts import DEVICE_FACTS, READ_ONCE
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, Hint, pci, pci_only
 from pytest_accel.drivers.host.place import Place
@@ -111,6 +112,7 @@ def test_nvidia_states_what_the_table_says(nvidia_driver: Driver) -> None:
     assert of_vendor("nvml") <= found | missed(nvidia_driver)
 
 
+@pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 def test_amd_states_what_the_table_says(bus: str) -> None:
     amdsmi.install(amdsmi.Library([amdsmi.mi300x()]))
     driver = AmdDriver()
@@ -137,3 +139,22 @@ def test_the_bits_of_a_low_clock_are_those_of_the_header(event: ClockEvent) -> N
         ClockEvent.HW_POWER_BRAKE: "HwPowerBrakeSlowdown",
     }
     assert getattr(pynvml, f"nvmlClocksEventReason{names[event]}") == event
+
+
+def again(driver: Driver) -> tuple[set[str], set[str]]:
+    """The facts of the first device that a driver states at discovery, and after a probe, answered or refused."""
+    (device, *_) = driver.discover()
+    both = (device.facts, driver.health(device))
+    first, later = ({*said, *said.get("unread", {}), *said.get("unsupported", {})} & set(DEVICE_FACTS) for said in both)
+    return first, later
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_every_fact_that_may_change_is_read_again(vendor: str) -> None:
+    if vendor == "amd":
+        pytest.importorskip("amdsmi")
+        amdsmi.install(amdsmi.Library([amdsmi.mi300x()]))
+    else:
+        nvml.install(nvml.Library([nvml.h200()]))
+    first, later = again(AmdDriver() if vendor == "amd" else NvidiaDriver())
+    assert first - later == first & READ_ONCE

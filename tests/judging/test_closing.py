@@ -1,5 +1,6 @@
 """The closing line and its exit status: ACCEPTED only when everything that was required holds."""
 
+import random
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.closing import Circumstances, Closing, close, worst_first
+from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.ranking import worst_first
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")
@@ -50,14 +52,14 @@ def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
     ("verdicts", "changes", "line"),
     [
         (full(), {}, "ACCEPTED 2/2 devices"),
-        (full(matmul_bf16=Status.MARGINAL), {}, "ACCEPTED 2/2 devices (1 marginal)"),
+        (full(matmul_bf16=Status.MARGINAL), {}, "ACCEPTED 2/2 devices (1 marginal: gpu1 matmul.bf16)"),
         (full(), {"overridden": 1}, "ACCEPTED 2/2 devices (1 limit overridden)"),
         (full(), {"overridden": 3}, "ACCEPTED 2/2 devices (3 limits overridden)"),
         (full(), {"own_file": "./mine.yaml"}, "ACCEPTED 2/2 devices (by ./mine.yaml)"),
         (
             full(stream_copy=Status.MARGINAL),
             {"overridden": 2, "own_file": "./mine.yaml"},
-            "ACCEPTED 2/2 devices (1 marginal, 2 limits overridden, by ./mine.yaml)",
+            "ACCEPTED 2/2 devices (1 marginal: gpu1 stream.copy; 2 limits overridden; by ./mine.yaml)",
         ),
         # cannot exist here, and says why: what is required leaves it out
         ([*full(), verdict("peer_copy.one_way", "GPU-0", Status.NOT_APPLICABLE)], {}, "ACCEPTED 2/2 devices"),
@@ -205,7 +207,7 @@ def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
     few = verdict("stream.triad", "GPU-1", limit=ours)
     found = closed([*full(), soak, copy, few], sku="h100-sxm", level="standard")
-    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short, 1 provisional)"
+    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short; 1 provisional)"
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:
@@ -222,20 +224,62 @@ def test_no_acceptance_does_not_excuse_a_failure(changes: dict[str, Any], status
 # -- rejected
 
 
-def test_rejected_names_the_device_that_is_furthest_off() -> None:
+def test_rejected_names_every_device_and_tells_the_one_that_is_furthest_off_in_full() -> None:
     verdicts = [
         *full(),
         verdict("a", "GPU-0", Status.FAIL, margin=-0.01),
         verdict("b", "GPU-1", Status.FAIL, margin=-0.09, sentence="612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"),
     ]
-    assert closed(verdicts) == Closing(
-        "REJECTED gpu1: b 612.4 TFLOPS, floor 672 TFLOPS (-8.9%) (and 1 more)", 1, "REJECTED"
+    line = "REJECTED 2/2: gpu0 a -1.0%; gpu1 b -9.0%; worst: gpu1 b 612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
+    assert closed(verdicts) == Closing(line, 1, "REJECTED")
+
+
+def test_one_rejected_device_is_told_in_full() -> None:
+    verdicts = [*full(matmul_bf16=Status.FAIL), verdict("b", "GPU-1", Status.FAIL, margin=-0.09)]
+    assert closed(verdicts).line == "REJECTED gpu1: matmul.bf16 its reason (and 1 more)"
+
+
+MANY = {NODE: NODE, **{f"GPU-{index}": f"gpu{index}" for index in range(8)}}
+
+
+def hung(subject: str, metric: str, **changes: Any) -> Verdict:
+    changes = {"event": "hung", "sentence": "its process sent nothing for 60 s", **changes}
+    return verdict(metric, subject, Status.FAIL, fault=True, **changes)
+
+
+def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -> None:
+    """A hang leaves twenty limits unmeasured; none of them says anything."""
+    left = [hung("GPU-6", f"b{place}", event="left out", sentence="not measured") for place in range(20)]
+    slow = [verdict(f"a{place}", "GPU-2", Status.FAIL, margin=-0.14 + place / 100) for place in range(3)]
+    found = closed([*left, *slow, hung("GPU-6", "matmul.fp64")], names=MANY, expected_devices=8)
+    assert found.line == (
+        "REJECTED 2/8: gpu2 a0 -14.0% (3 limits); gpu6 hung in matmul.fp64 (21 limits); "
+        "worst: gpu6 matmul.fp64 its process sent nothing for 60 s"
     )
+    assert [each.metric for each in found.named] == ["a0", "matmul.fp64"]
+
+
+def test_an_xid_comes_before_what_fell_short_beside_it() -> None:
+    xid = verdict("counters.xid_hardware", "GPU-1", Status.FAIL, sentence="1, expected 0, Xid 79")
+    slow = verdict("matmul.bf16", "GPU-1", Status.FAIL, margin=-0.5)
+    assert worst_first([slow, hung("GPU-1", "x", event="left out"), xid])[0] is xid
+
+
+def test_devices_that_fail_alike_are_told_once() -> None:
+    verdicts = [verdict("inventory.sku", uuid, Status.FAIL) for uuid in list(MANY)[1:]]
+    assert closed(verdicts, names=MANY).line == "REJECTED 8/8: gpu0 to gpu7 inventory.sku its reason"
+
+
+def test_a_rank_that_hangs_rejects_its_device_and_not_the_node() -> None:
+    rank = hung(NODE, "all_reduce.busbw", blamed="GPU-1", sentence="gpu1: its process sent nothing")
+    assert closed([rank]).line.startswith("REJECTED gpu1: all_reduce.busbw")
+    assert "gpu1 hung in all_reduce.busbw" in closed([rank, hung("GPU-0", "x")]).line
 
 
 def test_a_device_that_could_not_be_measured_is_named_before_any_shortfall() -> None:
     verdicts = [verdict("a", "GPU-0", Status.FAIL, margin=-0.5), verdict("b", "GPU-1", Status.FAIL)]
-    assert closed(verdicts).line.startswith("REJECTED gpu1: b")
+    assert closed(verdicts).line.endswith("; gpu1 b its reason")
+    assert worst_first(verdicts)[0].metric == "b"
 
 
 def test_a_device_lost_in_a_metric_without_a_limit_is_rejected_all_the_same() -> None:
@@ -248,10 +292,59 @@ def test_a_failure_wins_over_what_was_not_judged_and_over_a_bug() -> None:
     assert closed(verdicts, broken_tests=["test_x"], failed_tests=["test_y"], record_problem="disk").exit == 1
 
 
-def test_a_users_own_assertion_rejects() -> None:
+def test_a_users_own_assertion_is_no_verdict() -> None:
     found = closed(full(), failed_tests=["test_mine.py::test_x (AssertionError: 1 != 2)", "test_y"])
-    assert found.line == "REJECTED test_mine.py::test_x (AssertionError: 1 != 2) (and 1 more)"
-    assert found.exit == 1
+    assert found.line == (
+        "NOT JUDGED 7/7 limits hold; test_mine.py::test_x (AssertionError: 1 != 2) failed by its own assertion, which "
+        "is not a verdict on the hardware (and 1 more)"
+    )
+    assert found.exit == 6
+
+
+def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
+    """Some verdicts on what is required, and anything that may happen beside them."""
+    statuses = dice.choices(list(Status), weights=[dice.random() for _ in Status], k=len(FULL))
+    waiver = Waiver("matmul.bf16", "known", "me", date(2099, 1, 1))
+    made = [
+        verdict(metric, subject, status, waiver=dice.choice((None, None, waiver)))
+        for (metric, subject), status in zip(FULL, statuses, strict=True)
+    ]
+    made = dice.sample(made, dice.randint(0, len(made)))
+
+    def maybe(*values: Any) -> Any:
+        return dice.choice((*values, *[type(values[0])() if values[0] is not None else None] * 3))
+
+    changes = {
+        "broken_tests": maybe(["test_x (KeyError: 1)"]),
+        "failed_tests": maybe(["test_x (AssertionError: 1)"]),
+        "no_acceptance": maybe(["no SKU was recognised"]),
+        "filtered": maybe(["filtered by -k"]),
+        "simulated": maybe(True),
+        "wants_acceptance": maybe(True),
+        "record_problem": dice.choice((None, None, "disk full")),
+        "unfit": dice.choice((None, None, "too few limits")),
+        "interrupted": dice.choice((None, None, "SIGTERM")),
+        "ended": dice.choice((2, 3, 5)),
+    }
+    return made, around(**changes)
+
+
+def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
+    """Over every combination of verdicts and circumstances that 20,000 throws give."""
+    seen = set()
+    dice = random.Random(14)  # noqa: S311  no secret is drawn
+    for _ in range(20_000):
+        verdicts, circumstances = any_end(dice)
+        found = close(verdicts, circumstances)
+        failing = any(each.status is Status.FAIL and each.fails for each in verdicts)
+        seen.add(found.exit)
+
+        assert (found.exit == 1) == (failing and not circumstances.interrupted), (verdicts, circumstances)
+        assert found.exit in (0, 1, 2, 3, 5, 6)
+        if found.exit == 0:
+            assert not any((circumstances.broken_tests, circumstances.failed_tests, circumstances.record_problem))
+            assert not any(each.fails for each in verdicts)
+    assert seen == {0, 1, 2, 3, 5, 6}
 
 
 # -- neither
@@ -281,9 +374,41 @@ def test_an_interrupted_run_still_names_what_failed() -> None:
     assert found.line.endswith("nothing was accepted; REJECTED gpu1: matmul.bf16 its reason so far")
 
 
-def test_long_lists_are_cut() -> None:
-    found = closed(full()[:2])
-    assert found.line.endswith("no verdict on gpu1 inventory.sku, gpu0 matmul.bf16, gpu1 matmul.bf16 and 2 more")
+def test_every_device_without_a_verdict_is_named() -> None:
+    required = [(metric, uuid, "") for metric in "abcde" for uuid in list(MANY)[1:]]
+    found = closed([verdict("a", "GPU-3", limit=None, value=1.0)], names=MANY, required=required)
+    assert found.line.endswith("no verdict on gpu0 to gpu2, gpu4 to gpu7 a, b, c and 2 more; gpu3 b, c, d and 1 more")
+
+
+def test_every_device_that_was_not_judged_is_named_with_its_cause_told_once() -> None:
+    def unmeasured(metric: str, subject: str, why: str) -> Verdict:
+        return verdict(metric, subject, Status.UNMEASURED, sentence=why)
+
+    torch = [unmeasured(metric, uuid, "no torch") for metric in "abc" for uuid in list(MANY)[1:7]]
+    other = [unmeasured("d", "GPU-7", "no permission"), unmeasured("d", "GPU-6", "no permission")]
+    found = closed([*torch, *other, unmeasured("e", "GPU-0", "no time")], names=MANY)
+    assert found.line == (
+        "NOT JUDGED 0/21 limits hold; gpu0 to gpu5 a and 2 more: UNMEASURED, no torch; "
+        "gpu6, gpu7 d: UNMEASURED, no permission (and 1 more)"
+    )
+
+
+def test_the_worst_marginal_and_every_waiver_are_named() -> None:
+    """A waiver until 9999 for all devices accepts whatever the vendor delivers, so the line says what it covers."""
+    waiver = Waiver("stream.copy", "slow", "J. Doe", date(9999, 12, 31))
+    node = Waiver("host.acs", "a VM", "J. Doe", date(2026, 12, 31))
+    verdicts = [
+        *full(),
+        verdict("a", "GPU-0", Status.MARGINAL, margin=0.012),
+        verdict("b", "GPU-1", Status.MARGINAL, margin=0.004),
+        verdict("stream.copy", "GPU-0", Status.FAIL, margin=-0.3, waiver=waiver),
+        verdict("stream.copy", "GPU-1", Status.FAIL, margin=-0.1, waiver=waiver),
+        verdict("host.acs", NODE, Status.FAIL, waiver=node),
+    ]
+    assert closed(verdicts, day="2026-11-22").line == (
+        "ACCEPTED 2/2 devices (2 marginal, worst gpu1 b +0.4%; 2 waivers: host.acs by J. Doe until 2026-12-31; "
+        "gpu0 stream.copy -30.0% by J. Doe until 9999-12-31, more than a year ahead, for all devices)"
+    )
 
 
 def test_worst_first_is_by_status_and_then_by_margin() -> None:
@@ -302,8 +427,8 @@ def test_worst_first_is_by_status_and_then_by_margin() -> None:
 def test_the_closing_line_begins_with_the_verdict_that_the_table_shows_first() -> None:
     """A lost device precedes a ceiling that was broken a hundredfold."""
     burnt = verdict("soak.throttle.hw_thermal", "GPU-0", Status.FAIL, margin=-112.0)
-    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True)
+    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True, event="lost", sentence="the device is lost")
     unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, fault=True), limit=None)
     for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
         assert worst_first(verdicts)[0] is lost
-        assert closed(verdicts).line.startswith("REJECTED gpu1: matmul.bf16 its reason (and 2 more)")
+        assert "; worst: gpu1 matmul.bf16 the device is lost" in closed([*full(), *verdicts]).line

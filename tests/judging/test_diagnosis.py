@@ -54,6 +54,12 @@ def around(value: float) -> Gauge:
         ("matmul.bf16", gpu(), seen(sw_thermal_s=2.0, hw_power_brake_s=5.0), "brake 50% of the time, SW thermal slow"),
         ("soak.rate", gpu(power_limit_w=500.0), seen(sw_power_cap_s=9.9), "power limit 500 W, lowered from 700 W"),
         ("matmul.fp8", gpu(), seen(sw_power_cap_s=9.0), "clock held down by the power limit of 700 W, normal"),
+        (
+            "soak.power",
+            gpu(),
+            seen(sw_power_cap_s=9.0, power_w=around(280.0)),
+            "reports the power limit of 700 W as the reason, at 280 W: another limit",
+        ),
         ("matmul.fp8", gpu(), seen(), "clock below its maximum of 1980 MHz without any throttle reason"),
         ("matmul.fp8", gpu(), seen(clock=1975.0), "slow at full clock, without any throttle reason"),
         ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "slow at full clock"),  # half a percent
@@ -85,6 +91,19 @@ def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
     """0.93 is a healthy chip that is held back, 0.7 is one whose units are short at any clock."""
     said = cause(measured("matmul.bf16", seen(clock=1380.0, sw_power_cap_s=9.0), of_clock={"share": 0.9312}), gpu())
     assert str(said).endswith("(at 1380 MHz, 0.93 of the peak at that clock, 62 C, 690 W)")
+
+
+def test_what_the_clock_does_not_explain_is_not_laid_to_the_power_limit() -> None:
+    said = cause(measured("matmul.bf16", seen(clock=1584.0, sw_power_cap_s=9.0), of_clock={"share": 0.54}), gpu())
+    assert str(said).startswith("too slow for the clock that it held, so clock and power limit do not explain it (at")
+    assert "0.54 of the peak at that clock" in str(said)
+    assert "normal" not in str(said)
+
+
+def test_a_slowdown_is_told_beside_a_low_share() -> None:
+    said = cause(measured("matmul.bf16", seen(hw_thermal_s=4.1), of_clock={"share": 0.54}), gpu())
+    assert "too slow for the clock that it held" in str(said)
+    assert "HW thermal slowdown 41%" in str(said)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ HEALTHY: dict[str, Any] = {
     "pcie_replays": 0,
     "nvlinks": [{"link": link, "state": "active", "errors": LINK} for link in range(18)],
     "xgmi_down": 0,
+    "fabric_state": "completed",
+    "fabric_status": 0,
+    "fabric_faults": [],
 }
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 
@@ -67,6 +70,11 @@ def verdict(name: str, *readings: dict[str, Any], seconds: float = 60.0) -> Verd
 
 NEVER = [
     ("ecc_uncorrectable", {"ecc_uncorrectable_volatile": 1}),
+    ("ecc_uncorrectable", {"ecc_sram_uncorrectable_volatile": 1, "ecc_dram_uncorrectable_volatile": 0}),
+    ("fabric", {"fabric_state": "in progress"}),
+    ("fabric", {"fabric_status": 999}),
+    ("fabric", {"fabric_faults": ["degraded bandwidth"]}),
+    ("fabric", {"fabric_health": "limited capacity"}),
     ("rows_remapped", {"remapped_uncorrectable": 1}),
     ("remap_failure", {"remap_failure": True}),
     ("remap_pending", {"remap_pending": True}),
@@ -202,6 +210,13 @@ def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None
     ledger.read(20.0, "", {GPU.uuid: HEALTHY})
     found = judge([ledger.measured("counters.nvlink_crc", GPU)], LIMITS["counters.nvlink_crc"])
     assert found.sentence == "the device was lost: GPU is lost, during matmul.bf16"
+
+
+def test_a_part_of_a_sum_that_was_not_read_once_is_no_error() -> None:
+    """The total alone is lower than the parts; read again, it must not count as an increase."""
+    parts = {"ecc_sram_uncorrectable_volatile": 2, "ecc_dram_uncorrectable_volatile": 0}
+    hidden = {"unread": dict.fromkeys(parts, "NVML: a timeout")}
+    assert verdict("ecc_uncorrectable", parts, hidden, parts).status is Status.PASS
 
 
 def test_a_counter_that_went_back_has_counted_since() -> None:
@@ -355,7 +370,10 @@ def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_co
         (ran.names[each["subject"]], each["metric"]) for each in ran.record["verdicts"] if each["status"] == "FAIL"
     }
     assert failing == {("gpu1", "counters.ecc_uncorrectable"), ("gpu0", "counters.pcie_replays")}
-    said = "REJECTED gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul.bf16 (and 1 more)"
+    said = (
+        "REJECTED 2/8: gpu0 counters.pcie_replays -275.0%; "
+        "gpu1 counters.ecc_uncorrectable 1, expected 0, during matmul.bf16"
+    )
     assert ran.closing == f"SIMULATED {said}"
     (replays,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "counters.pcie_replays" and each["value"]

@@ -37,6 +37,11 @@ PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "sho
         (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
         (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, but the driver finds 7"),
         (
+            Discovery((replace(gpus(1)[0], pci_address="0000:0"),), shown=shown(2)),
+            "nvidia",
+            "the driver finds 1, none at PCI 0000:1: check dmesg",
+        ),
+        (
             Discovery((), shown=shown(8)),
             "nvidia",
             "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no device",

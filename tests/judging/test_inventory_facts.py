@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pynvml
@@ -10,6 +11,7 @@ import pytest
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
@@ -58,10 +60,10 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
     """A fact without one is recorded only, and docs/facts.md says so."""
     judging: dict[str, list[str]] = {name: [] for name in DEVICE_FACTS}
-    made = {metric: figure.needs for metric, figure in FACT_METRICS.items()}
-    made |= {f"counters.{name}": (counter.fact,) for name, counter in ERROR_COUNTERS.items()}
+    made = {metric: (*figure.needs, *figure.also) for metric, figure in FACT_METRICS.items()}
+    made |= {f"counters.{name}": (counter.fact, *counter.also) for name, counter in ERROR_COUNTERS.items()}
     for metric, needs in made.items():
-        for name in set(needs) - {"memory_bytes"}:  # which is a field of the device
+        for name in dict.fromkeys(needs) if needs != ("memory_bytes",) else ():  # which is a field of the device
             judging[name].append(metric)
     assert {name: sorted(fact.metrics) for name, fact in DEVICE_FACTS.items()} == {
         name: sorted(metrics) for name, metrics in judging.items()
@@ -74,18 +76,26 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("inventory.memory", {"nvmlDeviceGetMemoryInfo": fills(total=79 << 30)}, {}),
     ("inventory.power_limit", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
     ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 3201}}, {}),
+    ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 2010, 2: 3201}}, {}),
+    ("inventory.memory_clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1980, 2: 2600}}, {}),
+    ("inventory.memory_bus", {"nvmlDeviceGetMemoryBusWidth": 4096}, {}),
+    ("inventory.compute_units", {"nvmlDeviceGetNumGpuCores": 114 * 128}, {}),
+    ("inventory.power_limit_default", {"nvmlDeviceGetPowerManagementDefaultLimit": 630_000}, {}),
+    ("inventory.power_limit_max", {"nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000)}, {}),
+    ("inventory.nvlink_speed", {}, {(164, 7): (1, 13281)}),
     ("inventory.fabric_clique", {"nvmlDeviceGetGpuFabricInfoV": fabric(cliqueId=2)}, {}),
-    ("inventory.mig", {"nvmlDeviceGetMigMode": (1, 1)}, {}),
     ("inventory.ecc", {"nvmlDeviceGetEccMode": (0, 0)}, {}),
     ("inventory.pcie_gen_max", {"nvmlDeviceGetMaxPcieLinkGeneration": 4}, {}),
     ("health.ecc_pending_change", {"nvmlDeviceGetEccMode": (1, 0)}, {}),
-    ("health.mig_pending_change", {"nvmlDeviceGetMigMode": (0, 1)}, {}),
     ("health.power_limit_lowered", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
     ("health.clock_lock", {"nvmlDeviceGetClock": {(1, 1): 1200, (1, 2): 1980}}, {}),
     ("health.clock_lock", {"nvmlDeviceGetCurrentClocksEventReasons": 0x02}, {}),
+    ("health.thermal_margin", {"nvmlDeviceGetMarginTemperature": fills(marginTemperature=-2)}, {}),
     ("health.slowdown", {"nvmlDeviceGetCurrentClocksEventReasons": 0x81}, {}),
     ("health.ecc_uncorrectable_volatile", {"nvmlDeviceGetTotalEccErrors": {(1, 0): 1}}, {}),
     ("health.ecc_sram_uncorrectable_aggregate", {"nvmlDeviceGetMemoryErrorCounter": {(1, 1, 7): 5}}, {}),
+    ("health.ecc_sram_threshold", {"nvmlDeviceGetSramEccErrorStatus": fills(bThresholdExceeded=1)}, {}),
+    ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthSummary=3)}, {}),
     ("health.remap_pending", {"nvmlDeviceGetRemappedRows": (0, 1, 1, 0)}, {}),
     ("health.remap_failure", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 1)}, {}),
     ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 513, 0, 0)}, {}),
@@ -98,6 +108,7 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("health.fabric", {"nvmlDeviceGetGpuFabricInfoV": fabric(status=999)}, {}),
     ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthMask=0x1A9)}, {}),
     ("health.nvlink_up", {}, {(165, 7): (1, 0)}),
+    ("health.nvlink_up", {}, {pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, 0)}),
     ("health.pcie_width", {"nvmlDeviceGetCurrPcieLinkWidth": 8}, {}),
 ]
 
@@ -112,10 +123,83 @@ def test_every_limit_on_a_fact_can_fail_and_blames_one_device(
     assert [each.status is Status.FAIL for each in judged(metric, discovered(*gpus))] == [False, False, True, False]
 
 
+LESSER = {
+    "nvmlDeviceGetEnforcedPowerLimit": 630_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 630_000,
+    "nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000),
+    "nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 2619},
+    "nvmlDeviceGetVbiosVersion": b"96.00.61.00.01",
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "answers"),
+    [
+        ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 500, 0, 0)}),
+        ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 0)}),
+        ("health.remap_banks_exhausted", {"nvmlDeviceGetRowRemapperHistogram": fills(max=2559, none=1)}),
+    ],
+)
+def test_a_repair_of_the_memory_is_told_and_rejects_nothing(metric: str, answers: dict[str, Any]) -> None:
+    well, repaired = judged(metric, discovered(h100(), h100(1, **answers)))
+    assert (well.status, repaired.status) == (Status.PASS, Status.MARGINAL)
+
+
+@pytest.mark.parametrize(("severity", "expected"), [("warn", Status.MARGINAL), ("fail", Status.FAIL)])
+def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says(severity: str, expected: Status) -> None:
+    listed = Limit("inventory.vbios", "version", one_of=("96.00.A5.00.03", "96.00.A5.00.04"), severity=severity)
+    node = discovered(h100(), h100(1, nvmlDeviceGetVbiosVersion=b"96.00.61.00.01"))
+    known, other = (judge([each], listed) for each in facts("inventory.vbios", node, H100))
+    assert known.status is Status.PASS
+    assert other.status is expected
+    assert other.sentence.startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")
+
+
+def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
+    node = discovered(*(h100(place, **LESSER) for place in range(8)))
+    failed = {metric for metric in FACTS if {each.status for each in judged(metric, node)} == {Status.FAIL}}
+    assert failed == {"inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"}
+    (first, *_) = judged("inventory.power_limit_default", node)
+    assert first.sentence == "630 W, floor 700 W (-10.0%)"
+
+
+GONE = status(pynvml.NVML_ERROR_DEPRECATED)
+"""The answer of drivers 595 and later for application clocks."""
+
+
+@pytest.mark.parametrize(("reasons", "expected"), [(0x01, Status.PASS), (0x11, Status.FAIL)])
+def test_a_driver_without_application_clocks_still_states_what_holds_the_clock(reasons: int, expected: Status) -> None:
+    gpu = h100(nvmlDeviceGetCurrentClocksEventReasons=reasons)
+    gpu.answers.update(dict.fromkeys(("nvmlDeviceGetClock", "nvmlDeviceGetApplicationsClock"), GONE))
+    gpu.answers["nvmlDeviceGetDefaultApplicationsClock"] = GONE
+    (verdict,) = judged("health.clock_lock", discovered(gpu))
+    assert verdict.status is expected
+
+
+def test_application_clocks_of_the_graphics_domain_count_where_those_of_the_sms_are_gone() -> None:
+    sm, graphics = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_GRAPHICS)
+
+    def clock(_handle: Any, kind: Any, which: Any, answer: Any) -> int:
+        answer._obj.value = 1200 if which.value == 1 else 1980
+        return int(pynvml.NVML_ERROR_DEPRECATED) if kind.value == sm else 0
+
+    gpu = h100(nvmlDeviceGetClock=clock)
+    (found,) = discovered(gpu).devices
+    assert graphics != sm
+    assert found.facts["clock_application_mhz"] == 1200
+
+
+def test_errors_that_only_a_part_of_the_memory_counts_are_errors_of_the_device() -> None:
+    """The library's total may be of fewer places than the counters of SRAM and DRAM."""
+    parts = {**dict.fromkeys(product((0, 1), (0, 1), (2, 7)), 0), (1, 0, 7): 1, (1, 0, 2): 1}
+    (verdict,) = judged("health.ecc_uncorrectable_volatile", discovered(h100(nvmlDeviceGetMemoryErrorCounter=parts)))
+    assert (verdict.status, verdict.value) == (Status.FAIL, 2)
+
+
 def test_every_limit_is_proven_able_to_fail() -> None:
     proven = {metric for metric, _, _ in SICK}
     of_the_node = {"inventory.driver_version", "inventory.fabric_cluster"}  # one driver, one cluster for all
-    elsewhere = {"inventory.sku", "health.foreign_processes"}
+    elsewhere = {"inventory.sku", "health.foreign_processes", "health.remap_banks_exhausted"}
     assert set(FACTS) == proven | of_the_node | elsewhere
 
 
@@ -173,6 +257,8 @@ def test_what_the_gpu_does_not_support(metric: str, function: str, expected: Sta
         ("health.remap_pending", {"remap_pending": True}, "count", 1),
         ("health.slowdown", {"reasons": 0x48}, "text", "hardware slowdown, hardware thermal"),
         ("health.slowdown", {"reasons": 0x05}, "text", "none"),
+        ("health.thermal_margin", {"temperature_c": 95, "slowdown_c": 89, "shutdown_c": 92}, "K", -6),
+        ("health.thermal_margin", {"temperature_c": 86, "margin_c": 1, "slowdown_margin_c": -2}, "K", 3),
         ("health.power_limit_lowered", {"power_limit_w": 700.0, "power_limit_default_w": 650.0}, "W", 0.0),
         ("health.pcie_path_width", {"pcie_path": [{"width": 16}, {}, {"width": 8}]}, "count", 8),
         ("health.nvlink_errors", {"nvlinks": [{"errors": {"crc": 2, "symbol": 9}}, {}]}, "count", 2),

@@ -352,7 +352,7 @@ GOOD, BAD = found(730.0), found(600.0)
         ([BAD, found(trouble=LOST)], Status.FAIL),
         ([BAD, found(trouble=NEED)], Status.FAIL),  # the shortfall stands
         ([BAD, found(trouble=NEVER)], Status.FAIL),
-        ([BAD, found(trouble=EXTERNAL)], Status.FAIL),
+        ([BAD, found(trouble=EXTERNAL)], Status.INCONCLUSIVE),  # somebody else stopped the repeat
         ([GOOD, found(trouble=NEED)], Status.UNMEASURED),
         ([GOOD, found(trouble=NEVER)], Status.UNMEASURED),
         ([found(trouble=NEED), GOOD], Status.MARGINAL),
@@ -364,6 +364,54 @@ GOOD, BAD = found(730.0), found(600.0)
 )
 def test_the_last_attempt_together_decides(attempts: list[Measurement], expected: Status) -> None:
     assert judge(attempts, FLOOR).status is expected
+
+
+REFERENCE = replace(FLOOR, reference=730.0)
+CEILING = Limit("soak.droop_slow", "1", ceiling=0.05)
+
+
+def seconds(metric: str) -> Limit:
+    return Limit(metric, "s", ceiling=0.05)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "limit", "expected"),
+    [
+        (500.0, 730.0, REFERENCE, Status.FAIL),  # -25.6 %: three times 7.9 % are 23.8 %
+        (520.0, 730.0, REFERENCE, Status.MARGINAL),  # -22.6 %
+        (500.0, 680.0, REFERENCE, Status.FAIL),  # marginal on the repeat
+        (500.0, 730.0, replace(REFERENCE, severity="warn"), Status.MARGINAL),
+        (500.0, 730.0, replace(REFERENCE, differs=("data",)), Status.MARGINAL),  # it advises
+        (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
+        (0.06, 0.01, CEILING, Status.MARGINAL),
+        (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
+        (12.7, 0.0, seconds("soak.throttle.hw_thermal"), Status.FAIL),
+        (7.0, 0.0, seconds("soak.throttle.power_brake"), Status.FAIL),
+        (0.9, 0.0, seconds("soak.throttle.hw_thermal"), Status.MARGINAL),
+        (8, 16, Limit("mine.width", "count", equals=16), Status.FAIL),  # one value has no allowance
+    ],
+)
+def test_a_large_shortfall_counts_although_it_was_seen_once(
+    first: float, again: float, limit: Limit, expected: Status
+) -> None:
+    one = Measurement(limit.metric, "GPU-0", limit.unit, first)
+    verdict = judge([one, replace(one, value=again)], limit, {"torch": "2.9"})
+    assert verdict.status is expected
+    said = f"; failed once by far, holds on the repeat: {show(again, limit.unit)}"
+    assert (verdict.value == first and verdict.sentence.endswith(said)) == (expected is Status.FAIL)
+
+
+def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
+    disturbed = replace(found(20.0), disturbance="in use by pid 4")
+    assert judge([disturbed, GOOD], REFERENCE).status is Status.MARGINAL
+    assert judge([disturbed, BAD], REFERENCE).status is Status.FAIL
+
+
+def test_what_failed_once_is_told_with_its_cause() -> None:
+    cause = "HW power brake 50% of the time"
+    verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda _: cause)
+    said = f"20 TFLOPS, floor 672 TFLOPS (-97.0%); {cause}; failed once by far, holds on the repeat: 730 TFLOPS"
+    assert verdict.sentence == said
 
 
 def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:
@@ -421,6 +469,23 @@ def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
 def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, expected: Status) -> None:
     verdict = judge([found(value, disturbance="the hypervisor took 30% of the CPU time")], FLOOR)
     assert verdict.status is expected
+
+
+def test_a_count_that_is_right_is_right_beside_other_processes() -> None:
+    exact = Limit("exact_matmul.fp32", "count", equals=0)
+    beside = replace(found(0, "count", disturbance="pid 7 used the device too"), metric="exact_matmul.fp32")
+    assert judge([beside], exact).status is Status.PASS
+
+
+def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
+    load = "other processes take 83% of the processor's time"
+    slow = replace(found(600.0), samples=(600.0,) * 5, details={"excuse": load})
+    verdict = judge([slow], FLOOR)
+    assert verdict.status is Status.MARGINAL
+    assert verdict.sentence.endswith(f"excused: before the run, {load}")
+    wrong = Limit("exact_matmul.fp32", "count", equals=0)
+    assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
+    assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL
 
 
 def test_a_disturbance_does_not_excuse_a_lost_device() -> None:

@@ -11,7 +11,7 @@ from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import foreseen
 from pytest_accel.skus import loader
-from pytest_accel.views.terminal import table
+from pytest_accel.views.table import table
 
 SPREAD = """
 sku: ours

@@ -13,6 +13,7 @@ from pytest_accel.drivers.host import profilers
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.probes.declare import declarations
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import check_idle
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.skus import loader
@@ -20,7 +21,7 @@ from pytest_accel.skus import loader
 H100 = loader.load("h100-sxm")
 SWITCHED, ALONE = H100.platforms["hgx8"], H100.platforms["single"]
 HEALTHY: dict[str, Any] = {
-    "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "recovery_action": "none",
+    "ecc": True, "ecc_pending": True, "recovery_action": "none",
     "remap_pending": False, "fabric_state": "completed", "fabric_status": 0, "temperature_c": 40,
 }  # fmt: skip
 MEASURING = {each.name: each for each in declarations() if each.packaged and not each.fact}
@@ -43,8 +44,6 @@ def stressing(*parts: str) -> set[str]:
     ("facts", "stopped"),
     [
         ({}, set()),
-        ({"mig": True, "mig_pending": True}, set(MEASURING)),
-        ({"mig_pending": True}, set(MEASURING)),
         ({"recovery_action": "GPU reset"}, set(MEASURING)),
         ({"fabric_state": "in progress"}, set(MEASURING)),
         ({"fabric_status": 999}, stressing("link")),
@@ -128,6 +127,7 @@ class Pool:
     """What is asked of pool and sensor at the door: a device that cools by so many kelvin between two readings."""
 
     processes = Processes(settle_step=0.2)
+    deadline = Deadline()
 
     def __init__(self, kelvin: float, busy: dict[str, str], *profiling: dict[str, Any]) -> None:
         self.sensor = self
@@ -173,6 +173,13 @@ def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:
     found = check_idle(Pool(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
     assert found.disturbed == {"GPU-3": "pid 9 (nsys) profiles"}
     assert found.notes == ["before the run, pid 7 (nv-hostengine) reads", "before the run, pid 9 (nsys) profiles"]
+
+
+def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
+    load = "other processes take 83% of the processor's time"
+    found = check_idle(Pool(0.0, {"CPU-0": load, "GPU-3": "it is 90 % busy"}), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
+    assert (found.excused, found.disturbed) == ({"CPU-0": load}, {"GPU-3": "it is 90 % busy"})
+    assert any(note.endswith(f"before the run: {load}") for note in found.notes)
 
 
 def test_a_busy_device_is_not_waited_for() -> None:

@@ -120,10 +120,15 @@ def test_a_lost_device_is_remembered() -> None:
         ({"seconds": 10.0, "steal_s": 0.6}, 2, False),  # of all its CPUs' time
         ({"seconds": 10.0, "steal_s": 0.6}, 0, True),
         ({"seconds": 0.0, "steal_s": 0.6}, 1, False),
+        ({"seconds": 10.0, "foreign_s": 0.9}, 1, False),
+        ({"seconds": 10.0, "foreign_s": 1.1}, 1, True),
+        ({"seconds": 10.0, "foreign_s": 1.1}, 2, False),
         ({}, 1, False),
     ],
 )
-def test_steal_above_a_share_is_a_disturbance(summary: TelemetrySummary, cpus: int, disturbed: bool) -> None:
+def test_processor_time_of_others_above_a_share_is_a_disturbance(
+    summary: TelemetrySummary, cpus: int, disturbed: bool
+) -> None:
     device = replace(GPU, cpus=tuple(range(cpus)))
     assert (disturbance(device, summary) is not None) is disturbed
 
@@ -204,6 +209,35 @@ def test_a_soak_that_broke_says_nothing_good_about_heat(kind: Any, expected: Sta
     found = soak_measurements(broken, GPU, summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0)))
     assert len(found) == len(SOAK_METRICS)
     assert {status(each) for each in found} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("mask", "seconds"),
+    [(0x00, 0.0), (0x08, 60.0), (0x48, 0.0), (0x88, 0.0), (0x04, 0.0)],
+)
+def test_a_hardware_slowdown_that_names_no_reason_is_counted_by_itself(mask: int, seconds: float) -> None:
+    """Beside heat (0x40) or power brake (0x80), which have counters, it would count twice."""
+    made = [{"at": 100.0 + place, "reasons": mask, "hw_thermal_s": 0.0} for place in range(61)]
+    assert soaked(made, "soak.throttle.hw_slowdown").value == seconds
+
+
+@pytest.mark.parametrize(
+    ("facts", "hottest", "margin"),
+    [
+        ({"slowdown_c": 89}, {"temperature_c": 95}, -6),
+        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, 1),
+        ({}, {"temperature_c": 95}, None),
+    ],
+)
+def test_the_least_margin_to_the_slowdown_that_the_device_states(
+    facts: dict[str, Any], hottest: dict[str, Any], margin: float | None
+) -> None:
+    cooler = {"temperature_c": 60, **({"margin_c": 27} if "margin_c" in hottest else {})}
+    made = [{"at": 100.0 + 20 * place, **(hottest if place == 1 else cooler)} for place in range(4)]
+    found = soak_measurements(SOAK, replace(GPU, facts=facts), summarise(made))
+    (only,) = [each for each in found if each.metric == "soak.thermal_margin"]
+    assert only.value == margin
+    assert only.trouble is None or only.trouble.kind == "not_applicable"
 
 
 def test_two_readings_at_one_time_are_no_share_of_a_time() -> None:

@@ -507,7 +507,7 @@ def test_probe_that_raises(tmp_path: Path) -> None:
 
 @pytest.mark.devices
 def test_plain_assert(tmp_path: Path) -> None:
-    """A user's own assertion is a verdict of theirs."""
+    """A user's own assertion is no verdict on the hardware: nothing is sent back for it."""
     write(
         tmp_path,
         test_mine="""
@@ -518,8 +518,10 @@ def test_plain_assert(tmp_path: Path) -> None:
     )
     ran = as_user.pytest(tmp_path)
 
-    assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("REJECTED test_mine.py::test_mine[node] (AssertionError: ")
+    assert ran.exit == 6, ran.out
+    assert ran.closing.startswith("NOT JUDGED")
+    assert "test_mine.py::test_mine[node] (AssertionError: " in ran.closing
+    assert "failed by its own assertion, which is not a verdict on the hardware" in ran.closing
 
 
 @pytest.mark.devices
@@ -730,14 +732,14 @@ def test_collection_error_is_no_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.devices
 def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
-    """A plain test beside ours that raises is a bug, one that asserts is a failure of the run."""
+    """A plain test beside ours that raises is a bug, one that asserts keeps the run from being judged."""
     write(tmp_path, test_facts=FACTS, test_other="def test_enough(): 1 / 0\n")
     ran = as_user.pytest(tmp_path, "-k", "enough")
     write(tmp_path, test_other="def test_enough(): assert False\n")
     asserted = as_user.pytest(tmp_path, "-k", "enough")
 
-    assert asserted.exit == 1, asserted.out
-    assert asserted.closing.startswith("REJECTED")
+    assert asserted.exit == 6, asserted.out
+    assert "test_other.py::test_enough (AssertionError: assert False) failed by its own assertion" in asserted.closing
     assert ran.exit == 3, ran.out
     assert ran.closing.startswith("BROKEN test_other.py::test_enough")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
@@ -17,6 +16,7 @@ from probe_device import Instead, compute
 
 from pytest_accel import probes
 from pytest_accel.probes.declare import declaration_for
+from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute
 
@@ -26,8 +26,7 @@ SIDES = [48, 64, 96]
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
     """One thread of this processor, on which every dtype counts as fast."""
-    module = sys.modules["pytest_accel.probes.matmul_mamf"]
-    monkeypatch.setattr(module, "refuse_slow_path", lambda device, dtype: None)
+    monkeypatch.setattr(fast_paths, "refuse_slow", lambda device, dtype: None)
     found, threads = compute(), torch.get_num_threads()
     found.seconds = 0.0
     torch.set_num_threads(1)

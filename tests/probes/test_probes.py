@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import random
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +23,11 @@ import torch_has
 from probe_device import AtOnce, Instead, compute, cpu, gpu
 
 from pytest_accel import probes
+from pytest_accel.core.messages import FastPath, fastest
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas
+from pytest_accel.probes.device import blas, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
@@ -64,10 +67,7 @@ def device() -> Compute:
 @pytest.fixture
 def all_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every dtype counts as fast: whether this machine emulates one is not the question."""
-    for module in ("matmul", "exact_matmul"):
-        monkeypatch.setattr(
-            sys.modules[f"pytest_accel.probes.{module}"], "refuse_slow_path", lambda device, dtype: None
-        )
+    monkeypatch.setattr(fast_paths, "refuse_slow", lambda device, dtype: None)
 
 
 def per_call(finding: ProbeResult) -> float:
@@ -366,10 +366,30 @@ def test_what_does_not_exist_names_the_choices(
 
 
 def test_an_emulated_dtype_is_refused_before_it_takes_minutes(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    rate = {"fp32": 1.0, "fp16": 0.01}
-    monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul"], "_rate", lambda gemm: rate[gemm.dtype])
+    monkeypatch.setattr(fast_paths, "_rate", lambda gemm: 0.01 if gemm.dtype == "fp16" else 1.0)
+    monkeypatch.setattr(device, "fast_paths", {})
     with pytest.raises(NotApplicable, match=r"this CPU has no fast path for fp16: 0\.01 times the speed of fp32"):
         probes.matmul(device, dtype="fp16")
+
+
+def test_a_device_uses_the_decision_of_the_machine(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_paths, "_rate", lambda gemm: pytest.fail("tried again"))
+    monkeypatch.setattr(device, "fast_paths", {"fp16": {"speed": 0.9, "why_not": "decided: 0.9"}})
+    with pytest.raises(NotApplicable, match=r"decided: 0\.9"):
+        probes.matmul(device, dtype="fp16")
+
+
+def test_the_fastest_device_decides_for_all() -> None:
+    slow: FastPath = {"speed": 0.91, "why_not": "this CPU has no fast path"}
+    fast: FastPath = {"speed": 1.4, "why_not": ""}
+    assert fastest([{"int8": slow}, {"int8": fast, "bf16": slow}]) == {"int8": fast, "bf16": slow}
+
+
+def test_other_processes_do_not_slow_the_decision() -> None:
+    clock = fast_paths.ThreadClock()
+    start = clock.mark()
+    time.sleep(0.2)  # as if another process had the CPU
+    assert clock.seconds(start, clock.mark()) < 0.1
 
 
 class Interrupted:
@@ -459,8 +479,6 @@ def test_a_gpu_that_cuda_cannot_start_is_to_blame(cuda: pytest.MonkeyPatch, tmp_
 
 
 def test_modes_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unmeasurable, match="MIG mode of gpu0 is on"):
-        Compute([gpu(mig=True)], AtOnce())
     alone = gpu(compute_mode="exclusive process")
     Compute([alone], AtOnce())
     with pytest.raises(Unmeasurable, match="compute mode of gpu0 is exclusive process"):
@@ -1081,3 +1099,21 @@ def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
     assert finding.seconds == pytest.approx([1e-3] * 5)
     assert finding.samples == pytest.approx([2**20 / 1e6] * 5)
     assert finding.details["of_median"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("unit", "as_duration"), [("ms", False), ("GB/s", True)])
+def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -> None:
+    """A rate under the unit of a duration would pass every ceiling."""
+    with pytest.raises(TypeError, match=f"goes with unit='ms' and no other; unit='{unit}', as_duration={as_duration}"):
+        compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
+
+
+def test_what_a_device_offers_a_probe_is_there() -> None:
+    """The table of docs/how-to-probe.md."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to-probe.md").read_text(encoding="utf-8")
+    table = page.partition("### What `device` offers")[2].partition("\n\nA probe may return")[0]
+    names = [name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)(?:\(.*?\))?`", row.split("|")[1])]
+    assert len(names) > 12
+    device = compute()
+    of_ranks = {"rank", "world", "collectives"}
+    assert [name for name in names if not hasattr(device, name)] in ([], sorted(of_ranks & set(names)))

@@ -132,3 +132,7 @@ def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, mo
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "gone")
     with pytest.raises(DeviceLocked, match="cannot be locked"):
         hold([GPU0], "first")
+
+
+def test_a_device_that_is_listed_twice_is_not_held_by_itself(hold: Hold) -> None:
+    assert len(hold([GPU0, ("GPU-aa", "gpu7")], "record /here")) == 1

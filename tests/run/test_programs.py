@@ -1,4 +1,4 @@
-"""What a worker process sees of the devices."""
+"""What a worker process sees of the devices and of the user's environment, and what follows if it cannot open them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.run.processes.programs import environment_of, visible_to
+from pytest_accel.run.processes import environment as environments
+from pytest_accel.run.processes.programs import Environment, Processes, environment_of, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
 
@@ -47,6 +49,126 @@ def test_a_worker_is_told_what_it_sees_without_a_lost_neighbour(
     pool.processes, pool.logs, pool.devices = Silent(), tmp_path, node("amd")  # type: ignore[assignment]
     monkeypatch.setattr(pool.sensor.counters, "lost", lambda uuid: "fell off" if uuid == "amd-1" else None)
     group = (pool.devices[2],)
-    pool._spawn(group)
+    pool._spawn(group, pool._sees(group))
     assert started == {"gpu2": ["gpu0", "gpu2", "gpu3"]}
     assert pool._opening(group)["visible"] == ["amd-0", "amd-2", "amd-3"]
+
+
+# -- opening, a second time
+
+OPENS = """
+import json, os, pathlib, signal, sys
+def send(**fields):
+    print(json.dumps(fields), flush=True)
+for line in sys.stdin:
+    event = json.loads(line)["event"]
+    seen, me = os.environ["SEES"].split(), os.environ["ME"]
+    tried = pathlib.Path(os.environ["TRIED"]) / me
+    if event == "load" and "NO_TORCH" in os.environ:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if event == "load":
+        send(event="done")
+    elif event == "open":
+        with open(tried, "a") as file:
+            file.write(" ".join(seen) + ";")
+        if eval(os.environ["FAILS"]):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        send(event="opened", software={})
+"""
+ONCE = "me.endswith('-1') and tried.read_text().count(';') == 1"
+ALWAYS = "me.endswith('-1')"
+NEIGHBOUR = "'amd-1' in seen"
+TOGETHER = "len(seen) > 1"
+
+
+def opened(folder: Path, driver: str, fails: str, **more: str) -> WorkerPool:
+    """Start the workers of a node whose opening fails under a condition; each writes down what it sees."""
+    (folder / "opens.py").write_text(OPENS)
+
+    def spawn(name: str, module: str, log: Path, environment: Environment) -> Child:
+        extra = {"ME": f"{driver}-{name[-1]}", "TRIED": str(folder), "FAILS": fails, "PYTHONPATH": str(folder), **more}
+        return Child(name, module, log, {**environment, **extra})
+
+    pool = WorkerPool(SensorClient(60.0), lambda what, spent, expected: None)
+    sees = Processes(
+        worker_module="opens", environment=lambda seen: {"SEES": " ".join(each.uuid for each in seen)}, spawn=spawn
+    )
+    pool.begin(sees, folder)
+    pool.devices = node(driver)
+    pool._start([(device,) for device in pool.devices])
+    pool.stop()
+    return pool
+
+
+def unopened(pool: WorkerPool) -> dict[str, str]:
+    """The kind of trouble of each device that could not be opened."""
+    return {group[0].name: trouble.kind for group, trouble in pool._unopened.items()}
+
+
+@pytest.mark.parametrize("driver", ["nvidia", "amd"])
+def test_a_device_that_opens_at_the_second_time_is_measured(tmp_path: Path, driver: str) -> None:
+    pool = opened(tmp_path, driver, ONCE)
+    assert unopened(pool) == {}
+    assert any(note.startswith("gpu1 was opened on the second attempt only: ") for note in pool.sensor.notes)
+
+
+def test_a_device_that_never_opens_is_at_fault(tmp_path: Path) -> None:
+    assert unopened(opened(tmp_path, "nvidia", ALWAYS)) == {"gpu1": "device"}
+    assert (tmp_path / "nvidia-1").read_text() == "nvidia-1;nvidia-1;"
+
+
+def test_a_device_that_breaks_its_neighbours_is_blamed_alone(tmp_path: Path) -> None:
+    """RCCL's ranks see all devices, so that a sick one can hang or crash the start of every worker."""
+    assert unopened(opened(tmp_path, "amd", NEIGHBOUR)) == {"gpu1": "device"}
+    assert (tmp_path / "amd-0").read_text() == "amd-0 amd-1 amd-2 amd-3;amd-0;amd-0 amd-2 amd-3;"
+
+
+def test_devices_that_open_alone_only_are_not_judged(tmp_path: Path) -> None:
+    """Which of them is at fault is not known, and nobody guesses."""
+    pool = opened(tmp_path, "amd", TOGETHER)
+    assert unopened(pool) == dict.fromkeys(("gpu0", "gpu1", "gpu2", "gpu3"), "external")
+    reason = pool._unopened[(pool.devices[0],)].reason
+    assert reason.endswith("alone it opens, so it is not known which device is at fault")
+
+
+def test_a_crash_while_torch_is_imported_is_no_fault_of_the_device(tmp_path: Path) -> None:
+    pool = opened(tmp_path, "nvidia", ALWAYS, NO_TORCH="1")
+    assert set(unopened(pool).values()) == {"need"}
+    assert pool._unopened[(pool.devices[0],)].reason.startswith("torch could not be loaded: it was killed by SIGSEGV")
+
+
+# -- the user's settings
+
+
+def test_settings_that_change_what_is_measured_do_not_reach_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared = {
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_ALGO": "Ring",
+        "RCCL_MSCCL_ENABLE": "0",
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
+        "HSA_CU_MASK": "0:0-31",
+        "OMP_PROC_BIND": "true",
+        "TORCH_NCCL_BLOCKING_WAIT": "1",
+    }
+    kept = {"NCCL_TOPO_FILE": "/opt/topo.xml", "NCCL_IB_HCA": "mlx5", "HSA_OVERRIDE_GFX_VERSION": "11.0.0"}
+    for name, text in {**cleared, **kept, "HOME_OF_MINE": "1"}.items():
+        monkeypatch.setenv(name, text)
+    child = environments.of_child({"OMP_NUM_THREADS": "3", "NCCL_IB_HCA": None})
+
+    assert not set(cleared) & set(child)
+    assert (child["NCCL_TOPO_FILE"], child["HSA_OVERRIDE_GFX_VERSION"]) == ("/opt/topo.xml", "11.0.0")
+    assert child["HOME_OF_MINE"] == "1"
+    assert child["OMP_NUM_THREADS"] == "3", "ours counts"
+    assert "NCCL_IB_HCA" not in child, "unless the vendor chose it"
+
+
+def test_the_users_settings_are_in_the_record_and_in_words() -> None:
+    given = {"NCCL_P2P_DISABLE": "1", "LD_PRELOAD": "/x.so", "PATH": "/bin"}
+
+    assert environments.found(given) == ({"NCCL_P2P_DISABLE": "1"}, {"LD_PRELOAD": "/x.so"})
+    assert environments.notes(given) == [
+        "settings of the user that the workers do not inherit: NCCL_P2P_DISABLE=1",
+        "settings of the user in force: LD_PRELOAD=/x.so",
+    ]
+    assert environments.notes({"PATH": "/bin"}) == []

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
 from pytest_accel.run import selection
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import loader, products, requirements
 
 KNOWN = loader.load_shipped()
 with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:
@@ -37,7 +37,7 @@ def device(row: dict[str, str], index: int = 0) -> Device:
 )
 def test_a_device_is_the_one_sku_that_it_is(row: dict[str, str]) -> None:
     """No prefix, no guess: the look-alikes in the table have no SKU."""
-    assert [sku.name for sku in loader.recognise([device(row)], KNOWN)] == ([row["sku"]] if row["sku"] else [])
+    assert [sku.name for sku in products.recognise([device(row)], KNOWN)] == ([row["sku"]] if row["sku"] else [])
 
 
 def test_every_shipped_sku_is_in_the_table() -> None:

@@ -15,7 +15,8 @@ from as_user import STUB_TORCH, left
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
-from pytest_accel.run.processes import supervisor
+from pytest_accel.run.deadline import CLOSING_SECONDS, Deadline
+from pytest_accel.run.processes import deaths
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
@@ -77,7 +78,7 @@ def test_messages_come_in_order(start: Start) -> None:
     ("end", "reason"),
     [
         ("sys.exit(3)", "it ended with exit code 3"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "it was killed by SIGKILL"),
+        ("os.kill(os.getpid(), signal.SIGBUS)", "it was killed by SIGBUS"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "it was killed by SIGSEGV"),
     ],
 )
@@ -96,13 +97,77 @@ def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
 ) -> None:
     counted = tmp_path / "vmstat"
     counted.write_text("pgfault 1\noom_kill 4\n")
-    monkeypatch.setattr(supervisor, "VMSTAT", counted)
+    monkeypatch.setattr(deaths, "VMSTAT", counted)
     child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
     counted.write_text("pgfault 9\noom_kill 5\n")
     child.send("go")
     (died,) = hear(child, "died")
     assert died["kind"] == "need"
     assert "killed 1 process meanwhile because memory ran out" in died["reason"]
+
+
+def test_a_kill_in_a_cgroup_is_counted_where_the_machine_shows_no_count(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counted = tmp_path / "memory.events"
+    counted.write_text("oom 0\noom_kill 0\n")
+    monkeypatch.setattr(deaths, "VMSTAT", tmp_path / "nothing")
+    monkeypatch.setattr(deaths, "CGROUP", counted)
+    child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
+    counted.write_text("oom 1\noom_kill 2\n")
+    child.send("go")
+    assert hear(child, "died")[-1]["kind"] == "need"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGXCPU, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_that_somebody_sent_is_no_fault_of_the_device(start: Start, number: signal.Signals) -> None:
+    """A daemon that watches the memory, a limit of this user, an administrator."""
+    child = start("send('there')\ntime.sleep(1000)")
+    hear(child, "there")
+    os.kill(child.pid, number)
+    (died,) = hear(child, "died")
+    assert died["kind"] == "external"
+    assert (
+        died["reason"] == f"its process was killed by {number.name}, which comes from outside and not from the device"
+    )
+
+
+def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(start: Start) -> None:
+    call = WorkerCall(start("receive()\nos.kill(os.getpid(), signal.SIGSTOP)"), {"event": "call"})
+    conduct([call], patience=1.0)
+    assert call.trouble
+    assert (call.trouble["event"], call.trouble["kind"]) == ("hung", "external")
+    assert "it was stopped by a signal or a debugger" in call.trouble["reason"]
+
+
+def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) -> None:
+    """All processes of a paused container stand still; they go on together, and no patience is lost."""
+    call = WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"})
+    stood: list[float] = []
+
+    def tick() -> None:
+        if not stood:
+            time.sleep(3.0)  # as if the container were paused
+        elif time.monotonic() - began > 4.5:
+            call.hear({"event": "done"})  # before the patience of two seconds is over after the pause
+
+    began = time.monotonic()
+    conduct([call], patience=2.0, tick=tick, late=stood.append)
+    assert not call.trouble
+    assert 2.0 < stood[0] < 4.0
+
+
+def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
+    calls = [
+        WorkerCall(start('receive()\nsend("finding", value=1)\nsend("done")\ninput()'), {"event": "call"}),
+        WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"}),
+    ]
+    conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
+    assert calls[0].findings
+    assert calls[0].trouble is None
+    assert calls[1].trouble
+    assert calls[1].trouble["kind"] == "need"
+    assert calls[1].trouble["reason"] == "stopped at the time limit of 14 s for the run"
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
@@ -253,14 +318,14 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     calls = [
         WorkerCall(start(notices, "gpu0"), {"event": "call"}),
         WorkerCall(
-            start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGKILL)", "gpu1"), {"event": "call"}
+            start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)", "gpu1"), {"event": "call"}
         ),
         WorkerCall(start("receive()\ninput()", "gpu2"), {"event": "call"}),
     ]
     conduct(calls, patience=PATIENCE, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
-    assert troubles[1] == {"event": "died", "reason": "it was killed by SIGKILL"}
+    assert troubles[1] == {"event": "died", "reason": "it was killed by SIGSEGV"}
     assert troubles[0]["kind"] == troubles[2]["kind"] == "stopped"
     assert troubles[0]["reason"] == "stopped because gpu1 failed: connection closed by peer"
 
@@ -279,7 +344,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
 
     assert len(call.blocks) == 1
     assert call.trouble
-    assert call.trouble["kind"] == "need"
+    assert call.trouble["kind"] == ("need" if isinstance(error, KeyboardInterrupt) else "external")
     assert not left([call.child.pid])
 
 
@@ -303,7 +368,7 @@ PROBES = """
 import os, signal
 
 def dies(device):
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 def adds(device):
     return device.sample(lambda: 1 + 1, amount=1.0, unit="1", seconds=0.2)
@@ -364,7 +429,7 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
     reasons = [(ask(pool, "dies", "peers", devices)[both].trouble or {})["reason"] for _ in range(3)]
     after = ask(pool, "adds", "together", devices)
 
-    assert reasons[:2] == ["it was killed by SIGKILL"] * 2
+    assert reasons[:2] == ["it was killed by SIGSEGV"] * 2
     assert reasons[2] == "not measured: the worker process of peers ended in dies.peers and in dies.peers"
     assert [each.trouble for each in after.values()] == [None] * len(devices)
     assert all(each.findings for each in after.values())
@@ -414,7 +479,8 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
 
     assert pool.sensor.child
     assert pool.sensor.child.ended == "it was killed by SIGKILL"
-    assert pool.sensor.notes == ["the sensor failed: it was killed by SIGKILL"]
+    why = "its process was killed by SIGKILL, which comes from outside and not from the device"
+    assert pool.sensor.notes == [f"the sensor failed: {why}"]
     assert pool.sensor.not_idle() is None
     assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 

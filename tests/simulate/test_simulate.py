@@ -20,11 +20,13 @@ from as_user import pytest as run_pytest
 from pytest_accel import probes
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records
@@ -131,6 +133,10 @@ def test_every_mistake_is_named_with_its_line(write: Callable[..., str], fault: 
         ("sku: cpu", r"node.yaml:1: cpu is of vendor cpu; only devices of nvidia, amd can be simulated"),
         ("sku: h100-sxm\nseed: many", r"node.yaml:2: seed: expected a whole number, found 'many'"),
         ("platform: hgx8", r"the file: 'sku' is missing"),
+        (
+            "extends: h100-sxm\nsku: acme",
+            r"node.yaml: is a threshold file \(it has 'extends'\), .* a node file that names it: 'sku: node.yaml'",
+        ),
     ],
 )
 def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said: str) -> None:
@@ -261,10 +267,10 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     devices = driver(Model.read(model(healthy, tmp_path))).discover()
     assert [healthy.sku.mismatch(device) for device in devices] == [None] * healthy.devices
     limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
-    for metric, limit in limits.items():
-        if metric in inventory.FACT_METRICS and limit.equals is not None:
-            _, value, trouble = inventory.read(metric, devices[0])
-            assert trouble or value == limit.equals, metric
+    found = inventory.Discovery(tuple(devices))
+    for metric in set(limits) & set(inventory.FACT_METRICS):
+        verdicts = [judge([each], limits[metric]) for each in inventory.facts(metric, found, healthy.sku)]
+        assert not any(each.fails for each in verdicts if each.status is not Status.UNMEASURED), metric
 
 
 @pytest.mark.parametrize(
@@ -470,8 +476,8 @@ def test_a_long_soak_sees_what_heat_takes(device: Callable[..., SimulatedDevice]
 
 
 def test_the_modes_of_a_simulated_device_count_as_those_of_a_real_one(device: Callable[..., SimulatedDevice]) -> None:
-    with pytest.raises(Unmeasurable, match="MIG mode of gpu1 is on"):
-        device(mig=True)
+    with pytest.raises(Unmeasurable, match="compute mode of gpu1 is prohibited"):
+        device(compute_mode="prohibited")
 
 
 def test_a_probe_of_ones_own(device: Callable[..., SimulatedDevice]) -> None:
@@ -560,7 +566,7 @@ def test_the_sick_device_is_the_one_that_is_named(tmp_path: Path, write: Callabl
 @pytest.mark.slow
 def test_a_device_lost_in_the_middle_and_one_that_hangs(tmp_path: Path, write: Callable[..., str]) -> None:
     file = write("fault: hang, device: 0, at: stream", "fault: device-lost, device: 1, at: matmul")
-    done = rehearse(tmp_path, file, "--accel-patience=4", "-k", "stream or bf16")
+    done = rehearse(tmp_path, file, "--accel-patience=5", "-k", "stream or bf16")
     assert done.exit == 1
     assert done.statuses("stream.triad") == {"gpu0": "FAIL", "gpu1": "PASS"}
     assert done.statuses("matmul.bf16") == {"gpu0": "FAIL", "gpu1": "FAIL"}

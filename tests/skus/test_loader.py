@@ -10,7 +10,7 @@ from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import loader, products, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml"))
@@ -106,7 +106,7 @@ def test_no_device_is_two_shipped_skus() -> None:
         for model in sku.match.get("names", ()):
             facts = {"compute_units": next(iter(units), None)}
             device = Device(uuid="GPU-0", index=0, driver=sku.vendor, model=model, facts=facts)
-            assert loader.recognise([device], every) == [sku]
+            assert products.recognise([device], every) == [sku]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "floor: 600, software: {nccl: 2.18}", 7, "software.nccl: expected text, found 2.18"),
         ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
         ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 lies past the bound"),
-        ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, version, same_on_all"),
+        ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, one_of, version"),
         ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "floor: derived", 7, "limits.matmul.bf16: a derived floor needs a reference"),
@@ -191,6 +191,10 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "same_on_all: false", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, since the unit is TFLOPS"),
         ("floor: 600", "equals: [600]", 7, "equals [600]: expected a number"),
+        ("floor: 600", "one_of: 600", 7, "one_of: expected a list, found 600"),
+        ("floor: 600", "one_of: []", 7, "one_of is empty, so every value would break it"),
+        ("floor: 600", "one_of: [700, '600']", 7, "one_of '600': expected a number, since the unit is TFLOPS"),
+        ("floor: 600", "floor: 600, one_of: [700]", 7, "has floor and one_of, but only one of them would be judged"),
         ("floor: 600, unit: TFLOPS", "equals: off, unit: text", 7, "expected text, since the unit is text; YAML"),
         ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "unit of its reference"),
         ("matmul.bf16: {f", "matmul.bf61: {f", 7, "no probe measures matmul.bf61; did you mean 'matmul.bf16'"),
@@ -344,6 +348,13 @@ def test_a_bound_takes_the_place_of_one_of_another_kind(tmp_path: Path) -> None:
     own = load(tmp_path, extending(f"  inventory.power_limit: {{floor: 690, source: {SOURCE}}}"))
     limit = own.limits["inventory.power_limit"]
     assert (limit.floor, limit.same_on_all, limit.overridden) == (690, False, True)
+
+
+def test_a_list_of_versions_takes_the_place_of_sameness(tmp_path: Path) -> None:
+    listed = f"{{one_of: [96.00.A5.00.03, 96.00.A5.00.04], severity: warn, source: {SOURCE}}}"
+    limit = load(tmp_path, extending(f"  inventory.vbios: {listed}")).limits["inventory.vbios"]
+    assert (limit.one_of, limit.same_on_all) == (("96.00.A5.00.03", "96.00.A5.00.04"), False)
+    assert (limit.unit, limit.severity, limit.overridden) == ("version", "warn", True)
 
 
 def test_a_chain_of_own_files_counts_what_each_overrides(tmp_path: Path) -> None:

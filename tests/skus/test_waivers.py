@@ -127,9 +127,11 @@ def test_the_closing_line_counts_waivers_and_overridden_limits() -> None:
     waived = waivers().apply(BROKEN)
     again = waivers().apply(replace(BROKEN, subject="GPU-1"))
     other = waivers(replace(ENTRY, limit="a.b")).apply(replace(BROKEN, metric="a.b"))
-    assert closed(waived, again) == ("ACCEPTED 8/8 devices (1 waiver)", 0)
-    assert closed(waived, again, other, overridden=3) == ("ACCEPTED 8/8 devices (2 waivers, 3 limits overridden)", 0)
-    assert closed(waived, filtered=["filtered by -k"])[0].startswith("HELD 0/1 limits (1 waiver); no acceptance")
+    terms = "by ops until 2026-12-31, for all devices"
+    assert closed(waived, again) == (f"ACCEPTED 8/8 devices (1 waiver: host.memory -75.0% {terms})", 0)
+    both = f"2 waivers: host.memory -75.0% {terms}; a.b -75.0% by ops until 2026-12-31"
+    assert closed(waived, again, other, overridden=3) == (f"ACCEPTED 8/8 devices ({both}; 3 limits overridden)", 0)
+    assert closed(waived, filtered=["filtered by -k"])[0].startswith("HELD 0/1 limits (1 waiver: host.memory -75.0%")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,8 @@ def test_a_waived_limit_passes_and_is_seen(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, "--accel-waivers=waivers.yaml", "--junitxml=junit.xml", "-v", "-k", "memory")
 
     assert ran.exit == 0, ran.out
-    assert ran.closing.startswith("HELD 0/1 limits (1 waiver)")
+    waiver = "1 waiver: host.memory -100.0% by ops until 2999-12-31, more than a year ahead"
+    assert ran.closing.startswith(f"HELD 0/1 limits ({waiver})")
     assert "WAIVED" in ran.out
     assert "FAIL waived" in ran.out
     assert "waived: node host.memory: a small one (by ops, until 2999-12-31, waivers.yaml:2)" in ran.out

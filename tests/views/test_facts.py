@@ -23,5 +23,5 @@ def test_every_fact_has_a_row() -> None:
 
 
 def test_what_nobody_judges_is_said_to_be_recorded_only() -> None:
-    (row,) = [line for line in page().splitlines() if line.startswith("| `fabric_health`")]
+    (row,) = [line for line in page().splitlines() if line.startswith("| `library_version`")]
     assert row.endswith("| record only |")

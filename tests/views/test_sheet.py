@@ -61,7 +61,18 @@ def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["sku", "list"]) == 0
     table, _, below = capsys.readouterr().out.partition("\n\n")
     assert [line.split()[0] for line in table.splitlines()[1:]] == loader.names()
-    assert below == f"thresholds {releases.version()}\n"
+    assert below.endswith(f"\nthresholds {releases.version()}\n")
+
+
+@pytest.mark.parametrize(("width", "named"), [(80, False), (120, True)])
+def test_the_list_fits_the_terminal_and_keeps_every_platform(width: int, named: bool) -> None:
+    skus = loader.load_shipped()
+    lines = sheet.text([sheet.listing(skus, width)]).splitlines()
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert {sku.name for sku in skus} <= set(text.split())
+    assert {platform for sku in skus for platform in sku.platforms} <= set(text.split())
+    assert ("NVIDIA H100 SXM" in text) == named
 
 
 @pytest.mark.parametrize("name", loader.names())

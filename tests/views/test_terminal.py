@@ -19,7 +19,8 @@ from pytest_accel.run.session import Session
 from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
-from pytest_accel.views.terminal import closing_lines, first_to_repeat, table
+from pytest_accel.views.table import table
+from pytest_accel.views.terminal import closing_lines, folded, time_line
 
 NAMES = {"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"}
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -43,20 +44,21 @@ def colours(*verdicts: Verdict) -> list[str]:
 def test_one_row_per_verdict_worst_first() -> None:
     found = [judged(730.0), judged(612.4, "GPU-1"), judged(740.0, "GPU-2")]
     assert [" ".join(text.split()) for text, _ in table(found, NAMES, full=True)] == [
-        "device metric value limit margin status",
-        "gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9% FAIL",
-        "gpu0 matmul.bf16 730 TFLOPS floor 672 TFLOPS +8.6% PASS",
-        "gpu2 matmul.bf16 740 TFLOPS floor 672 TFLOPS +10.1% PASS",
+        "status device metric value limit margin",
+        "FAIL gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9%",
+        "PASS gpu0 matmul.bf16 730 TFLOPS floor 672 TFLOPS +8.6%",
+        "PASS gpu2 matmul.bf16 740 TFLOPS floor 672 TFLOPS +10.1%",
     ]
 
 
 def test_of_many_devices_those_that_hold_share_a_row_that_names_the_weakest() -> None:
     """Eight devices and forty metrics are three hundred rows, and the one that fails is what one looks for."""
     assert rows(judged(740.0), judged(612.4, "GPU-1"), judged(730.0, "GPU-2"), judged(735.0, "GPU-3"))[1:] == [
-        "gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9% FAIL",
-        "3 of 4, gpu2 < matmul.bf16 730 to 740 TFLOPS floor 672 TFLOPS +8.6% PASS",
+        "FAIL gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9%",
+        "PASS 3 of 4, gpu2 matmul.bf16 730 to 740 TFLOPS floor 672 TFLOPS +8.6%",
     ]
-    assert rows(judged(740.0), judged(730.0, "GPU-1"), judged(730.0, "GPU-2"))[1].startswith("all 3, gpu1 <")
+    assert rows(judged(740.0), judged(730.0, "GPU-1"), judged(730.0, "GPU-2"))[1].startswith("PASS all 3, gpu1 <")
+    assert rows(*(judged(730.0, f"GPU-{place}") for place in range(3)))[1].startswith("PASS all 3 matmul"), "no slowest"
 
 
 def test_the_share_of_the_peak_stands_beside_the_value_where_there_is_one() -> None:
@@ -66,9 +68,9 @@ def test_the_share_of_the_peak_stands_beside_the_value_where_there_is_one() -> N
 
     lines = rows(found(612.4, "GPU-1"), found(730.0, "GPU-2"), found(745.0, "GPU-3"), judged(700.0))
     assert lines[:3] == [
-        "device metric value of peak limit margin status",
-        "gpu1 < matmul.bf16 612.4 TFLOPS 62% floor 672 TFLOPS -8.9% FAIL",
-        "3 of 4, gpu0 < matmul.bf16 700 to 745 TFLOPS 74 to 75% floor 672 TFLOPS +4.2% PASS",
+        "status device metric value of peak limit margin",
+        "FAIL gpu1 < matmul.bf16 612.4 TFLOPS 62% floor 672 TFLOPS -8.9%",
+        "PASS 3 of 4, gpu0 matmul.bf16 700 to 745 TFLOPS 74 to 75% floor 672 TFLOPS +4.2%",
     ]
 
 
@@ -77,8 +79,8 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
     values = [0, 0, 1, 0]
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "count", value)], limit) for i, value in enumerate(values)]
     assert rows(*found)[1:] == [
-        "gpu2 health.remap_pending 1 = 0 FAIL",
-        "inventory and health: 1 facts are as expected on 4 devices (-v lists them)",
+        "FAIL gpu2 health.remap_pending 1 = 0",
+        "health: 0 facts are as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
     ]
     assert len(table(found, NAMES, full=True)) == 1 + 2
 
@@ -94,7 +96,7 @@ def test_a_margin_beyond_tenfold_is_shown_as_a_multiple() -> None:
 
 
 def test_the_slowest_of_several_is_marked_even_if_it_passes() -> None:
-    assert rows(judged(740.0), judged(730.0, "GPU-1"))[1].startswith("gpu1 <")
+    assert rows(judged(740.0), judged(730.0, "GPU-1"))[1].startswith("PASS gpu1 <")
 
 
 def test_one_device_is_not_the_slowest() -> None:
@@ -131,13 +133,13 @@ def test_a_marginal_row_says_why() -> None:
 
 def test_information_is_shown_without_a_limit() -> None:
     found = judge([Measurement("ddp.step_ms", "node", "ms", 41.5)], None)
-    assert rows(found)[1] == "node ddp.step_ms 41.5 ms info"
+    assert rows(found)[1] == "info node ddp.step_ms 41.5 ms"
     assert colours(found)[1] == ""
 
 
 def test_an_expected_fact_is_shown() -> None:
     found = judge([Measurement("inventory.count", "node", "count", 7)], Limit("inventory.count", "count", equals=8))
-    assert rows(found)[1] == "node inventory.count 7 = 8 FAIL"
+    assert rows(found)[1] == "FAIL node inventory.count 7 = 8"
 
 
 def test_what_cannot_exist_is_one_line_per_reason() -> None:
@@ -152,12 +154,70 @@ def test_what_cannot_exist_is_one_line_per_reason() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_what_is_no_number_does_not_break_the_table(value: float | None) -> None:
     found = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], FLOOR)
-    assert rows(found)[1].startswith("gpu0 matmul.bf16")
+    assert " gpu0 matmul.bf16" in rows(found)[1]
 
 
 def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
     found = judge([Measurement("xid", "GPU-0", "count", 3)], Limit("xid", "count", ceiling=0.0))
-    assert rows(found)[1] == "gpu0 xid 3 ceiling 0 FAIL"
+    assert rows(found)[1] == "FAIL gpu0 xid 3 ceiling 0"
+
+
+def left_out(metric: str, subject: str = "GPU-1", why: str = "not measured: its worker hung in a.b") -> Verdict:
+    return Verdict(metric, subject, Status.FAIL, why, limit=FLOOR, fault=True, event="left out")
+
+
+def test_a_device_that_hangs_is_two_rows_whatever_it_left_unmeasured() -> None:
+    hung = Verdict("a.b", "GPU-1", Status.FAIL, "its process sent nothing for 60 s", limit=FLOOR, event="hung")
+    found = [judged(730.0), *(left_out(f"x.{place}") for place in range(20)), hung]
+    assert rows(*found)[1:3] == [
+        "FAIL gpu1 a.b: its process sent nothing for 60 s",
+        "FAIL gpu1 20 limits not measured: its worker hung in a.b",
+    ]
+    assert len(table(found, NAMES, full=True)) == 1 + 22, "-v lists them"
+
+
+def test_one_need_of_all_devices_is_one_row() -> None:
+    uuids = [uuid for uuid in NAMES if uuid != "node"]
+    found = [Verdict(metric, uuid, Status.UNMEASURED, "no torch", limit=FLOOR) for metric in "abc" for uuid in uuids]
+    assert rows(*found)[1:] == ["UNMEASURED all 4 a and 2 more: no torch"]
+
+
+def test_error_counters_that_did_not_count_are_one_line_and_one_that_did_has_a_row() -> None:
+    limit = Limit("counters.pcie_replays", "per min", ceiling=8.0)
+    found = [judge([Measurement(limit.metric, f"GPU-{i}", "per min", i // 3)], limit) for i in range(4)]
+    assert rows(*found)[1:] == [
+        "PASS gpu3 < counters.pcie_replays 1 per min ceiling 8 per min +87.5%",
+        "counters: 0 facts are as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
+    ]
+
+
+def wide() -> list[Verdict]:
+    """Verdicts whose rows need 120 columns: long metrics, ranges of values, a limit that advises."""
+    advised = Limit("soak.throttle.power_brake", "TFLOPS", floor=672.0, severity="warn", origin="h100-sxm.yaml:20")
+
+    def found(value: float, subject: str, limit: Limit) -> Verdict:
+        peak = Peak(989.4, "datasheet")
+        samples = (value,) * 3
+        return judge([Measurement(limit.metric, subject, "TFLOPS", value, samples=samples, peak=peak)], limit)
+
+    limits = (advised, Limit("all_reduce.busbw@8GiB", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:21"))
+    return [found(600.3 + 50 * place, f"GPU-{place}", limit) for place in range(4) for limit in limits]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_table_fits_the_terminal_and_begins_with_the_status(width: int) -> None:
+    lines = [text for text, _ in folded(table([*wide(), left_out("a" * 20)], NAMES, width=width), width)]
+    assert max(map(len, lines)) <= width
+    figures = [line for line in lines if "all_reduce" in line]
+    assert [line.split()[0] for line in figures] == ["FAIL", "FAIL", "PASS"]
+    assert all(line.rstrip().endswith("%") for line in figures)
+    assert ("(limit): it advises, and does not reject" in lines) == ("(>= 672)" in "\n".join(lines))
+
+
+def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
+    text = "\n".join(text for text, _ in table(wide(), NAMES, width=120))
+    assert "advice floor 672 TFLOPS" in text
+    assert "700.3 to 750.3 TFLOPS" in text
 
 
 def test_nothing_to_show_is_no_table() -> None:
@@ -183,14 +243,23 @@ def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], col
     assert closing_lines(closing, verdicts) == [(closing.line, colour)]
 
 
-def test_the_worst_failure_is_the_one_to_repeat() -> None:
-    verdicts = [judged(730.0), judged(660.0, "GPU-1"), judged(612.0, "GPU-2")]
-    assert first_to_repeat(verdicts) is verdicts[2]
+def test_a_long_closing_line_is_broken_between_devices() -> None:
+    line = (
+        "REJECTED 2/8: gpu2 stream.triad -14.0% (3 limits); gpu6 hung in matmul.fp64 (21 limits); worst: " + "x " * 50
+    )
+    found = [text for text, _ in closing_lines(Closing(line, 1, "REJECTED"), [], 80)]
+    assert found[:2] == [
+        "REJECTED 2/8: gpu2 stream.triad -14.0% (3 limits);",
+        "  gpu6 hung in matmul.fp64 (21 limits);",
+    ]
+    assert max(map(len, found)) <= 80
+    assert closing_lines(Closing(line, 1, "REJECTED"), []) == [(line, "red")], "in a file it stays one line"
 
 
-@pytest.mark.parametrize("verdicts", [[], [judged(730.0)], [judged(675.0)]])
-def test_a_good_run_has_nothing_to_repeat(verdicts: list[Verdict]) -> None:
-    assert first_to_repeat(verdicts) is None
+def test_the_phases_of_a_run_are_whole_seconds_and_none_is_negative() -> None:
+    text, _ = time_line({"wall": 12.0, "measuring": -0.004, "checks": 1.4, "silent": 0.0})
+    assert text == "time: 12 s: measuring 0, checks 1"
+    assert "silent 60" in time_line({"wall": 70.0, "silent": 60.2})[0]
 
 
 # -- the plan

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
 from pytest_accel.core.measurement import Device, Statistic
+from pytest_accel.core.messages import FastPath
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
@@ -138,6 +139,8 @@ class Compute(Rank):
         places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
         self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
+        self.fast_paths: dict[str, FastPath] = {}
+        """On a CPU, which dtypes have a fast path, by dtype: decided once for all devices of the machine."""
         self.seconds = 1.0
         self.precision = 0.01
         self.sustained = False
@@ -190,12 +193,6 @@ class Compute(Rank):
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""
-        if device.facts.get("mig"):
-            raise Unmeasurable(f"MIG mode of {device.name} is on: neither the device nor its slices can be accepted")
-        if (partition := device.facts.get("compute_partition", "SPX")) != "SPX":
-            raise Unmeasurable(
-                f"{device.name} is a part of a GPU ({partition} mode): only a whole GPU (SPX) can be accepted"
-            )
         mode = device.facts.get("compute_mode")
         if mode == "prohibited" or (mode == "exclusive process" and len(self.devices) > 1):
             raise Unmeasurable(f"the compute mode of {device.name} is {mode}: this run needs the default mode")
@@ -348,11 +345,18 @@ class Compute(Rank):
             seconds: Longest duration of the sampling.
             collective: True if every rank of a process group has to do the same number of calls.
             conditions: Conditions of the result.
-            as_duration: Return milliseconds for each call instead of a rate.
+            as_duration: Return milliseconds for each call instead of a rate; `unit` has to be "ms" then.
             streams: Streams that `work` runs on, if it does not use the current one.
             fastest_of: If set, a sample is the fastest of this many calls, each timed by the host, and not a block.
             statistic: What the value is of the samples.
+
+        Raises TypeError for the unit "ms" without `as_duration`, and the reverse: the samples would be of another unit.
         """
+        if as_duration != (unit == "ms"):
+            raise TypeError(
+                f"sample: as_duration=True returns milliseconds, so it goes with unit='ms' and no other; "
+                f"unit={unit!r}, as_duration={as_duration}"
+            )
         how: dict[str, Any] = {
             "seconds": self.seconds if seconds is None else seconds,
             "precision": self.precision if precision is None else precision,

@@ -22,7 +22,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas, error_class
+from pytest_accel.probes.device import blas, error_class, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -113,6 +113,9 @@ class Worker:
         elif message["event"] == "open":
             self.compute = _open(message, self._gate, self._devices)
             self._pipe.send("opened", software=_software(self.compute))
+        elif message["event"] == "try dtypes" and self.compute is not None:
+            self._pipe.send("finding", fast_paths=fast_paths.try_all(self.compute))
+            self._pipe.send("done")
         elif self.compute is not None:
             _call(message, self.compute, self._gate, self._pipe)
 
@@ -155,6 +158,7 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
 def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe) -> None:
     """Run a probe and send each of its results."""
     compute.seconds, compute.precision = message["seconds"], message["precision"]
+    compute.fast_paths = message["fast_paths"]
     compute.pairs = [(sender, receiver) for sender, receiver in message["pairs"]]
     ranks = message.get("ranks")
     gate.collective = ranks is not None

@@ -18,15 +18,17 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
+from pytest_accel.judging.changed_facts import Watch
 from pytest_accel.judging.error_counters import Ledger
 from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.readings import Telemetry
-from pytest_accel.run.processes.supervisor import Child, listen
+from pytest_accel.run.processes.supervisor import Child, listen, stood_still
 
 
 class SensorClient:
@@ -35,12 +37,14 @@ class SensorClient:
     `patience` is how many seconds an answer may take.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, deadline: Deadline | None = None) -> None:
         self.patience = patience
+        self.deadline = deadline or Deadline()
         self.processes = REAL
         self.log = Path(os.devnull)
         self.telemetry = Telemetry()
         self.counters = Ledger()
+        self.facts = Watch()
         self.reports = Reports()
         self.notes: list[str] = []
         self.profilers: list[Message] = []
@@ -88,6 +92,7 @@ class SensorClient:
         self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor)
         self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
+        self.facts.begin(Device(**each) for each in answer.get("devices", []))
         return answer
 
     def not_idle(self) -> dict[str, str] | None:
@@ -140,7 +145,7 @@ class SensorClient:
         return self.counters.measured(metric, device)
 
     def count(self, during: str, ours: Collection[int] = (), *, links: bool = True) -> None:
-        """Read the error counters of every device, between probes and never while something is timed.
+        """Read the error counters and facts of every device, between probes and never while something is timed.
 
         `during` names the metric that was measured since the last reading, if any. The counters of the links are read
         only with `links`. `ours` are the ids of this run's processes
@@ -152,6 +157,7 @@ class SensorClient:
         self._host_after = None
         answers = self.health(links=links)
         self.counters.read(clock.now(), during, answers, self.addresses, links=links)
+        self.facts.read(clock.now(), during, answers or {})
         pids = self.pids.union(ours)
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 
@@ -169,25 +175,30 @@ class SensorClient:
             return {"event": "died", "reason": "the sensor process has ended"}
         (sensor,) = self.alive
         sensor.send(event, **fields)
-        patience = self.patience if patience is None else patience
+        granted = self.patience if patience is None else patience
+        patience = self.deadline.patience(granted)
         until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
+            began = time.monotonic()
             arrived = [message for _, message in listen([sensor], min(left, 0.5))]
+            until += stood_still(began, min(left, 0.5))
             for message in arrived:  # also those that came after the answer
                 self.hear(sensor, message)
             answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
             if answers:
                 return answers[0]
-        why = sensor.kill(f"the management library did not answer for {patience:g} s")
+        cut = patience < granted
+        why = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
+        why = sensor.kill(why)
         self._miss(why)
         self.note(f"the sensor was stopped: {why}")
-        return {"event": "died", "reason": why}
+        return {"event": "died", "reason": why, **({"kind": "need"} if cut else {})}
 
     def _wake_sensor(self) -> None:
         """Start the sensor a second time if the first one has died or hung. What happened in between is lost."""
         for child, message in listen(self.alive, 0.0):
             self.hear(child, message)
-        if len(self._sensors) == 1 and not self.alive:
+        if len(self._sensors) == 1 and not self.alive and not self.deadline.over:
             self.discover(self._vendor)
 
     def watch(self, hz: float) -> None:

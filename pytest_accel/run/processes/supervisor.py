@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -18,6 +17,10 @@ from typing import IO, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.messages import Message
+from pytest_accel.run.deadline import Deadline
+from pytest_accel.run.processes import deaths, environment
+
+NO_LIMIT = Deadline()
 
 KILL_SECONDS = 5.0
 """Seconds that a killed process may take to end. One in an uninterruptible system call may not, and is left."""
@@ -25,17 +28,6 @@ KILL_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
 """Seconds that a silent process may take to answer where it is, and a failed rank's death to become known after
 other ranks have noticed it."""
-
-SCRUBBED_VARIABLES = (
-    "CUDA_LAUNCH_BLOCKING",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",  # its newer name (PyTorch, c10/core/AllocatorConfig.h)
-    "PYTORCH_HIP_ALLOC_CONF",
-    "CUDA_DISABLE_PERF_BOOST",  # since driver 580.105: the device keeps to lower clocks
-)
-"""Environment variables that would change the measurements. Child processes do not inherit them."""
 
 START = (
     "import sys; sys.path = [*filter(None, sys.path)]; "
@@ -45,8 +37,11 @@ START = (
 sys.path, so that a random.py or pynvml.py in it would be imported; `-P` needs Python 3.11. With `python -c` the current
 folder is the empty entry, which is removed before anything but `sys` (built in) is imported."""
 
-VMSTAT = Path("/proc/vmstat")
-"""Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
+TICK = 0.2
+"""Seconds that pytest waits for messages before it looks at the clock."""
+
+STOOD_STILL = 1.0
+"""Seconds by which pytest has to be late to have stood still itself: a container that was paused, a suspended job."""
 
 PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
@@ -58,14 +53,14 @@ class Child:
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
         self.name = name
         self.log = log
-        self._kills_before = _out_of_memory_kills()
+        self._kills_before = deaths.out_of_memory_kills()
         with _log(log) as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", START, module, str(os.getpid()), repr(clock.epoch())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=_environment(env),
+                env=environment.of_child(env),
                 start_new_session=True,  # Ctrl-C is for pytest, which then ends its children
             )
         assert self._process.stdout
@@ -117,16 +112,18 @@ class Child:
         return messages
 
     def _death(self) -> Message:
-        """Return the message "died" of a process that ended by itself.
+        """Return the message "died" of a process that ended by itself."""
+        reason = self.kill()
+        return {"event": "died", **deaths.cause(self._process.returncode or 0, reason, self._kills_before)}
 
-        If the kernel may have killed it because memory ran out, its kind is "need": the device is not to blame.
-        """
-        reason, killed = self.kill(), _out_of_memory_kills() - self._kills_before
-        if self._process.returncode != -signal.SIGKILL or killed <= 0:
-            return {"event": "died", "reason": reason}
-        processes = "1 process" if killed == 1 else f"{killed} processes"
-        why = f"{reason}; the kernel killed {processes} meanwhile because memory ran out"
-        return {"event": "died", "kind": "need", "reason": why}
+    @property
+    def is_stopped(self) -> bool:
+        """True if somebody stopped the process (SIGSTOP), or a debugger holds it."""
+        try:
+            text = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return text.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _message(self, line: bytes) -> Message | None:
         """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log."""
@@ -150,14 +147,19 @@ class Child:
             until = time.monotonic() + (0.0 if why else 1.0)
             while not self._has_ended() and time.monotonic() < until:
                 time.sleep(0.01)
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so no other process can have its number
+            self.end_now()
             try:
-                self.ended = _how_it_ended(self._process.wait(KILL_SECONDS))
+                self.ended = deaths.sentence(self._process.wait(KILL_SECONDS))
             except subprocess.TimeoutExpired:
                 self.ended = f"process {self.pid} cannot be killed and was left behind"
             self._close()
         return f"{why}; {self.ended}" if why and self.left_behind else why or self.ended
+
+    def end_now(self) -> None:
+        """Send SIGKILL to the process and all that it started, without waiting for its end."""
+        if self.ended is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so no other process can have its number
 
     @property
     def left_behind(self) -> bool:
@@ -195,39 +197,6 @@ def _log(path: Path) -> IO[bytes]:
         return open(os.devnull, "ab", buffering=0)
 
 
-def _environment(extra: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the environment of a child: that of this process without SCRUBBED_VARIABLES, changed by `extra`.
-
-    A variable that is None in `extra` is not inherited. PYTHONPATH begins with the folder that holds this package if
-    that is not installed, and lacks empty entries, since they mean the current folder.
-    """
-    home = str(Path(__file__).parents[3])
-    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
-    kept = {name: value for name, value in os.environ.items() if name not in (*SCRUBBED_VARIABLES, *extra)}
-    given = {name: value for name, value in extra.items() if value is not None}
-    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
-
-
-def _out_of_memory_kills() -> int:
-    """Return how many processes the kernel has killed because memory ran out, 0 where it does not count them."""
-    try:
-        line = re.search(r"^oom_kill (\d+)$", VMSTAT.read_text(), re.MULTILINE)
-    except OSError:
-        line = None
-    return int(line[1]) if line else 0
-
-
-def _how_it_ended(code: int) -> str:
-    """Return a return code of Popen as a sentence."""
-    if code >= 0:
-        return f"it ended with exit code {code}"
-    try:
-        return f"it was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it was killed by signal {-code}"
-
-
 def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, Message]]:
     """Yield messages that arrive within `timeout` seconds, with their senders. It ends as soon as any have arrived."""
     running = [child for child in children if child.ended is None]
@@ -240,6 +209,15 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
     for child in running:
         for message in child.take():
             yield child, message
+
+
+def stood_still(began: float, wait: float) -> float:
+    """Return by how many seconds pytest is late that was to wait for `wait` seconds from `began`; 0 if hardly.
+
+    Nobody can be blamed for a silence in this time. `began` is in seconds of time.monotonic().
+    """
+    late = time.monotonic() - began - wait
+    return late if late > STOOD_STILL else 0.0
 
 
 @dataclass
@@ -266,6 +244,8 @@ class WorkerCall:
     """Time at which it was asked for its stack, after a long silence; None if it was not."""
     frames: list[str] | None = None
     """Its answer: the frames of its stack, innermost first."""
+    silent_between: tuple[float, float] | None = None
+    """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
     """Factor by which it may be silent for longer until it is ready to be timed."""
 
@@ -303,9 +283,19 @@ class WorkerCall:
         timed = any(event != "working" for _, event in self.pace)
         return seconds if timed else seconds * self.starting
 
+    @property
+    def silence(self) -> float:
+        """The seconds since its last message; 0 if it is not its turn."""
+        return time.monotonic() - self.heard if self.state == "running" else 0.0
+
     def silent(self, seconds: float) -> bool:
         """Return True if it is the child's turn and it has been silent for longer than `patience` allows."""
-        return self.state == "running" and time.monotonic() - self.heard >= self.patience(seconds)
+        return self.state == "running" and self.silence >= self.patience(seconds)
+
+    def excuse(self, seconds: float) -> None:
+        """Let the child be silent for longer, since pytest stood still itself for so many seconds."""
+        self.heard += seconds
+        self.asked = None if self.asked is None else self.asked + seconds
 
     def ask(self) -> None:
         """Ask the child for its stack, unless it was asked already."""
@@ -320,7 +310,10 @@ class WorkerCall:
 
     def end(self, why: str, **message: Any) -> None:
         """Kill the child in the middle of the request; `message` completes the entry for `trouble`."""
+        since = self.heard
         self.hear({"reason": self.child.kill(why), **message})
+        if message.get("event") == "hung":
+            self.silent_between = since, self.heard
 
 
 def conduct(
@@ -332,6 +325,8 @@ def conduct(
     tick: Callable[[], None] = lambda: None,
     all_or_none: bool = False,
     in_turn: bool = False,
+    deadline: Deadline = NO_LIMIT,
+    late: Callable[[float], None] = lambda seconds: None,
 ) -> None:
     """Send each child its request, and keep the children in step until all requests are over.
 
@@ -343,7 +338,9 @@ def conduct(
     collective) the others are killed as soon as one fails, since they would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
-    exception that is raised meanwhile ends the children that are not done; the calls keep what these have sent.
+    exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the
+    calls keep what these have sent. `late` is called with the seconds for which pytest stood still itself, in which
+    case every child may be silent for longer.
     """
     by_child = {id(call.child): call for call in calls}
     try:
@@ -351,26 +348,41 @@ def conduct(
             call.heard = time.monotonic()
             call.child.send(**call.request)
         while any(not call.over for call in calls):
+            began = time.monotonic()
             working = [call.child for call in calls if not call.over]
-            for child, message in listen([*working, *others], 0.2):
+            for child, message in listen([*working, *others], TICK):
                 if id(child) in by_child:
                     by_child[id(child)].hear(message)
                 hear(child, message)
+            tick()
+            if stood := stood_still(began, TICK):
+                late(stood)
+                for call in calls:
+                    call.excuse(stood)
             _keep_in_step(calls, in_turn)
+            if deadline.over:
+                _end_at(deadline, calls)
             if all_or_none:
                 _lose_patience_together(calls, patience)
                 _end_together(calls)
             else:
                 _lose_patience(calls, patience)
-            tick()
     except BaseException as error:
-        why = "the run was interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped by: {error}"
+        interrupted = isinstance(error, KeyboardInterrupt)
+        why = "the run was interrupted" if interrupted else f"stopped by: {error}"
         unfinished = [call for call in calls if not call.over]
         for call in unfinished:  # before any is killed, since a second signal may interrupt the killing
-            call.hear({"event": "died", "kind": "need", "reason": why})
+            call.hear({"event": "died", "kind": "need" if interrupted else "external", "reason": why})
         for call in unfinished:
             call.child.kill(why)
         raise
+
+
+def _end_at(deadline: Deadline, calls: Sequence[WorkerCall]) -> None:
+    """End the requests that are not over."""
+    for call in calls:
+        if not call.over:
+            call.end(deadline.stopped, event="died", kind="need")
 
 
 def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
@@ -398,7 +410,15 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
         if call.silent(patience):
             call.ask()
             if call.answered:
-                call.end(_silence(call, patience), event="hung", kind="device")
+                _end_silent(call, _silence(call, patience))
+
+
+def _end_silent(call: WorkerCall, why: str, **more: Any) -> None:
+    """Kill a child that was silent for too long. It is not the device's fault if somebody has stopped the process."""
+    if call.child.is_stopped:
+        call.end(f"{why}; it was stopped by a signal or a debugger", event="hung", kind="external", **more)
+    else:
+        call.end(why, event="hung", kind="device", **more)
 
 
 def _silence(call: WorkerCall, patience: float) -> str:
@@ -428,7 +448,7 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         if len(blamed) > 1:
             names = ", ".join(each.child.name for each in blamed)
             reason += f"; it is not known which of {names} hung"
-        call.end(reason, event="hung", kind="device", shared=len(blamed) > 1)
+        _end_silent(call, reason, shared=len(blamed) > 1)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:

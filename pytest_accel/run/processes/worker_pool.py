@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import Device, Trouble
-from pytest_accel.core.messages import Group, Message, Outcome, WorkerRequest
+from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
+from pytest_accel.core.messages import FastPath, Group, Message, Outcome, WorkerRequest, fastest
+from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
-from pytest_accel.run.phases import TimeSpent, around
+from pytest_accel.run.phases import TimeSpent, around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -28,6 +30,15 @@ FIRST_COLLECTIVE = 3.0
 """The first collective of a process group may take this many times the patience: with the default, 180 s. NCCL connects
 all ranks in it, which takes longer than a minute where drivers, containers or the network answer slowly."""
 
+SILENT_SECONDS = 10.0
+"""After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
+OPENING_SECONDS = 20.0
+"""Seconds that a worker may be silent at least while it opens its device: the first context of a machine, or the first
+one after a long rest, may take longer than a small --accel-patience."""
+
+DISTURBING = 5.0
+"""Seconds for which pytest has to stand still to spoil what is measured meanwhile."""
+
 REST_SECONDS = 5.0
 """Seconds that the sensor may take to answer when the run is being interrupted."""
 
@@ -40,7 +51,7 @@ class WorkerPool:
 
     def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
         self.sensor = sensor
-        self.patience, self.timeline = sensor.patience, sensor.timeline
+        self.patience, self.timeline, self.deadline = sensor.patience, sensor.timeline, sensor.deadline
         self.progress = progress
         self.processes = REAL
         self.logs: Path | None = None
@@ -48,6 +59,8 @@ class WorkerPool:
         """Every device of the run. A worker whose vendor requires it sees all of them that are not lost."""
         self.software: dict[str, Any] = {}
         """Versions that the workers report."""
+        self.fast_paths: dict[str, FastPath] = {}
+        """On a CPU, which dtypes have a fast path. The first workers decide, and it holds for the whole run."""
         self.device_seconds = 0.0
         """Seconds in which the devices worked."""
         self._workers: dict[Group, Child] = {}
@@ -56,11 +69,13 @@ class WorkerPool:
         self._children: list[Child] = []
         """Every worker that was started."""
         self._unopened: dict[Group, Trouble] = {}
-        """Groups that are not measured, and why."""
+        """Groups that are not measured, and why. The first outcome that tells it changes the event to LEFT_OUT."""
         self._died_in: dict[Group, list[str]] = {}
         """The metrics that were measured when a group lost its worker."""
         self._meeting: MeetingFolder | None = None
         self._meetings = 0
+        self._stood_still: list[tuple[float, float]] = []
+        """(time, seconds) of each time that pytest itself stood still while workers were at work."""
         self._ranks: list[Child] = []
         """The workers that are in one process group of torch.distributed."""
 
@@ -120,11 +135,17 @@ class WorkerPool:
         absent = [group for group in groups if group in self._unopened]
         for group in absent:
             trouble = self._unopened[group]
-            keep(Outcome(group, trouble={"event": "error", "kind": trouble.kind, "reason": trouble.reason}))
+            event = trouble.event or "error"
+            keep(Outcome(group, trouble={"event": event, "kind": trouble.kind, "reason": trouble.reason}))
+            self._unopened[group] = replace(trouble, event=LEFT_OUT)
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
             return  # a collective needs every rank
-        calls = [WorkerCall(self._workers[group], request.message()) for group in working]
+        if "dtype" in request.conditions:
+            self._decide_fast_paths(working)
+        calls = [
+            WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}) for group in working
+        ]
         if request.runs == "ranks":
             starting = 1.0 if self._ranks else FIRST_COLLECTIVE
             meeting = self._meet([call.child for call in calls])
@@ -137,21 +158,50 @@ class WorkerPool:
             with self.timeline.on("measuring"):
                 self._conduct(
                     calls,
-                    tick=lambda: self.progress(request.metric, time.monotonic() - began, seconds),
+                    tick=lambda: self._tell(calls, request.metric, time.monotonic() - began, seconds),
                     all_or_none=request.runs == "ranks",
                     in_turn=in_turn,
                 )
         finally:
             if calls:
-                last = sorted(calls, key=lambda call: call.heard)
-                pace = sorted(at for call in (last if in_turn else last[-1:]) for at in call.pace)
-                self.timeline.account(request.metric, around(began, time.monotonic(), pace))
+                self.timeline.account(request.metric, _phases(calls, began, time.monotonic(), in_turn=in_turn))
             self._keep(request, working, calls, keep)
+
+    def _tell(self, calls: Sequence[WorkerCall], metric: str, spent: float, expected: float) -> None:
+        """Show the progress of a probe, or the worker that is silent although the others wait for it."""
+        silent = max(calls, key=lambda call: call.silence)
+        until = silent.patience(self.patience)
+        if silent.silence < min(SILENT_SECONDS, until / 4):
+            self.progress(metric, spent, expected)
+            return
+        what = f"{metric}: {silent.child.name} silent for {silent.silence:.0f} s, given up at {until:g} s"
+        self.progress(what, 0.0, 0.0)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
         sensor = self.sensor
-        conduct(calls, patience=patience or self.patience, others=sensor.alive, hear=sensor.hear, **more)
+        conduct(
+            calls,
+            patience=patience or self.patience,
+            others=sensor.alive,
+            hear=sensor.hear,
+            deadline=self.deadline,
+            late=self._late,
+            **more,
+        )
+
+    def _late(self, seconds: float) -> None:
+        """Remember that pytest stood still for so many seconds, up to now."""
+        self._stood_still.append((clock.now(), seconds))
+        if seconds >= DISTURBING:
+            self.sensor.note(
+                f"the run stood still for {seconds:.0f} s (a paused container, a suspended job or a full pipe)"
+            )
+
+    def stood_still_since(self, began: float) -> str | None:
+        """Return a sentence if the run stood still after `began` for long enough to spoil a measurement, or None."""
+        seconds = sum(each for at, each in self._stood_still if at >= began and each >= DISTURBING)
+        return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
 
     def _keep(
         self, request: WorkerRequest, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
@@ -212,19 +262,84 @@ class WorkerPool:
             self._start_missing(missing)
 
     def _start_missing(self, missing: list[Group]) -> None:
-        """Start these workers: each imports torch, then opens its devices. A worker that fails is killed."""
-        loaded = [WorkerCall(self._spawn(group), {"event": "load"}) for group in missing]
+        """Start these workers: each imports torch, then opens its devices. One that fails gets a second worker."""
+        failed = self._open(missing)
+        for group, trouble in self._open_again(failed).items():
+            self._give_up(group, trouble)
+
+    def _give_up(self, group: Group, trouble: Message) -> None:
+        """Remember that a group cannot be opened, and why: it is not measured."""
+        self._unopened[group] = Trouble(trouble.get("kind", "device"), trouble["reason"])
+
+    def _open(self, groups: Sequence[Group], visible: Sequence[Group] = ()) -> dict[Group, Message]:
+        """Start a worker for each group, all at once; return what went wrong, by group. A worker that fails is killed.
+
+        `visible` are the devices that each of them sees, by default those that its vendor requires.
+        """
+        sees = visible or [self._sees(group) for group in groups]
+        loaded = [WorkerCall(self._spawn(*each), {"event": "load"}) for each in zip(groups, sees, strict=True)]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
-        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(missing, loaded, strict=True)]
-        self._conduct([call for call, before in zip(opened, loaded, strict=True) if not before.trouble])
-        for group, before, call in zip(missing, loaded, opened, strict=True):
+        for call in loaded:
+            call.trouble = call.trouble and _of_software(call.trouble)
+        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loaded, strict=True)]
+        self._conduct(
+            [call for call, before in zip(opened, loaded, strict=True) if not before.trouble],
+            max(self.patience, OPENING_SECONDS),
+        )
+        failed = {}
+        for group, before, call in zip(groups, loaded, opened, strict=True):
             trouble = before.trouble or call.trouble
             if trouble:
                 call.child.kill("it could not open its device")
-                reason = f"{trouble['reason']} (see {call.child.log.name})"
-                self._unopened[group] = Trouble(trouble.get("kind", "device"), reason)
+                # What all devices lack is told once, so it names no log of one device.
+                log = "the log of its worker" if trouble.get("kind") == "need" else call.child.log.name
+                failed[group] = {**trouble, "reason": f"{trouble['reason']} (see {log})"}
             else:
                 self.software.update(call.findings[0]["software"])
+        return failed
+
+    def _open_again(self, failed: Mapping[Group, Message]) -> dict[Group, Message]:
+        """Open devices once more that could not be opened, and return what went wrong again.
+
+        A worker that sees its own device only is started as before. One that sees its neighbours too may have failed
+        because of one of them, so each is first started with its own device in sight, one at a time. A device that
+        fails then is at fault. The others are started once more without those; if they fail, it is not known why.
+        """
+        again = [group for group, trouble in failed.items() if trouble.get("kind", "device") in ("device", "external")]
+        beside = [group for group in again if len(self._visible[group]) > len(group)]
+        if self.deadline.over or not again:
+            return dict(failed)
+        still = {group: trouble for group, trouble in failed.items() if group not in again}
+        still.update(self._open([group for group in again if group not in beside]))
+        innocent = []
+        for group in beside:
+            alone = self._open([group], [group])
+            still.update(alone)
+            if not alone:
+                self._workers[group].kill("it sees its own device only")
+                innocent.append(group)
+        for group, trouble in still.items():
+            self._give_up(group, trouble)  # so that no other worker sees it
+        for group, trouble in self._open(innocent).items():
+            reason = f"{trouble['reason']}; alone it opens, so it is not known which device is at fault"
+            still[group] = {**trouble, "kind": "external", "reason": reason}
+        for group in again:
+            if group not in still:
+                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {failed[group]['reason']}")
+        return still
+
+    def _decide_fast_paths(self, groups: list[Group]) -> None:
+        """Have the CPUs among the groups try which dtypes they multiply fast, unless that was decided before.
+
+        Accelerators state it in their datasheet. A worker that fails here fails in the probe again.
+        """
+        cpus = [group for group in groups if not registry.vendor(group[0].driver).accelerator]
+        if self.fast_paths or not cpus:
+            return
+        calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
+        with self.timeline.on("preparing"):
+            self._conduct(calls)
+        self.fast_paths = fastest(found["fast_paths"] for call in calls for found in call.findings)
 
     def _needs_worker(self, group: Group) -> bool:
         """Return True if a worker has to be started for the group. A lost group gets none."""
@@ -239,18 +354,22 @@ class WorkerPool:
         died_in = self._died_in.get(group, [])
         why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
-            self._unopened[group] = Trouble("device", f"not measured: {why}")
+            self._unopened[group] = Trouble("device", f"not measured: {why}", event=LEFT_OUT)
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
             reason = f"not measured: the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
-            self._unopened[group] = Trouble("device", reason)
+            self._unopened[group] = Trouble("device", reason, event=LEFT_OUT)
         return group in self._unopened
 
-    def _spawn(self, group: Group) -> Child:
-        """Start the worker process of a group."""
+    def _sees(self, group: Group) -> Group:
+        """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
+        unfit = {device.uuid for each in self._unopened for device in each if len(each) == 1}
+        unfit |= {device.uuid for device in self.devices if self.sensor.counters.lost(device.uuid)}
+        return visible_to(group, [device for device in self.devices if device in group or device.uuid not in unfit])
+
+    def _spawn(self, group: Group, visible: Group) -> Child:
+        """Start the worker process of a group, which sees these devices."""
         name = _name(group)
-        lost = self.sensor.counters.lost
-        usable = [device for device in self.devices if device in group or not lost(device.uuid)]
-        self._visible[group] = visible_to(group, usable)
+        self._visible[group] = visible
         child = self.processes.worker(name, self._visible[group], self._log(name))
         self._workers[group] = child
         self._children.append(child)
@@ -276,6 +395,8 @@ class WorkerPool:
         """End every process, the sensor included. A process that cannot be killed is named in the notes."""
         self.sensor.stop()
         for child in self._children:
+            child.end_now()  # all of them, before it is waited for the first
+        for child in self._children:
             child.kill("the run is over")
             if child.left_behind:
                 self.sensor.note(f"{child.name}: {child.ended}")
@@ -286,6 +407,25 @@ class WorkerPool:
 def _name(group: Group) -> str:
     """Return the name of a worker: that of its device, or "peers" for the one that sees all."""
     return group[0].name if len(group) == 1 else "peers"
+
+
+def _phases(calls: Sequence[WorkerCall], began: float, ended: float, *, in_turn: bool) -> dict[str, float]:
+    """Return the seconds of a round of calls by phase. The silence of a worker that hung is a phase of its own."""
+    hung = [call.silent_between for call in calls if call.silent_between]
+    last = sorted(calls, key=lambda call: call.heard)
+    paced = last if in_turn else [call for call in last if not (hung and call.silent_between)][-1:] or last[-1:]
+    pace = sorted(at for call in paced for at in call.pace)
+    if not hung:
+        return around(began, ended, pace)
+    killed = max(until for _, until in hung)
+    heard = [at for call in calls for at, _ in call.pace if at <= killed]
+    return around_silence(began, ended, pace, (max([*heard, min(since for since, _ in hung)]), killed))
+
+
+def _of_software(trouble: Message) -> Message:
+    """Return the trouble of a worker that imported torch, which touches no device: something else is missing."""
+    reason = f"torch could not be loaded: {trouble['reason']}"
+    return {**trouble, "kind": "need", "reason": reason} if trouble.get("kind", "device") == "device" else trouble
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:

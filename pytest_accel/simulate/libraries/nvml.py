@@ -224,6 +224,7 @@ def h100(place: int = 0, **answers: Any) -> Gpu:
     """Return an idle H100 SXM of a healthy node of eight, as NVML reports it."""
     gpu = _hopper(place, b"NVIDIA H100 80GB HBM3", 0x233010DE, 85520809984)
     gpu.answers["nvmlDeviceGetRowRemapperHistogram"] = fills(max=2560)
+    gpu.answers["nvmlDeviceGetMemoryBusWidth"] = 5120
     gpu.answers.update(answers)
     return gpu
 
@@ -249,6 +250,7 @@ def _identity(place: int) -> dict[str, Any]:
         "nvmlDeviceGetBoardPartNumber": b"692-2G520-0200-000",
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
         "nvmlDeviceGetNumGpuCores": 132 * 128,
+        "nvmlDeviceGetMemoryBusWidth": 6144,
         "nvmlDeviceGetModuleId": place + 1,
         "nvmlDeviceGetPlatformInfo": fills(
             chassisSerialNumber=b"1820224000123", slotNumber=bytes([place]), trayIndex=bytes([0])

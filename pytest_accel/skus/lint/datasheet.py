@@ -8,12 +8,11 @@ from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
-from pytest_accel.skus.lint.physics import memory_arithmetic
+from pytest_accel.skus.lint.derived import memory_rate
+from pytest_accel.skus.lint.physics import HALF_RATE
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
-HALF_RATE = 512
-"""Tensor FLOPs per clock and SM of GeForce parts: half the rate while accumulating in fp32, int8 at full rate."""
 CUT = (0.0, 0.05)
 """The range of fp64 as a fraction of fp32 on graphics parts, export parts and Blackwell Ultra."""
 MEMORY = {
@@ -66,7 +65,7 @@ def memory_bandwidth(subject: Subject) -> Iterator[Finding]:
         why = f"expected {low} to {high} for {memory['type']}"
         yield subject.error("datasheet.memory.gb_per_s", memory["gb_per_s"], why)
         return
-    expected = memory_arithmetic(memory)
+    expected = memory_rate(subject.sku)
     if expected and "gb_per_s" in memory and abs(memory["gb_per_s"] / expected - 1) > MEMORY_WITHIN:
         why = f"expected {expected:.4g} = {memory['clock_mhz']:g} MHz x 2 x {memory['bus_bits']:g} bits / 8"
         yield subject.error("datasheet.memory.gb_per_s", memory["gb_per_s"], why)

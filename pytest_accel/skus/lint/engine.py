@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pytest_accel.core.yaml_lines import BadFile, Located, nearest
 from pytest_accel.skus import loader
+from pytest_accel.skus.lint.inherited import moved, same
 from pytest_accel.skus.lint.subject import RULES, SEVERITIES, Finding, Subject
 
 OWN_RULES = {
@@ -88,11 +89,18 @@ def _open(path: Path) -> _Opened:
     shown = loader.shown(path)
     shipped = loader.SHIPPED.resolve() in path.resolve().parents
     try:
-        subject = Subject(*loader.read(str(path)))
+        subject = _subject(path)
     except BadFile as bad:
         refused = [_refusal(line, shown) for line in str(bad).splitlines()]
         return _Opened(None, refused, {shown, *(each.file for each in refused)}, shipped)
     return _Opened(subject, [], set(subject.sku.files), shipped)
+
+
+def _subject(path: Path) -> Subject:
+    """Return a file and the files that it extends as subjects of the check. Raises BadFile."""
+    sku, root = loader.read(str(path))
+    base = loader.extended(path, root)
+    return Subject(sku, root, base=_subject(base) if base else None)
 
 
 def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: set[str]) -> LintReport:
@@ -119,28 +127,72 @@ def _refusal(line: str, name: str) -> Finding:
 
 
 def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: str) -> Iterator[Finding]:
+    """Yield the findings of all subjects, each with its explanation if it has one, and the stale explanations."""
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
-        others = {each.sku.name: each for each in shipped if each.sku.name != subject.sku.name}
-        entries = list(_items(subject.root.data.get("explained")))
-        explaining |= {(at.file, at.line): at for at in entries}
-        for finding in _findings(replace(subject, others=others, today=today)):
-            entry = next((at for at in entries if _explains(at, finding)), None)
-            if entry is not None:
-                used.add((entry.file, entry.line))
-                yield replace(finding, explained=str(entry.plain()["reason"]))
-            else:
-                yield finding
+        explaining |= {(at.file, at.line): at for at in _entries(subject)}
+        yield from (each for _, each in _explained(_beside(subject, shipped, today), shipped, used))
     for place, at in explaining.items():
         if place not in used:
             yield _stale(at)
+
+
+def _beside(subject: Subject, shipped: Sequence[Subject], today: str) -> Subject:
+    """Return a subject, and those that it extends, with the shipped SKUs that they are compared with."""
+    others = {each.sku.name: each for each in shipped if each.sku.name != subject.sku.name}
+    base = _beside(subject.base, shipped, today) if subject.base else None
+    return replace(subject, others=others, base=base, today=today)
+
+
+def _explained(
+    subject: Subject, shipped: Sequence[Subject], used: set[tuple[str, int]]
+) -> Iterator[tuple[Finding, Finding]]:
+    """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
+
+    The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
+    another file puts there is not explained by it.
+    """
+    base = subject.base
+    below = {same(raw): each for raw, each in _explained(base, shipped, set())} if base else {}
+    files = base.sku.files if base else ()
+    entries, vendors = _entries(subject), _of_vendor(subject, shipped)
+    for finding in _findings(subject):
+        entry = next((at for at in entries if _explains(at, finding)), None)
+        known = below.get(same(finding))
+        if entry is not None:
+            used.add((entry.file, entry.line))
+            yield finding, replace(finding, explained=str(entry.plain()["reason"]))
+        elif known is not None:
+            yield finding, known if finding.file in files else replace(finding, explained=known.explained)
+        else:
+            yield finding, moved(finding, subject, files or vendors(finding))
+
+
+def _of_vendor(subject: Subject, shipped: Sequence[Subject]) -> Callable[[Finding], Sequence[str]]:
+    """Return a function to the files of the vendor, if a user's file alone causes a finding on one of their values."""
+    files = [name for name in subject.sku.files if name.startswith(f"{loader.VENDOR_FILES}/")]
+    alike = [each for each in shipped if each.sku.vendor == subject.sku.vendor]
+
+    def vendors(finding: Finding) -> Sequence[str]:
+        if subject.sku.own_file is None or finding.file not in files:
+            return ()
+        usual = {same(each) for other in alike for each in _findings(replace(other, others=subject.others))}
+        return () if same(finding) in usual else files
+
+    return vendors
 
 
 def _findings(subject: Subject) -> Iterator[Finding]:
     for name, check in RULES.items():
         for finding in check(subject):
             yield replace(finding, rule=name)
+
+
+def _entries(subject: Subject) -> list[Located]:
+    """Return the explanations that a file gives, without those of the files that it extends."""
+    inherited = subject.base.sku.files if subject.base else ()
+    return [at for at in _items(subject.root.data.get("explained")) if at.file not in inherited]
 
 
 def _items(at: Located | None) -> list[Located]:

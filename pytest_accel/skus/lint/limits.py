@@ -12,9 +12,12 @@ from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
-LOOSE, TIGHT = 0.7, 0.98
-"""Fractions of the healthy reference: a floor below the first lets badly degraded parts pass; above the second the
-noise of healthy parts fails."""
+LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
+"""Fractions of the lowest healthy figure. A floor below the first lets a link with one lane or channel in six missing
+pass. The second is for products of another source's method, where shape and data alone make a difference of a fifth,
+and for what is no rate. Above the third the noise of healthy parts fails."""
+LOWERED = 0.9
+"""The share of a replaced floor that a floor without a healthy figure may be."""
 SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
@@ -22,21 +25,62 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 def order(subject: Subject) -> Iterator[Finding]:
     """Report a floor above the healthy reference, or a ceiling below it."""
     for key, limit, _ in subject.limits():
-        if limit.reference is None:
+        below = _below(subject, key)
+        reference = limit.reference or (below.healthy[1] if below and below.healthy else below and below.reference)
+        if not reference:
             continue
-        if limit.floor is not None and limit.floor > limit.reference:
-            yield subject.error(key, limit.floor, f"expected a floor below the reference {limit.reference:g}")
-        if limit.ceiling is not None and limit.ceiling < limit.reference:
-            yield subject.error(key, limit.ceiling, f"expected a ceiling above the reference {limit.reference:g}")
+        if limit.floor is not None and limit.floor > reference:
+            yield subject.error(key, limit.floor, f"expected a floor below the reference {reference:g}")
+        if limit.ceiling is not None and limit.ceiling < reference:
+            yield subject.error(key, limit.ceiling, f"expected a ceiling above the reference {reference:g}")
 
 
 @rule
 def loose(subject: Subject) -> Iterator[Finding]:
-    """Report a floor under 0.7 of the healthy reference, which lets badly degraded parts pass."""
+    """Report a floor that lets badly degraded parts pass: under 0.85 of a healthy link or memory, 0.7 of others."""
     for key, limit, _ in subject.limits():
-        if limit.reference and limit.floor is not None and limit.floor < LOOSE * limit.reference:
-            expected = f"expected at least {LOOSE * limit.reference:.4g}, {LOOSE} of the reference {limit.reference:g}"
-            yield subject.warning(key, limit.floor, expected)
+        if limit.floor is None:
+            continue
+        for figure, share, what in _held_against(subject, key, limit):
+            if limit.floor < share * figure:
+                expected = f"expected at least {share * figure:.4g}, {share} of the {what} {figure:g}"
+                yield subject.warning(key, limit.floor, expected)
+                break
+
+
+def _held_against(subject: Subject, key: str, limit: Limit) -> Iterator[tuple[float, float, str]]:
+    """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
+
+    A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
+    floor without any replaces no floor that is clearly higher.
+    """
+    below = _below(subject, key)
+    own, replaced = _lowest(limit), _lowest(below)
+    if own:
+        yield own, slack(limit), "healthy"
+    if replaced:
+        yield replaced, LOOSE_OTHERWISE if own else slack(limit), "healthy"
+    elif below and below.floor and not own:
+        yield below.floor, LOWERED, f"floor of {subject.base.sku.name if subject.base else ''},"
+
+
+def _lowest(limit: Limit | None) -> float | None:
+    """Return the lowest healthy figure that a limit states; None if it states none."""
+    if limit is None:
+        return None
+    return limit.healthy[0] if limit.healthy else limit.reference
+
+
+def _below(subject: Subject, key: str) -> Limit | None:
+    """Return the limit that a file replaces, of the file that it extends; None if there is none."""
+    limits = subject.base.limits() if subject.base else ()
+    return next((limit for name, limit, _ in limits if name == key), None)
+
+
+def slack(limit: Limit) -> float:
+    """Return the smallest share of a healthy figure that a floor may be: smaller for products of another method."""
+    compute = limit.unit in ("TFLOPS", "TOPS")
+    return LOOSE if limit.unit in RATES and not (compute and limit.differs) else LOOSE_OTHERWISE
 
 
 @rule

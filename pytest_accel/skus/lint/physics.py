@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
+from pytest_accel.skus.lint.derived import memory_rate, most_of_siblings, with_peaks, with_rates
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4
 """Fraction of the hardware's maximum: every published floor below it turned out to be an error or a cut-down part."""
+HALF_RATE = 512
+"""Tensor FLOPs per clock and SM of GeForce parts: half the rate while accumulating in fp32, int8 at full rate."""
+BOOST = 1.08
+"""GeForce parts run above the clock of their published peak: an RTX 4090 at 2655 instead of 2520 MHz (NVIDIA/nvbench,
+pull request 207), with published products of up to 1.05 of its peak."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 """Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
 
 
 def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | None:
-    """Return the hardware's maximum for a limit's metric and its label; None if it is not known."""
+    """Return the hardware's maximum for a limit's metric and its label; None if it is not known.
+
+    What the file does not state is computed from units, clocks, lanes and links where it states these.
+    """
+    sku, platform = with_peaks(sku), with_rates(platform, sku.architecture)
     if limit.relative:
         return 1.0, "the peak"
     if parse(limit.metric).probe == "all_reduce":
@@ -51,19 +60,13 @@ def _clocked(sku: Sku, metric: str) -> float:
     """Return the peak at the clocks that the device reports, as a fraction of the datasheet's peak."""
     declared = declaration_of(metric)
     compute, memory = sku.datasheet.compute, sku.datasheet.memory
-    if declared and declared.peak == "memory":
-        return (memory_arithmetic(memory) or 0.0) / float(memory["gb_per_s"])
+    if declared and declared.peak == "memory" and "gb_per_s" in memory:
+        return (memory_rate(sku) or 0.0) / float(memory["gb_per_s"])
     clock = compute.get("fp32_clock_mhz" if parse(metric).variant == "fp32" else "tensor_clock_mhz")
     if not declared or declared.peak != "tflops" or not clock:
         return 1.0
-    return float(compute.get("max_clock_mhz", clock) / clock)
-
-
-def memory_arithmetic(memory: Mapping[str, Any]) -> float | None:
-    """Return the bandwidth of a memory in GB/s: two transfers per clock over the bus width; None if one is unknown."""
-    if not {"clock_mhz", "bus_bits"} <= memory.keys():
-        return None
-    return float(memory["clock_mhz"] * memory["bus_bits"] * 2 / 8 / 1000)
+    boost = BOOST if compute.get("tensor_flops_per_clock") == HALF_RATE else 1.0
+    return float(compute.get("max_clock_mhz", boost * clock) / clock)
 
 
 def _wire(limit: Limit, platform: Platform) -> tuple[float, str] | None:
@@ -93,15 +96,30 @@ def _beside_physics(subject: Subject) -> Iterator[tuple[str, float, float, float
     """Yield every limit that is out of range: key, value, the hardware's maximum, with headroom, and its label."""
     for key, limit, platform in subject.limits():
         maximum = reach(subject.sku, limit, platform)
+        figures = _figures(limit)
         if maximum is None:
             continue
         rate, what = maximum
         most = rate * _headroom(subject.sku, limit, platform)
-        figures = [figure for figure in (limit.floor, limit.reference) if figure is not None]
         if figures and max(figures) > most:
             yield key, max(figures), rate, most, what
         elif figures and min(figures) < LOWEST * rate and not _small(limit.metric):
             yield key, min(figures), rate, most, what
+
+
+def _figures(limit: Limit) -> list[float]:
+    """Return floor and reference of a limit, as far as it has them."""
+    return [figure for figure in (limit.floor, limit.reference) if figure is not None]
+
+
+def _past_siblings(subject: Subject) -> Iterator[Finding]:
+    """Yield the limits without a peak of their own whose figures exceed what the peaks of other dtypes allow."""
+    sku = with_peaks(subject.sku)
+    for key, limit, platform in subject.limits():
+        metric = _measured_as(sku, limit.metric)
+        bound = most_of_siblings(sku, metric) if reach(sku, limit, platform) is None else None
+        if bound and max(_figures(limit), default=0.0) > bound[0] * max(1.0, _clocked(sku, metric)):
+            yield subject.error(key, max(_figures(limit)), f"expected at most {bound[0]:.4g}, {bound[1]}")
 
 
 def _small(metric: str) -> bool:
@@ -117,17 +135,20 @@ def _slip(share: float) -> float | None:
 
 @rule
 def physics(subject: Subject) -> Iterator[Finding]:
-    """Require floor and reference between 0.4 and 1.0 of what the hardware can do."""
+    """Require floor and reference between 0.4 and 1.0 of what the hardware can do, by its peaks, units and links."""
     for key, value, rate, most, what in _beside_physics(subject):
         if _slip(value / rate) is None:
             yield subject.error(key, value, f"expected {LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}")
+    yield from _past_siblings(subject)
 
 
 @rule
 def unbounded(subject: Subject) -> Iterator[Finding]:
     """Note a rate that no figure of the datasheet or platform bounds, so that an error in it would go unnoticed."""
     for key, limit, platform in subject.limits():
-        if limit.unit in RATES and limit.floor is not None and reach(subject.sku, limit, platform) is None:
+        sku = with_peaks(subject.sku)
+        bounded = reach(sku, limit, platform) or most_of_siblings(sku, _measured_as(sku, limit.metric))
+        if limit.unit in RATES and limit.floor is not None and bounded is None:
             yield subject.note(key, limit.floor, "expected a peak or a link rate that bounds it")
 
 
@@ -160,6 +181,13 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
             yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
 
 
+def _figures_of(subject: Subject, platform: Platform, metric: str) -> Iterator[float]:
+    """Yield what a file, and the file that it extends, state for a metric: a lower figure replaces no higher one."""
+    skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
+    limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
+    yield from (limit.reference or limit.floor or 0.0 for limit in limits if limit and (limit.reference or limit.floor))
+
+
 @rule
 def burst(subject: Subject) -> Iterator[Finding]:
     """Report a sustained rate that is not clearly below the burst and best-shape rates of its dtype."""
@@ -169,8 +197,7 @@ def burst(subject: Subject) -> Iterator[Finding]:
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
         for other in ("matmul_best", "matmul_burst", "matmul_mamf"):
-            higher = subject.sku.limits_on(platform).get(f"{other}.{dtype}")
-            most = higher and (higher.reference or higher.floor)
+            most = max(_figures_of(subject, platform, f"{other}.{dtype}"), default=None)
             if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):
                 why = f"expected well below {other}.{dtype} ({most:g}): this rate is sustained"
                 yield subject.error(key, figure, why)

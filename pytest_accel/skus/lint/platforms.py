@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
@@ -20,6 +20,8 @@ LINK = {
     "xgmi4": (76.5,),
 }
 """GB/s per link and direction by type: NVIDIA's NVLink page, AMD's data sheets and ROCm's network tables."""
+MOST_LINKS = {"nvlink2": 6, "nvlink3": 12, "nvlink4": 18, "nvlink5": 18, "xgmi2": 8, "xgmi3": 8, "xgmi4": 7}
+"""The highest number of links of a device by type, from the same pages."""
 XGMI = {"CDNA2": "xgmi2", "CDNA3": "xgmi3", "CDNA4": "xgmi4"}
 """The generation of a link that is named xgmi alone, by architecture."""
 ETHERNET = re.compile(r"(\d+)gbe", re.IGNORECASE)
@@ -45,22 +47,37 @@ def pcie_rate(subject: Subject) -> Iterator[Finding]:
 
 @rule
 def link_rate(subject: Subject) -> Iterator[Finding]:
-    """Require that the rate of a link is the number of links x the rate of one of its type, per direction."""
+    """Require that the rate of a link is a possible number of links x the rate of one of its type, per direction."""
     for platform in subject.sku.platforms.values():
-        link = platform.link
-        rates = _one_link(link, subject.sku.architecture)
-        if not rates or not {"count", "gb_per_s"} <= link.keys():
-            continue
-        if all(abs(link["gb_per_s"] / (link["count"] * rate) - 1) > WITHIN for rate in rates):
-            expected = " or ".join(f"{link['count'] * rate:g}" for rate in rates)
-            why = f"expected {expected} per direction: {link['count']} {link['type']} of {' or '.join(map(str, rates))}"
-            yield subject.error(f"platforms.{platform.name}.link.gb_per_s", link["gb_per_s"], why)
+        link, key = platform.link, f"platforms.{platform.name}.link"
+        rates = link_rates(link, subject.sku.architecture)
+        most = MOST_LINKS.get(_kind(link, subject.sku.architecture), 0)
+        count, rate = link.get("count"), link.get("gb_per_s")
+        if most and count and count > most:
+            yield subject.error(f"{key}.count", count, f"expected at most {most} {link['type']}")
+        elif rates and rate and (count or most) and not _adds_up(rate, rates, [count] if count else range(1, most + 1)):
+            one = " or ".join(map(str, rates))
+            expected = f"expected 1 to {most} times {one} per direction, the rate of one {link['type']}"
+            if count:
+                rated = " or ".join(f"{count * each:g}" for each in rates)
+                expected = f"expected {rated} per direction: {count} {link['type']} of {one}"
+            yield subject.error(f"{key}.gb_per_s", rate, expected)
 
 
-def _one_link(link: Mapping[str, Any], architecture: str) -> tuple[float, ...]:
+def _adds_up(rate: float, rates: Sequence[float], counts: Iterable[int]) -> bool:
+    """Return True if a rate is that of one of these numbers of links."""
+    return any(abs(rate / (count * each) - 1) <= WITHIN for each in rates for count in counts)
+
+
+def link_rates(link: Mapping[str, Any], architecture: str) -> tuple[float, ...]:
     """Return the possible rates of one link in GB/s per direction; empty if its type is not known."""
-    kind = re.sub(r"[^a-z0-9]", "", str(link.get("type", "")).lower())
     ethernet = ETHERNET.search(str(link.get("type", "")))
     if ethernet:
         return (int(ethernet[1]) / 8,)
-    return LINK.get(XGMI.get(architecture, "") if kind == "xgmi" else kind, ())
+    return LINK.get(_kind(link, architecture), ())
+
+
+def _kind(link: Mapping[str, Any], architecture: str) -> str:
+    """Return the type of a link as the tables above name it."""
+    kind = re.sub(r"[^a-z0-9]", "", str(link.get("type", "")).lower())
+    return XGMI.get(architecture, "") if kind == "xgmi" else kind

@@ -67,13 +67,46 @@ def copied(subject: Subject) -> Iterator[Finding]:
     """Report a floor or reference that equals another SKU's without a reason: other hardware, no common source."""
     seen: set[tuple[str, str]] = set()
     for key, limit, platform in subject.limits():
-        for name, other in _unrelated(subject):
-            for theirs, there in _same_metric(other.sku, limit.metric):
-                if (key, name) not in seen and _copy(subject, (limit, platform), other, (theirs, there)):
+        for figure in _of_its_own(subject, key, limit):
+            for name, other in _unrelated(subject):
+                alike = _same_metric(other.sku, limit.metric)
+                origin = next((each for each in alike if _copy(subject, figure, (limit, platform), other, each)), None)
+                if origin and (key, name) not in seen:
                     seen.add((key, name))
-                    figure = limit.reference or limit.floor
                     why = f"expected a figure of its own: {name} has exactly this"
-                    yield subject.warning(key, figure, f"{why}, from {theirs.source and theirs.source.by}")
+                    yield subject.warning(key, figure, f"{why}, from {origin[0].source and origin[0].source.by}")
+
+
+def _of_its_own(subject: Subject, key: str, limit: Limit) -> list[float]:
+    """Return the figures of a limit that the file states itself, and that are not known of the same part."""
+    stated = {"floor": limit.floor, "reference": limit.reference, "healthy": limit.reference}
+    places = {name: subject.get(f"{key}.{name}") for name in stated}
+    inherited = subject.base.sku.files if subject.base else ()
+    mine = [stated[name] for name, at in places.items() if at is not None and at.file not in inherited]
+    known = {
+        figure for part in _same_part(subject) for each, _ in _same_metric(part, limit.metric) for figure in _all(each)
+    }
+    return [figure for figure in dict.fromkeys(mine) if figure and figure not in known and figure != _derived(limit)]
+
+
+def _all(limit: Limit) -> set[float]:
+    """Return every figure of a limit that was stated, not derived."""
+    figures = {limit.floor, limit.reference, *(limit.healthy or ())}
+    return {figure for figure in figures if figure and figure != _derived(limit)}
+
+
+def _derived(limit: Limit) -> float | None:
+    """Return the floor of a limit if it was derived from the reference."""
+    return limit.floor if limit.of_reference else None
+
+
+def _same_part(subject: Subject) -> list[Sku]:
+    """Return the SKUs that describe the same part: those that the file extends, and those that claim its name or id."""
+    below = [subject.base, *([subject.base.base] if subject.base.base else [])] if subject.base else []
+    claims = _match(subject.sku, "names", "pci_ids")
+    return [each.sku for each in below] + [
+        each.sku for each in subject.others.values() if claims & _match(each.sku, "names", "pci_ids")
+    ]
 
 
 def _unrelated(subject: Subject) -> list[tuple[str, Subject]]:
@@ -88,11 +121,12 @@ def _same_metric(sku: Sku, metric: str) -> Iterator[tuple[Limit, Platform]]:
             yield limit, platform
 
 
-def _copy(mine: Subject, here: tuple[Limit, Platform], other: Subject, there: tuple[Limit, Platform]) -> bool:
-    """Return True if two SKUs have the same figure, no source covers both, and it is more likely the other's."""
+def _copy(
+    mine: Subject, figure: float, here: tuple[Limit, Platform], other: Subject, there: tuple[Limit, Platform]
+) -> bool:
+    """Return True if another SKU has this figure, no source covers both, and it is more likely the other's."""
     limit, theirs = here[0], there[0]
-    figure = limit.reference or limit.floor
-    if not figure or figure != (theirs.reference or theirs.floor) or limit.origin == theirs.origin:
+    if figure not in _all(theirs) or limit.origin == theirs.origin:
         return False
     if _stated(mine, other, limit.metric) or _stated(other, mine, limit.metric):
         return False

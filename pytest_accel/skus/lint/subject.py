@@ -36,6 +36,8 @@ class Subject:
     root: Located
     others: Mapping[str, Subject] = field(default_factory=dict)
     """The other shipped SKUs by name."""
+    base: Subject | None = None
+    """The file that it extends."""
     today: str = ""
     """The date of the check, such as 2026-11-21."""
 

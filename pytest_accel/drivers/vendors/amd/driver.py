@@ -93,7 +93,8 @@ class AmdDriver(Driver):
     def _add_health(asker: SmiAsker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.XGMI, power.PROCESSES, power.READING):
             asker.ask(table)
-        asker.ask(throttle.NOW)
+        for table in (identity.FIRMWARE, identity.CHANGING, power.CHANGING, throttle.NOW):
+            asker.ask(table)
         memory.blocks(asker)
 
     def idle(self, device: Device) -> str | None:

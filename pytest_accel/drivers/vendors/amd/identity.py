@@ -81,6 +81,7 @@ PRODUCT: Table = {
     "board_part": _board("model_number"),
     "fru_id": _board("fru_id"),
     "compute_units": LibraryCall(ASIC, read=value("num_compute_units")),
+    "memory_bus_bits": LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_bit_width")),
     "gfx_target": LibraryCall(ASIC, read=value("target_graphics_version")),
 }
 PLACE: Table = {
@@ -107,6 +108,10 @@ SETTINGS: Table = {
     "partition_id": LibraryCall("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
     "perf_level": LibraryCall("amdsmi_get_gpu_perf_level", read=_level),
 }
+
+
+CHANGING: Table = {name: source for name, source in SETTINGS.items() if name != "virtualization"}
+"""The settings that somebody may change while the node runs."""
 
 
 def visible_as(facts: Mapping[str, Any]) -> str | None:

@@ -48,6 +48,19 @@ LIMITS: Table = {
 """amdsmi gives power caps in microwatts, clocks in MHz, temperatures in C."""
 
 
+CHANGING: Table = {
+    name: LIMITS[name]
+    for name in (
+        "power_limit_w",
+        "power_limit_default_w",
+        "power_limit_max_w",
+        "clock_max_mhz",
+        "memory_clock_max_mhz",
+    )
+}
+"""The settings that somebody, or a controller of the chassis, may change while the node runs."""
+
+
 def _process(each: Any) -> dict[str, Any]:
     return {"pid": each["pid"], "memory_bytes": each["memory_usage"]["vram_mem"]}
 

@@ -12,6 +12,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.host import cpus_of
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.drivers.interface import Driver, Reading
+from pytest_accel.drivers.vendors.cpu import load
 
 _NODES = Path("/sys/devices/system/node")
 _CPUS = Path("/sys/devices/system/cpu")
@@ -22,6 +23,10 @@ class CpuDriver(Driver):
 
     The kernel counts the errors of a processor.
     """
+
+    def __init__(self) -> None:
+        """Begin to count the load of others."""
+        self._foreign = load.ForeignLoad()
 
     def discover(self) -> list[Device]:
         """Return one device per NUMA node; on a machine with a single node, one per half of its cores."""
@@ -43,19 +48,24 @@ class CpuDriver(Driver):
         ]
 
     def read(self, device: Device) -> Reading:
-        """Return the busy and stolen seconds of its CPUs since boot, and the clock in MHz if the kernel states it."""
+        """Return the seconds of its CPUs since boot, and the clock in MHz if the kernel states it.
+
+        The seconds are those in which the CPUs were busy, those that the hypervisor took, and its part of those that
+        other processes used on all CPUs.
+        """
         times = psutil.cpu_times(percpu=True)
         mine = [times[cpu] for cpu in device.cpus if cpu < len(times)]
         reading = {
             "busy_s": sum(each.user + each.nice + each.system for each in mine),
             "steal_s": sum(getattr(each, "steal", 0.0) for each in mine),
+            "foreign_s": self._foreign.seconds() * len(mine) / len(self._foreign.cpus),
         }
         clock = _clock(device)
         return {**reading, **({"clock_mhz": clock} if clock else {})}
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
-        """Return None: pytest itself runs on the processor, and readings state other load."""
-        return None
+        """Return a sentence on the load of other processes, None if they take little of the processor's time."""
+        return load.before_the_run(self._foreign.share())
 
 
 def _groups() -> list[tuple[int | None, list[int]]]:

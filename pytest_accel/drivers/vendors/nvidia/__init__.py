@@ -22,6 +22,7 @@ VENDOR = Vendor(
     pci_vendor="0x10de",
     pci_classes=(VGA, DISPLAY_3D),
     nodes=("nvidia[0-9]*",),
+    unseen=True,
     visibility=CudaVisibility(),
     torch=TorchKind("cuda", "nccl"),
     equal_rates=False,

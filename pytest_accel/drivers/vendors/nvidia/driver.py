@@ -88,6 +88,7 @@ class NvidiaDriver(Driver):
         Raises DriverProblem for a lost GPU.
         """
         asker = self._asker(device)
+        asker.ask(identity.FIRMWARE)
         self._add_health(asker)
         return asker.sheet()
 
@@ -100,10 +101,12 @@ class NvidiaDriver(Driver):
     def _add_health(self, asker: Asker) -> None:
         self._add_state(asker)
         found = links.nvlinks(asker)
-        asker.facts.update({"nvlinks": found or None, **links.summary(found)})
+        asker.facts.update({"nvlinks": found or None, **links.summary(found, asker.facts.get("nvlink_count"))})
 
     def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
+            asker.ask(table)
+        for table in (identity.CHANGING, power.CHANGING):
             asker.ask(table)
         asker.ask(power.reading(self._driver))
 

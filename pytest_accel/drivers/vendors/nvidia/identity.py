@@ -62,6 +62,7 @@ PRODUCT: Table = {
     "board_part": LibraryCall("nvmlDeviceGetBoardPartNumber", read=text),
     "compute_capability": LibraryCall("nvmlDeviceGetCudaComputeCapability", read=lambda pair: f"{pair[0]}.{pair[1]}"),
     "cuda_cores": LibraryCall("nvmlDeviceGetNumGpuCores"),
+    "memory_bus_bits": LibraryCall("nvmlDeviceGetMemoryBusWidth"),
 }
 PLACE: Table = {
     "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
@@ -90,6 +91,10 @@ SETTINGS: Table = {
         "nvmlSystemGetConfComputeState", about="system", read=lambda state: named(CONFIDENTIAL)(state.ccFeature)
     ),
 }
+
+
+CHANGING: Table = {name: SETTINGS[name] for name in ("mig", "mig_pending", "persistence", "compute_mode")}
+"""The settings that somebody may change while the node runs."""
 
 
 def compute_units(facts: dict[str, Any]) -> int | None:

@@ -101,8 +101,13 @@ def _link_table(link: int) -> Table:
     }
 
 
-def summary(links: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the number of links that are up and the rate of the slowest of them in GB/s, as far as all are known."""
+def summary(links: list[dict[str, Any]], count: int | None) -> dict[str, Any]:
+    """Return the number of links that are up and the rate of the slowest of them in GB/s, as far as all are known.
+
+    A GPU that states a `count` of 0 has none that is up, which is a value and not a missing one.
+    """
+    if count == 0:
+        return {"nvlink_up": 0}
     if not links or not all("state" in each for each in links):
         return {}
     up = [each for each in links if each["state"] in UP]

@@ -26,11 +26,15 @@ def _process(each: Any) -> dict[str, int | None]:
 
 
 def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
-    """Return the queries for an application clock, of which a later pynvml will drop the older one."""
+    """Return the queries for an application clock, the newest first; the domain of the graphics clock is the last one.
+
+    A later pynvml will drop the older ones. Drivers from 595 on call some of them deprecated.
+    """
     old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
     return (
         LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
         LibraryCall(old[target], (kind,)),
+        LibraryCall("nvmlDeviceGetClock", ("NVML_CLOCK_GRAPHICS", f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
     )
 
 
@@ -58,6 +62,20 @@ LIMITS: Table = {
 }
 """Temperatures are in C up to Ampere; from Hopper on also as the margin that is left when each limit is reached."""
 
+CHANGING: Table = {
+    name: LIMITS[name]
+    for name in (
+        "power_limit_w",
+        "power_limit_default_w",
+        "power_limit_max_w",
+        "clock_max_mhz",
+        "memory_clock_max_mhz",
+        "clock_application_mhz",
+        "clock_application_default_mhz",
+    )
+}
+"""The settings that somebody, or a controller of the chassis, may change while the node runs."""
+
 PROCESSES: Table = {
     "processes": LibraryCall(
         "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
@@ -76,7 +94,10 @@ def reading(driver: str) -> Table:
         "memory_clock_mhz": LibraryCall("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)),
         "power_w": LibraryCall("nvmlDeviceGetPowerUsage", read=scaled(1e-3)),
         "energy_j": LibraryCall("nvmlDeviceGetTotalEnergyConsumption", read=scaled(1e-3)),
-        "temperature_c": LibraryCall("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
+        "temperature_c": (
+            LibraryCall("nvmlDeviceGetTemperatureV", ("NVML_TEMPERATURE_GPU",)),
+            LibraryCall("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
+        ),
         "margin_c": LibraryCall(
             "nvmlDeviceGetMarginTemperature", read=lambda found: getattr(found, "marginTemperature", found)
         ),

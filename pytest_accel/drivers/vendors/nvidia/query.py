@@ -82,6 +82,8 @@ class NvmlAsker(Asker):
             raise DriverProblem(str(error))
         if code == nvml.NVML_ERROR_NOT_SUPPORTED:
             return Refusal("this GPU does not support it", unsupported=True)
+        if code == getattr(nvml, "NVML_ERROR_DEPRECATED", 26):
+            return Refusal(f"driver {self._driver} does not have it any more", unsupported=True)
         if code in (nvml.NVML_ERROR_FUNCTION_NOT_FOUND, getattr(nvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25)):
             return Refusal(f"driver {self._driver} does not have it", unsupported=True)
         if code == nvml.NVML_ERROR_NO_PERMISSION:

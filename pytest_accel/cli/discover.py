@@ -1,0 +1,139 @@
+"""`pytest-accel discover`: the devices of this machine, the SKU that they are, the host, and a skeleton of a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib import metadata
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import registry
+from pytest_accel.drivers.vendor import Vendor
+from pytest_accel.judging.closing import NOT_JUDGED
+from pytest_accel.run import selection
+from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.setup import Setup
+from pytest_accel.skus import skeleton
+from pytest_accel.skus.products import Product
+from pytest_accel.views import devices as device_view
+from pytest_accel.views import host as host_view
+
+UNUSABLE = 1
+"""The exit status where a device itself fails: a run would say FAIL of `inventory.driver`."""
+REFUSED = 4
+"""The exit status where the devices are not of one SKU, or cannot be chosen."""
+
+
+def discover(*, only_skeleton: bool) -> int:
+    """Print devices, SKU and host as a run would find them, and a threshold file to fill in for an unknown product.
+
+    With `only_skeleton` only that file is printed, for any product. Returns the exit status: 0, 1 if an accelerator
+    itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
+    of one SKU.
+    """
+    setup = Setup(Options(sku="auto"))
+    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
+    try:
+        refused = _look(setup, pool)
+        products = selection.products_of(setup.discovery.devices)
+        host = {} if only_skeleton else pool.sensor.host()
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    finally:
+        pool.stop()
+    if only_skeleton:
+        return _print_skeleton(products, refused)
+    print("\n".join([*_sku_lines(setup, products), *device_view.lines(setup.devices, in_full=bool(refused))]))
+    print("\n".join(host_view.lines(host)))
+    for product in products:
+        if not product.skus:
+            print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")
+            print(_skeleton(product), end="")
+    sys.stdout.flush()
+    return _status(setup, refused)
+
+
+def _look(setup: Setup, pool: WorkerPool) -> Refused | None:
+    """Discover the devices; return why a run would be refused, such as devices of several products, or None.
+
+    Raises Refused for a wrong shipped file.
+    """
+    setup.prepare()
+    try:
+        setup.discover(pool)
+    except Refused as error:
+        return error
+    return None
+
+
+def _sku_lines(setup: Setup, products: list[Product]) -> list[str]:
+    """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
+    if setup.sku:
+        return [f"SKU: {setup.sku.name}, platform: {setup.platform.name}"]
+    if not products:
+        return ["SKU: none, since no device was found"]
+    several = "several shipped files match" if products[0].skus else "no shipped file matches"
+    lines = [f"SKU: none, {'the devices are not one product' if len(products) > 1 else several}"]
+    for product in products:
+        lines.append(f"  {product.who if product is products[0] else product.names}: {product.is_what}")
+        lines += [] if product.skus else [f"    {product.unknown}"]
+    return lines
+
+
+def _print_skeleton(products: list[Product], refused: Refused | None) -> int:
+    """Print the skeleton of a file for the product of most devices; return the exit status."""
+    if not products:
+        print(refused or "no device was found", file=sys.stderr)
+        return REFUSED
+    for other in products[1:]:
+        print(f"left out of the file: {other.names}, {other.is_what}", file=sys.stderr)
+    print(_skeleton(products[0]), end="")
+    return 0
+
+
+def _skeleton(product: Product) -> str:
+    return skeleton.text(product.devices, product.skus[0] if product.skus else product.nearest)
+
+
+def _status(setup: Setup, refused: Refused | None) -> int:
+    """Say on stderr what keeps a run from measuring, and return the exit status."""
+    problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
+    if problem:
+        print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
+    if refused:
+        unknown = isinstance(refused, selection.Unrecognised)
+        print("the devices are not of one shipped SKU" if unknown else refused, file=sys.stderr)
+    missing = without_torch(setup.discovery.devices)
+    if missing:
+        print(missing, file=sys.stderr)
+    if problem and problem.kind == "device":
+        return UNUSABLE
+    if problem or (missing and not refused):
+        return NOT_JUDGED
+    return REFUSED if refused else 0
+
+
+def without_torch(devices: tuple[Device, ...]) -> str | None:
+    """Return a sentence if torch cannot measure the devices, by what is installed; torch itself is not loaded."""
+    for vendor in {device.driver: registry.vendor(device.driver) for device in devices}.values():
+        if vendor.torch is None:
+            return f"{vendor.title} devices are read and not measured: {vendor.no_torch}"
+        if importlib.util.find_spec("torch") is None:
+            return "nothing can be measured: torch is not installed in this environment (docs/install.md)"
+        if why := _other_build(vendor):
+            return why
+    return None
+
+
+def _other_build(vendor: Vendor) -> str | None:
+    """Return a sentence if the version of the installed torch says that it is built for CPUs only, which is wrong."""
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+    if vendor.torch is None or vendor.torch.name != "cuda" or not version.endswith("+cpu"):
+        return None
+    return f"{vendor.title} devices cannot be measured: torch {version} is built for CPUs only"

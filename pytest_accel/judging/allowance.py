@@ -1,0 +1,46 @@
+"""The shortfalls that no noise explains, so that they count although they could not be seen again. Pure."""
+
+from __future__ import annotations
+
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Verdict
+
+BEYOND_NOISE = 3.0
+"""A shortfall that exceeds the allowance of its limit this many times fails, even if it was seen once: no noise that
+the allowance was made for reaches that far."""
+USUAL_ALLOWANCE = 0.05
+"""The allowance of a limit without a reference."""
+SLOWDOWN_SECONDS = 1.0
+"""Seconds of hardware slowdown that reject a device, even if they were seen once."""
+SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
+"""The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
+
+
+def allowance(limit: Limit) -> float:
+    """Return the distance between the reference of a limit and its bound, as a share of the reference."""
+    if not limit.reference or limit.relative or (limit.floor is None and limit.ceiling is None):
+        return USUAL_ALLOWANCE
+    room = limit.reference - limit.floor if limit.floor is not None else float(limit.ceiling or 0) - limit.reference
+    return room / limit.reference if room > 0 else USUAL_ALLOWANCE
+
+
+def far(verdict: Verdict, limit: Limit) -> bool:
+    """Return True for a shortfall that is beyond doubt although the run had no time to measure it again.
+
+    A limit that demands one value has no allowance.
+    """
+    return verdict.margin is None or -verdict.margin > BEYOND_NOISE * allowance(limit)
+
+
+def far_once(verdict: Verdict, limit: Limit) -> bool:
+    """Return True for a shortfall that counts although the metric held when it was measured again.
+
+    The allowance of a ceiling without a reference is all of the ceiling: what it bounds is 0 on a healthy device, and a
+    share of a small ceiling is noise.
+    """
+    if verdict.metric in SLOWDOWNS:
+        return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
+    if verdict.margin is None:
+        return limit.equals is not None
+    room = 1.0 if limit.floor is None and not limit.reference else allowance(limit)
+    return -verdict.margin > BEYOND_NOISE * room

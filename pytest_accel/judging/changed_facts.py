@@ -1,0 +1,132 @@
+"""Compares the facts that a device stated before the run with those that it states after every probe. Pure.
+
+A setting or a state that changes while the node is measured makes every figure before or after it one of another node:
+a power limit that is lowered in mid-run, a link that is lost, a fabric that degrades. What error counters count, and
+what our own load changes, is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_accel.core.details import Details
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.verdict import show
+from pytest_accel.judging.error_counters import ERROR_COUNTERS
+from pytest_accel.judging.inventory import FACT_METRICS, Discovery, facts, read
+
+BY_LOAD: Mapping[str, str] = {
+    "health.slowdown": "soak.throttle.*",
+    "health.foreign_processes": "the disturbance of a measurement",
+}
+"""Metrics that change while the device works, and what judges them then."""
+COUNTED: Mapping[str, str] = {
+    "health.nvlink_up": "counters.nvlink_down",
+    "health.xgmi_up": "counters.xgmi_down",
+    "health.ecc_uncorrectable_aggregate": "counters.ecc_uncorrectable",
+}
+"""Metrics whose change an error counter of another fact counts."""
+NOT_COMPARED = ("reasons",)
+"""Facts that a device at rest and one that has just worked state differently."""
+
+_COUNTED_FACTS = {counter.fact for counter in ERROR_COUNTERS.values()}
+
+
+def watched(metric: str) -> bool:
+    """Return True for a metric `inventory.*` or `health.*` that must not change during a run."""
+    figure = FACT_METRICS.get(metric)
+    return figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & set(figure.needs)
+
+
+WATCHED = tuple(filter(watched, FACT_METRICS))
+FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].needs) - set(NOT_COMPARED)
+"""The facts of which these metrics are made."""
+
+START, END = "the discovery", "the end"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A metric of a device that changed between two readings, which are named by the probes before them."""
+
+    metric: str
+    uuid: str
+    what: str
+    """The change in words: "power limit 700 W -> 630 W"."""
+    after: str
+    before: str
+
+    def measured(self, devices: Iterable[Device], at: float) -> Measurement:
+        """Return the new value, with the values of all `devices`, read at `at` (seconds since the epoch)."""
+        every = facts(self.metric, Discovery(tuple(devices)), None, at)
+        (now,) = [each for each in every if each.subject == self.uuid]
+        details: Details = {**now.details, "changed": f"{self.what} between {self.after} and {self.before}"}
+        return replace(now, disturbance=None, details=details)
+
+
+class Watch:
+    """The newest facts of every device, and what changed since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Device] = {}
+        self._read: dict[tuple[str, str], str] = {}
+        """The probe before the last reading of a fact, by UUID and fact."""
+        self._changed: list[Measurement] = []
+
+    def begin(self, devices: Iterable[Device]) -> None:
+        """Enter the devices as they were discovered. One that is known already keeps its facts."""
+        for device in devices:
+            self._devices.setdefault(device.uuid, device)
+
+    def read(self, at: float, during: str, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Enter the facts that the devices state at `at` after the probe `during`, which is empty after the last one.
+
+        A fact that is not among the answers is not compared: those of the links are not in every reading.
+        """
+        changes = []
+        for uuid, answer in answers.items():
+            if uuid in self._devices and not {"lost", "silent"} & set(answer):
+                changes += self._enter(uuid, during or END, answer)
+        self._changed += [each.measured(self._devices.values(), at) for each in changes]
+
+    def _enter(self, uuid: str, during: str, answer: Mapping[str, Any]) -> list[Change]:
+        """Exchange the facts of a device for those of an answer, and return what changed."""
+        device, stated = self._devices[uuid], {name: answer[name] for name in FACTS & set(answer)}
+        other = {name for name, value in stated.items() if device.facts.get(name) != value}
+        now = self._devices[uuid] = replace(device, facts={**device.facts, **stated})
+        changes = []
+        for metric in WATCHED:
+            moved = other & set(FACT_METRICS[metric].needs)
+            if not moved:
+                continue
+            (unit, old, _), (_, new, _) = read(metric, device), read(metric, now)
+            if old is not None and new is not None and old != new:
+                last = self._read.get((uuid, min(moved)), START)
+                what = _number(moved, device, now) or f"{_words(metric)} {show(old, unit)} -> {show(new, unit)}"
+                changes.append(Change(metric, uuid, what, last, during))
+        self._read.update({(uuid, name): during for name in stated})
+        return changes
+
+    def take(self) -> list[Measurement]:
+        """Return the new values of the metrics that changed since the last call."""
+        taken, self._changed = self._changed, []
+        return taken
+
+
+def _number(moved: Collection[str], before: Device, after: Device) -> str | None:
+    """Return the change of the one fact that moved, if it is a number: it says more than a metric made of it."""
+    name, *others = moved
+    old, new = before.facts[name], after.facts[name]
+    if others or isinstance(old, bool) or not isinstance(old, int | float):
+        return None
+    unit = DEVICE_FACTS[name].unit
+    ending = "" if unit == "count" else f"_{unit.lower().replace('/', '_per_')}"
+    return f"{name.removesuffix(ending).replace('_', ' ')} {show(old, unit)} -> {show(new, unit)}"
+
+
+def _words(metric: str) -> str:
+    return parse(metric).variant.replace("_", " ")

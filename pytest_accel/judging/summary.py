@@ -1,0 +1,186 @@
+"""The parts of the closing line: the devices that fail and why, what was not judged, what qualifies an acceptance.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+
+from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.verdict import Status, Verdict, Waiver, show_margin
+from pytest_accel.judging.ranking import worst_first
+
+LONG = timedelta(days=366)
+"""A waiver that holds for longer after the run is said to."""
+SHORT_SENTENCE = 40
+"""Characters of the longest sentence that a list of several devices shows in full."""
+
+Names = Mapping[str, str]
+"""The display name of each subject."""
+HAPPENED = {"hung": "hung in", "crashed": "crashed in", "lost": "lost its context in", LEFT_OUT: "not measured:"}
+"""The words for the event of a verdict, which its metric follows."""
+
+
+def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verdict]]:
+    """Return the verdicts of each subject, worst first; the subjects are in the order of `names`.
+
+    A failure of the node counts for the device that it is attributed to.
+    """
+    groups: dict[str, list[Verdict]] = {}
+    for each in worst_first(list(verdicts)):
+        groups.setdefault(each.culprit, []).append(each)
+    order = {subject: place for place, subject in enumerate(names)}
+    return dict(sorted(groups.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def rejected(failed: Sequence[Verdict], names: Names, expected_devices: int) -> str:
+    """Return every subject that fails, with its worst verdict and the number of its limits, and the worst in full."""
+    groups = by_subject(failed, names)
+    worst = worst_first(failed)[0]
+    full = f"{worst.metric} {worst.sentence}"
+    if len(groups) == 1:
+        return f"REJECTED {_name(worst.culprit, names)}: {full}{more(failed)}"
+    texts: dict[str, list[str]] = {}
+    for subject, own in groups.items():
+        count = f" ({len(own)} limits)" if len(own) > 1 else ""
+        texts.setdefault(_in_short(own[0]) + count, []).append(_name(subject, names))
+    listed = "; ".join(f"{spanned(members)} {text}" for text, members in texts.items())
+    devices = len(set(groups) - {NODE})
+    total = max(expected_devices, len(set(names) - {NODE}), devices)
+    told = "" if _in_short(worst) == full else f"; worst: {_name(worst.culprit, names)} {full}"
+    return f"REJECTED {devices}/{total}: {listed}{told}"
+
+
+def _in_short(verdict: Verdict) -> str:
+    """Return a failure in a few words: "stream.triad -14.0%", "hung in matmul.fp64", "health.fabric failed"."""
+    if verdict.event:
+        return f"{HAPPENED[verdict.event]} {verdict.metric}"
+    if verdict.margin is not None and (margin := show_margin(verdict.margin)):
+        return f"{verdict.metric} {margin}"
+    short = len(verdict.sentence) <= SHORT_SENTENCE
+    return f"{verdict.metric} {verdict.sentence if short else verdict.status.value}"
+
+
+def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
+    """Return the worst verdict of every subject: those that the closing line names, which are worth repeating."""
+    return tuple(own[0] for own in by_subject(verdicts, names).values())
+
+
+def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
+    """Return what was not judged and why: the worst of every subject, those with one cause together."""
+    causes: dict[tuple[Status, str], list[Verdict]] = {}
+    for each in worst_first(verdicts):
+        causes.setdefault((each.status, each.sentence), []).append(each)
+    seen: set[str] = set()
+    parts, told = [], 0
+    for (status, sentence), group in causes.items():
+        if {each.culprit for each in group} <= seen:
+            continue
+        seen |= {each.culprit for each in group}
+        parts.append(f"{_places(group, names)}: {status.value}, {sentence}")
+        told += len(group)
+    rest = len(verdicts) - told
+    return "; ".join(parts) + (f" (and {rest} more)" if rest else "")
+
+
+def _places(group: Sequence[Verdict], names: Names) -> str:
+    """Return the subjects and the metrics of verdicts with one cause: "gpu0 to gpu7 matmul.int8 and 3 more"."""
+    metrics = list(dict.fromkeys(each.metric for each in group))
+    subjects = [_name(subject, names) for subject in by_subject(group, names)]
+    return f"{spanned(subjects)} {metrics[0]}" + (f" and {len(metrics) - 1} more" if len(metrics) > 1 else "")
+
+
+def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
+    """Return the (metric, subject) that have no verdict, by subject; subjects that lack the same are together."""
+    lacking: dict[str, list[str]] = {}
+    for metric, subject in places:
+        lacking.setdefault(_name(subject, names), []).append(metric)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, metrics in lacking.items():
+        alike.setdefault(tuple(metrics), []).append(name)
+    return "; ".join(f"{spanned(members)} {listed(metrics)}" for metrics, members in alike.items())
+
+
+# -- beside an acceptance
+
+
+def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
+    """Return the number of marginal verdicts and the worst of them; empty if there is none."""
+    found = [each for each in verdicts if each.status is Status.MARGINAL and not each.advises_short]
+    if not found:
+        return ""
+    worst = worst_first(found)[0]
+    margin = "" if worst.margin is None else f" {show_margin(worst.margin)}"
+    which = ", worst" if len(found) > 1 else ":"
+    return f"{len(found)} marginal{which} {_name(worst.culprit, names)} {worst.metric}{margin}".rstrip()
+
+
+def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
+    """Return the waivers that were used: what they waive, by whom, until when, and how far they reach.
+
+    `day` is the date of the run in ISO format; empty if it is not known. The result is empty if there is none.
+    """
+    waived: dict[Waiver, list[Verdict]] = {}
+    for each in worst_first(verdicts):
+        if each.waiver:
+            waived.setdefault(each.waiver, []).append(each)
+    terms: dict[str, list[str]] = {}
+    for waiver, group in waived.items():
+        scope = [f"until {waiver.until}", *_reach(waiver, group, day)]
+        terms.setdefault(f"by {waiver.by} {', '.join(scope)}", []).append(_broken(group[0], names))
+    text = "; ".join(f"{', '.join(limits)} {by}" for by, limits in terms.items())
+    return f"{_count(len(waived), 'waiver')}: {text}" if waived else ""
+
+
+def _broken(verdict: Verdict, names: Names) -> str:
+    """Return the worst verdict of a waiver: "gpu2 stream.triad -30.1%"; a limit of the node without the word node."""
+    subject = "" if verdict.culprit == NODE else f"{_name(verdict.culprit, names)} "
+    margin = "" if verdict.margin is None else f" {show_margin(verdict.margin)}"
+    return f"{subject}{verdict.metric}{margin}".rstrip()
+
+
+def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:
+    """Return how a waiver reaches further than one device and one year."""
+    far = bool(day) and waiver.until - date.fromisoformat(day) > LONG
+    everywhere = not waiver.devices and any(each.subject != NODE for each in group)
+    return ["more than a year ahead"] * far + ["for all devices"] * everywhere
+
+
+# -- words
+
+
+def _name(subject: str, names: Names) -> str:
+    return names.get(subject, subject)
+
+
+def spanned(names: Sequence[str]) -> str:
+    """Return names as a list, with three or more that follow each other as a range: "gpu0, gpu2 to gpu7"."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and name == _next(runs[-1][-1]):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+def _next(name: str) -> str | None:
+    """Return the name of the device after one: "gpu4" for "gpu3"; None for a name without a number."""
+    stem = name.rstrip("0123456789")
+    return f"{stem}{int(name[len(stem) :]) + 1}" if stem != name else None
+
+
+def more(things: Sequence[object]) -> str:
+    """Return " (and 2 more)" for three things, nothing for one."""
+    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
+
+
+def listed(things: Sequence[str]) -> str:
+    """Return the first three things, and the number of the others."""
+    return ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,50 @@
+"""What the JUnit file says beyond pytest's own: properties of the run, and <error> for what was not judged.
+
+pytest offers its writer of JUnit files to no plugin, so that it is found by its methods. Where a later pytest has
+others, the file is written as pytest writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.verdict import Status
+
+NOT_JUDGED = (Status.UNMEASURED.value, Status.INCONCLUSIVE.value)
+"""Statuses that say nothing about the hardware: <error> in JUnit, where <failure> is a verdict."""
+
+
+def _writer(config: pytest.Config) -> Any:
+    """Return pytest's writer of JUnit files, None without --junitxml."""
+    wanted = ("add_global_property", "node_reporter")
+    plugins = config.pluginmanager.get_plugins()
+    return next((each for each in plugins if all(callable(getattr(each, name, None)) for name in wanted)), None)
+
+
+def add_properties(config: pytest.Config, properties: Mapping[str, object]) -> None:
+    """Add properties of the whole run, those that are not None, before pytest writes the file."""
+    writer = _writer(config)
+    for name, value in properties.items() if writer else ():
+        if value is not None:
+            writer.add_global_property(f"accel.{name}", str(value))
+
+
+def mark_not_judged(config: pytest.Config, report: pytest.TestReport) -> None:
+    """Make the <failure> of a test whose limit could not be judged an <error>, after pytest has noted the report."""
+    status = dict(report.user_properties).get("accel.status")
+    writer = _writer(config) if report.when == "call" and report.failed and status in NOT_JUDGED else None
+    for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
+        if node.tag == "failure":
+            node.tag = "error"
+            node.set("type", str(status))
+            _count_as_error(getattr(writer, "stats", None))
+
+
+def _count_as_error(stats: object) -> None:
+    """Move one test from the failures to the errors of the suite."""
+    if isinstance(stats, dict) and {"failure", "error"} <= set(stats):
+        stats["failure"] -= 1
+        stats["error"] += 1

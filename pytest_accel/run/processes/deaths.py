@@ -1,0 +1,70 @@
+"""What the end of a child process says: whether it, the kernel or somebody else ended it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from pytest_accel.core.messages import Message
+
+VMSTAT = Path("/proc/vmstat")
+"""Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
+
+CGROUP = Path("/sys/fs/cgroup/memory.events")
+"""The same count for the cgroup at the root of this container; it is the only one that some sandboxes have."""
+
+OWN_SIGNALS = (
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGILL,
+    signal.SIGFPE,
+    signal.SIGABRT,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+)
+"""Signals that a process brings upon itself, as when the library of a sick device crashes. All others were sent by
+somebody: an administrator, the kernel for want of memory, a daemon that watches the memory, a limit of this user."""
+
+
+def cause(code: int, reason: str, kills_before: tuple[int, int]) -> Message:
+    """Return the fields "reason" and "kind" of the message that a process has died, given its return code of Popen.
+
+    The kind is "need" if the kernel may have killed it because memory ran out, and "external" if somebody else sent the
+    signal that ended it. In both cases the device is not to blame. Without a kind it may be.
+    """
+    if code >= 0 or -code in OWN_SIGNALS:
+        return {"reason": reason}
+    killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
+    if -code != signal.SIGKILL or killed <= 0:
+        why = f"{reason.replace('it was', 'its process was', 1)}, which comes from outside and not from the device"
+        return {"kind": "external", "reason": why}
+    processes = "1 process" if killed == 1 else f"{killed} processes"
+    return {"kind": "need", "reason": f"{reason}; the kernel killed {processes} meanwhile because memory ran out"}
+
+
+def out_of_memory_kills() -> tuple[int, int]:
+    """Return how many processes the kernel has killed because memory ran out: on this machine, and in this cgroup.
+
+    Each is 0 where the kernel does not count it, or where its file is not visible, as in some containers.
+    """
+    return _killed_by(VMSTAT), _killed_by(CGROUP)
+
+
+def _killed_by(counters: Path) -> int:
+    """Return the counter `oom_kill` of a file, 0 without it."""
+    try:
+        line = re.search(r"^oom_kill (\d+)$", counters.read_text(), re.MULTILINE)
+    except OSError:
+        line = None
+    return int(line[1]) if line else 0
+
+
+def sentence(code: int) -> str:
+    """Return a return code of Popen as a sentence."""
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    try:
+        return f"it was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it was killed by signal {-code}"

@@ -1,0 +1,142 @@
+"""Limits that no file writes: they follow from what platform and datasheet state about a device. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A figure of the datasheet that a device states about itself: `metric` must not be below the value at `key`.
+
+    A device that does not state it is not judged by it.
+    """
+
+    metric: str
+    unit: str
+    key: str
+    """Group and name of the figure in the datasheet: "power.watts"."""
+    severity: str = "fail"
+
+
+OF_DATASHEET = (
+    Stated("inventory.power_limit_default", "W", "power.watts"),
+    Stated("inventory.power_limit_max", "W", "power.max_watts"),
+    Stated("inventory.clock_max", "MHz", "compute.max_clock_mhz"),
+    Stated("inventory.memory_clock_max", "MHz", "memory.clock_mhz"),
+    Stated("inventory.memory_bus", "count", "memory.bus_bits"),
+    Stated("inventory.compute_units", "count", "compute.units"),
+    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", "warn"),
+    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", "warn"),
+)
+"""A device below one of these is a lesser product. Temperatures warn: what they cost shows under load."""
+
+
+def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dict[str, Limit]:
+    """Return the limits that follow from the datasheet of the SKU and from the links of the platform, by metric.
+
+    `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
+    """
+    where = f"platform {platform.name} of {sku.name}"
+    emulated = emulated_ports or platform.passed_through
+    links = [
+        replace(each, origin=where, source=platform.source, overridden=platform.overridden)
+        for each in _of_links(platform, emulated)
+    ]
+    made = [*_of_datasheet(sku, platform), *links]
+    return {each.metric: replace(each, declared_by=DeclaredBy.RUN) for each in made}
+
+
+def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return the limits of both; a written limit replaces an implied one of the same metric.
+
+    A written one that only demands the same value on all devices leaves open which: it keeps the implied floor. One
+    that lets pass what the implied one does not counts as overridden, also in a file that stands alone.
+    """
+    both = {
+        metric: replace(implied[metric], same_on_all=True, if_supported=limit.if_supported)
+        for metric, limit in written.items()
+        if metric in implied and limit.same_on_all and implied[metric].floor is not None
+    }
+    over = {metric: _over(implied.get(metric), limit) for metric, limit in written.items()}
+    return {**implied, **over, **both}
+
+
+def _over(implied: Limit | None, limit: Limit) -> Limit:
+    """Return a written limit, counted as overridden where it demands less than the implied one."""
+    if implied is None:
+        return limit
+    least = limit.floor if limit.equals is None else limit.equals
+    if implied.floor is None:
+        holds = limit.equals == implied.equals
+    else:
+        holds = isinstance(least, int | float) and least >= implied.floor
+    return limit if holds else replace(limit, overridden=True)
+
+
+def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
+    """Yield a floor for each figure that a source states. A derived figure is nobody's statement, and makes none.
+
+    The power limit of a platform takes the place of the datasheet's.
+    """
+    for each in OF_DATASHEET:
+        value, source, overridden = _figure(sku, each.key)
+        if each.key == "power.watts" and platform.power_watts is not None:
+            value, source, overridden = platform.power_watts, platform.source or source, platform.overridden
+        if value and source and source.kind != "derived":
+            yield Limit(
+                each.metric,
+                each.unit,
+                floor=float(value),
+                severity=each.severity,
+                if_supported=True,
+                source=source,
+                origin=f"datasheet of {sku.name}: {each.key}",
+                overridden=overridden,
+            )
+
+
+def _figure(sku: Sku, key: str) -> tuple[Any, Source | None, bool]:
+    """Return a figure of the datasheet (None if it is not stated), its source, and whether a user's file changed it."""
+    group, _, name = key.partition(".")
+    values: Mapping[str, Any] = getattr(sku.datasheet, group)
+    return values.get(name), sku.datasheet.source_of(key), key in sku.datasheet.overridden
+
+
+def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
+    """Yield limits on the link facts of the devices.
+
+    A virtual function has no links of its own. A device that is passed through has its links to the peers, but the port
+    above it is the hypervisor's: what generation and width the guest sees, if any, depends on how the virtual machine
+    was started (AMDESE/AMDSEV issue 135). A part of a newer PCIe generation than the platform states holds the limit.
+    """
+    if platform.virtual:
+        return
+    pcie, link = ({} if emulated_ports else platform.pcie), platform.link
+    if "lanes" in pcie:
+        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]))
+    if "gen" in pcie:
+        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]))
+    xgmi = str(link.get("type", "")).startswith("xgmi")
+    if "count" in link:
+        yield Limit("health.xgmi_up" if xgmi else "health.nvlink_up", "count", equals=int(link["count"]))
+    if rate := _of_one_link(link):
+        metric, severity = ("inventory.xgmi_speed", "warn") if xgmi else ("inventory.nvlink_speed", "fail")
+        yield Limit(metric, "GB/s", floor=rate, severity=severity, if_supported=True)
+    if link.get("topology") == "switch":
+        yield Limit("health.fabric", "text", equals="completed", if_supported=True)
+
+
+def _of_one_link(link: Mapping[str, Any]) -> float | None:
+    """Return the rate of one link in GB/s, in whole MB/s, which is how NVML states it; None if it is not known.
+
+    NVML states the raw rate, which is never below the payload that a platform states: 26.562 for 25 GB/s.
+    """
+    if not str(link.get("type", "")).startswith(("nvlink", "xgmi")) or not {"count", "gb_per_s"} <= link.keys():
+        return None
+    return math.floor(1000 * float(link["gb_per_s"]) / float(link["count"])) / 1000

@@ -1,0 +1,117 @@
+"""Recognition: the SKUs that the devices of a node match, and the nearest one where none does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import Sku
+from pytest_accel.drivers import registry
+
+NAMED_ONE_BY_ONE = 3
+"""The number of devices up to which each is named, instead of counting them, where most are meant."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """Devices of one node that state the same product.
+
+    `skus` are those that match them. Without any, `nearest` is the SKU of the same vendor that is most like them, None
+    if no SKU of the vendor is known.
+    """
+
+    devices: tuple[Device, ...]
+    skus: tuple[Sku, ...] = ()
+    nearest: Sku | None = None
+
+    @property
+    def stated(self) -> str:
+        """The name and the PCI id that the devices state."""
+        first = self.devices[0]
+        return f"{first.model} ({first.pci_id or 'no PCI id'})" if first.model else first.product
+
+    @property
+    def differences(self) -> list[str]:
+        """What tells the devices from the nearest SKU."""
+        return self.nearest.differences(self.devices[0]) if self.nearest else []
+
+    @property
+    def is_what(self) -> str:
+        """The SKU that the devices are, as a noun: "h100-sxm (NVIDIA H100 80GB HBM3 (10de:2330))"."""
+        if self.skus:
+            return f"{' or '.join(sku.name for sku in self.skus)}, {self.stated}"
+        return f"no shipped SKU, {self.stated}"
+
+    @property
+    def unknown(self) -> str:
+        """Why no SKU matches: what differs from the nearest one."""
+        if self.nearest is None:
+            return f"no SKU of vendor {self.devices[0].driver} is shipped"
+        return f"nearest is {self.nearest.name}: {', '.join(self.differences)}"
+
+    @property
+    def names(self) -> str:
+        """The names of the devices: "gpu3, gpu5"."""
+        return ", ".join(device.name for device in self.devices)
+
+    @property
+    def who(self) -> str:
+        """The names of the devices, or their number if they are many."""
+        return self.names if len(self.devices) <= NAMED_ONE_BY_ONE else f"{len(self.devices)} devices"
+
+
+def products(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Product]:
+    """Return the products among `devices`, that of most devices first.
+
+    Devices that match the same SKUs are one product, however they call themselves.
+    """
+    groups: dict[object, list[Device]] = {}
+    matching = {device.uuid: recognise([device], skus) for device in devices}
+    for device in devices:
+        names = tuple(sku.name for sku in matching[device.uuid])
+        groups.setdefault(names or _stated(device), []).append(device)
+    found = [
+        Product(tuple(each), tuple(known), None if known else nearest(each[0], skus))
+        for each in groups.values()
+        for known in [matching[each[0].uuid]]
+    ]
+    return sorted(found, key=lambda product: -len(product.devices))
+
+
+def recognise(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Sku]:
+    """Return the SKUs that match every one of `devices`; none if there is no device or if they differ."""
+    return [sku for sku in skus if devices and all(_matches(sku, device) for device in devices)]
+
+
+def _matches(sku: Sku, device: Device) -> bool:
+    """Return True if a device is recognised as this SKU: without `match`, only if it is on every machine."""
+    return bool(sku.match or not registry.vendor(sku.vendor).accelerator) and sku.recognises(device)
+
+
+def nearest(device: Device, skus: Sequence[Sku]) -> Sku | None:
+    """Return the SKU of the device's vendor that is most like it, or None if there is none."""
+    known = [sku for sku in skus if sku.vendor == device.driver and sku.match]
+    return max(known, key=lambda sku: _likeness(device, sku), default=None)
+
+
+def not_one_product(found: Sequence[Product]) -> str:
+    """Return a sentence on devices of several products: what most are, and which are odd."""
+    most, *odd = found
+    return "; ".join([f"{most.who}: {most.is_what}", *(f"{each.names}: {each.is_what}" for each in odd)])
+
+
+def _stated(device: Device) -> tuple[object, ...]:
+    """Return what a device states of its product."""
+    return device.driver, device.model, device.pci_id, round(device.memory_bytes / 1e9)
+
+
+def _likeness(device: Device, sku: Sku) -> tuple[int, float]:
+    """Return how many of name and PCI id agree, and how like the names and the sizes of the memories are."""
+    match = sku.match
+    agreeing = (device.model in match.get("names", ())) + (device.pci_id in match.get("pci_ids", ()))
+    names = [str(name).lower() for name in match.get("names") or [sku.title]]
+    alike = max(SequenceMatcher(None, device.model.lower(), name).ratio() for name in names)
+    nominal, found = float(sku.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
+    return agreeing, alike + (min(nominal, found) / max(nominal, found) if nominal and found else 0.0)

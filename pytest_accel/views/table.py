@@ -1,0 +1,346 @@
+"""The table of a run: a row for each verdict that one has to see, one line for what is as expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
+from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.summary import spanned
+from pytest_accel.views.own_tests import told_apart
+from pytest_accel.views.terminal import COLOURS, Line
+
+FACTS = ("inventory.", "health.")
+COUNTERS = "counters."
+HOST = ("host.", "host_counters.")
+FEW = 2
+"""Up to this number of devices, each has a row of its own for every metric."""
+LISTED = 3
+"""Number of metrics that a line about several metrics names."""
+HEAD = ("status", "device", "metric", "value", "of peak", "limit", "margin")
+OF_PEAK = HEAD.index("of peak")
+"""The column that is left out if no row has a value in it."""
+FLUSH_RIGHT = range(HEAD.index("value"), len(HEAD))
+"""The columns with numbers."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How much the cells of a table say, for terminals of different widths."""
+
+    units: bool = True
+    """Whether limits have units and words: "advice floor 1187 TFLOPS" instead of "(>= 1187)"."""
+    ranges: bool = True
+    """Whether devices that share a row show the range of their values instead of the weakest value."""
+    of_peak: bool = True
+
+
+LAYOUTS = (
+    Layout(),
+    Layout(units=False),
+    Layout(units=False, ranges=False),
+    Layout(units=False, ranges=False, of_peak=False),
+)
+"""Widest first. The first whose lines fit is used."""
+
+
+def table(
+    verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool = False, width: int | None = None
+) -> list[Line]:
+    """Return the table, with the worst rows first, and lines with notes below it.
+
+    "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
+    a value that have one cause share a row, which tells it. Devices with the same fact share a row. More than two
+    devices that pass the same limit share a row as well, with the weakest device and the range of values; unless `full`
+    is set. The cells are shortened as far as the columns of the terminal, `width`, require.
+    """
+    host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
+    verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
+    shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
+    if not shown:
+        return _host(host)
+    devices = len({verdict.subject for verdict in verdicts} - {NODE})
+    several = not full and devices > FEW
+    slowest = _slowest(shown)
+    expected = [verdict for verdict in shown if several and _as_expected(verdict)]
+    shown = [verdict for verdict in shown if verdict not in expected]
+    groups = _alike(worst_first(shown), several=several, full=full)
+    lines = _Rows(groups, slowest, names, devices).lines(width)
+    lines += [
+        (f"marginal: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {verdict.sentence}", "yellow")
+        for verdict in worst_first(shown)
+        if verdict.status is Status.MARGINAL
+    ]
+    lines += [
+        (f"waived: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
+        for verdict in worst_first(shown)
+        if verdict.waiver
+    ]
+    if any(verdict.next_run for verdict in shown):
+        lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
+    silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
+    return lines + _expected(expected, devices) + not_applicable(silent, full=full) + _host(host)
+
+
+def _waiver(waiver: Waiver) -> str:
+    """Return a waiver's reason, who granted it, its last day and its place in the file."""
+    return f"{waiver.reason} (by {waiver.by}, until {waiver.until}, {waiver.origin})"
+
+
+def _as_expected(verdict: Verdict) -> bool:
+    """Return True for a fact of a device that passes without a waiver, and for an error counter that did not count."""
+    fact = verdict.metric.startswith(FACTS) or (verdict.metric.startswith(COUNTERS) and not verdict.value)
+    return fact and verdict.status is Status.PASS and not verdict.waiver
+
+
+# -- the lines below the rows
+
+
+def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
+    """Return one line for all facts that pass, since there are dozens; facts that only some devices pass are named."""
+    passing: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        passing.setdefault(verdict.metric, []).append(verdict.subject)
+    partly = [f"{metric} on {len(on)}" for metric, on in passing.items() if NODE not in on and len(on) < devices]
+    kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
+    words = " and ".join(filter(None, [", ".join(kinds[:-1]), *kinds[-1:]]))
+    text = f"{words}: {len(passing) - len(partly)} facts are as expected on {devices} devices"
+    text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
+    return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts else []
+
+
+def _host(verdicts: Sequence[Verdict]) -> list[Line]:
+    """Return one line for all facts of the host that have no limit, since there are many."""
+    known = sum(verdict.information for verdict in verdicts)
+    hidden = f"{len(verdicts) - known} do not exist here or cannot be read" if known < len(verdicts) else ""
+    shown = f"{known} facts without a limit are in the record" if known else ""
+    text = f"host: {', '.join(filter(None, (shown, hidden)))} (pytest-accel discover shows them)"
+    return [(text, "")] if verdicts else []
+
+
+def not_applicable(verdicts: Sequence[Verdict], *, full: bool = False) -> list[Line]:
+    """Return one line for each reason why metrics are not applicable, with the first of these metrics, or all."""
+    why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
+    reasons: dict[str, list[str]] = {}
+    for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
+        reasons.setdefault(why[metric], []).append(metric)
+    lines = []
+    for reason, metrics in reasons.items():
+        named = metrics if full else metrics[:LISTED]
+        lines.append((f"not applicable: {', '.join(named)}{_and_more(len(metrics) - len(named))}: {reason}", ""))
+    return lines
+
+
+def _and_more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""
+
+
+# -- the rows
+
+
+class _Rows:
+    """The rows of the table, and the lines that they make in one layout or another."""
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Verdict]],
+        slowest: Sequence[Verdict],
+        names: Mapping[str, str],
+        devices: int,
+    ) -> None:
+        self._groups, self._slowest = groups, slowest
+        self._names, self._devices = names, devices
+
+    def lines(self, width: int | None) -> list[Line]:
+        """Return the table in the widest layout that fits into `width` columns."""
+        if not self._groups:
+            return []
+        layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
+        lines = self._lines(layout)
+        made = [(text, _colour(group[0])) for group, text in lines[1:]]
+        legend = [("(limit): it advises, and does not reject", "")]
+        advised = not layout.units and any(_advises(group[0]) for group in self._groups)
+        return [(lines[0][1], "bold"), *made, *(legend if advised else [])]
+
+    def _fits(self, layout: Layout, width: int | None) -> bool:
+        """Return True if no line of figures is longer than `width`. A sentence is broken where it is written."""
+        figures = [text for group, text in self._lines(layout) if not _has_no_value(group[0])]
+        return width is None or all(len(text) <= width for text in figures)
+
+    def _lines(self, layout: Layout) -> list[tuple[Sequence[Verdict], str]]:
+        """Return the groups with their lines; the first line is the head."""
+        cells = [list(HEAD), *(self._cells(group, layout) for group in self._groups)]
+        figures = [row for row in cells if len(row) == len(HEAD)]
+        kept = [
+            place for place in range(len(HEAD))
+            if place != OF_PEAK or (layout.of_peak and any(row[OF_PEAK] for row in figures[1:]))
+        ]  # fmt: skip
+        widths = [
+            max(len(row[place]) for row in (cells if place < HEAD.index("metric") else figures)) for place in kept
+        ]
+        texts = [_joined(row, kept, widths) for row in cells]
+        return list(zip([self._groups[0], *self._groups], texts, strict=True))
+
+    def _cells(self, group: Sequence[Verdict], layout: Layout) -> list[str]:
+        """Return the cells of a group's row: one for each column, or status, device and a sentence."""
+        verdict = group[0]
+        status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
+        if _has_no_value(verdict):
+            return [status, self._members(group), _told(group)]
+        return [
+            status,
+            self._named(group, layout),
+            verdict.metric,
+            _values(group) if layout.ranges else _values(group[:1], bare=True),
+            _shares(group if layout.ranges else group[:1]),
+            limit_of(verdict) if layout.units else _short_limit(verdict),
+            "" if verdict.margin is None else show_margin(verdict.margin),
+        ]
+
+    def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
+        """Return the text of the column "device" of figures: "gpu3 <", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
+        mark = " <" if group[0] in self._slowest else ""
+        if len(group) == 1 or not _is_figure(group[0]):
+            return self._members(group) + mark * (len(group) == 1)
+        weakest = f", {self._name(group[0])}{mark}" if group[0].margin != group[-1].margin else ""
+        count = f"all {self._devices}" if len(group) == self._devices else f"{len(group)} of {self._devices}"
+        return f"{count}{weakest}" if layout.ranges else f"{len(group)}/{self._devices}{weakest.replace(',', '')}"
+
+    def _members(self, group: Sequence[Verdict]) -> str:
+        """Return the devices of a group: "gpu0, gpu1", "all 8", or "5 of 8" if they do not fail."""
+        members = list(dict.fromkeys(self._name(verdict) for verdict in group))
+        if 1 < self._devices == len(members):
+            return f"all {len(members)}"
+        if len(members) <= FEW or group[0].status.fails:
+            return spanned(members)
+        return f"{len(members)} of {self._devices}"
+
+    def _name(self, verdict: Verdict) -> str:
+        return self._names.get(verdict.subject, verdict.subject)
+
+
+def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int]) -> str:
+    """Return a row as a line, its cells in columns of these widths; a sentence takes what follows the device."""
+    if len(row) < len(HEAD):
+        return "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
+    cells = [
+        row[place].rjust(width) if place in FLUSH_RIGHT and row is not HEAD else row[place].ljust(width)
+        for place, width in zip(kept, widths, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _colour(verdict: Verdict) -> str:
+    return "yellow" if verdict.waiver else COLOURS.get(verdict.status, "")
+
+
+def _has_no_value(verdict: Verdict) -> bool:
+    """Return True for a failure without a value: its row tells the reason instead."""
+    return verdict.value is None and verdict.status.fails
+
+
+def _told(group: Sequence[Verdict]) -> str:
+    """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
+    metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
+    if last.event == LEFT_OUT and len(metrics) > 1:
+        return f"{len(metrics)} limits{'' if last.sentence.startswith('not measured') else ':'} {last.sentence}"
+    return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {last.sentence}"
+
+
+def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[list[Verdict]]:
+    """Return the verdicts in groups that share a row.
+
+    A group holds equal facts, failures without a value that have one cause, or, if there are `several` devices,
+    verdicts on one limit that pass or have no limit.
+    """
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
+    for verdict in verdicts:
+        if _has_no_value(verdict) and not full:
+            groups.setdefault((verdict.sentence, verdict.status, verdict.waiver), []).append(verdict)
+            continue
+        fine = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
+        fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
+        own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
+        if fine and several:
+            own = (verdict.limit.origin if verdict.limit else "", *(() if _is_figure(verdict) else own))
+        elif not fact:
+            own = (*own, verdict.key)
+        groups.setdefault((verdict.metric, verdict.status, *own), []).append(verdict)
+    return list(groups.values())
+
+
+def _is_figure(verdict: Verdict) -> bool:
+    """Return True for a measured number, False for a fact."""
+    number = isinstance(verdict.value, int | float) and not isinstance(verdict.value, bool)
+    return number and verdict.expected is None and not verdict.metric.startswith(FACTS)
+
+
+def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return, for each metric on which several devices differ, the verdict with the smallest margin."""
+    groups: dict[str, dict[str, Verdict]] = {}
+    for verdict in worst_first(verdicts):
+        if verdict.margin is not None:
+            groups.setdefault(verdict.metric, {}).setdefault(verdict.subject, verdict)
+    found = [sorted(group.values(), key=lambda verdict: verdict.margin or 0.0) for group in groups.values()]
+    return [group[0] for group in found if group[0].margin != group[-1].margin]
+
+
+# -- the cells
+
+
+def _next_run(verdict: Verdict) -> str:
+    """Return how far the next run's value may lie from this one, as a share of it: " +-1.2%"."""
+    if verdict.next_run is None or not verdict.value:
+        return ""
+    value = float(verdict.value)
+    return f" +-{(verdict.next_run[1] - value) / abs(value):.1%}"  # the lower end may be cut off at 0
+
+
+def _values(group: Sequence[Verdict], *, bare: bool = False) -> str:
+    """Return the value with its unit, or the range of values of a group; `bare` omits the interval of the next run."""
+    first = group[0]
+    if first.value is None:
+        return ""
+    if len(group) == 1 or not _is_figure(first):
+        return show(first.value, first.unit) + ("" if bare else _next_run(first))
+    least, most = (show(pick(float(verdict.value or 0) for verdict in group), first.unit) for pick in (min, max))
+    return least if least == most else f"{least.partition(' ')[0]} to {most}"
+
+
+def _shares(group: Sequence[Verdict]) -> str:
+    """Return the share of the peak, or the range of shares of a group; empty if there is no peak."""
+    shares = [verdict.of_peak for verdict in group if verdict.of_peak is not None]
+    if not shares:
+        return ""
+    least, most = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return least if least == most else f"{least[:-1]} to {most}"
+
+
+def _advises(verdict: Verdict) -> bool:
+    """Return True for a verdict by a limit that does not reject."""
+    return bool(verdict.advisory or (verdict.limit and verdict.limit.severity == "warn"))
+
+
+def limit_of(verdict: Verdict) -> str:
+    """Return the bounds of a verdict as the table shows them; empty if it has none."""
+    advice = "advice " if _advises(verdict) else ""
+    if verdict.limit and verdict.limit.version:
+        return advice + verdict.limit.version
+    if verdict.expected is not None:
+        return f"{advice}= {verdict.expected}"
+    bounds = [("floor", verdict.floor), ("ceiling", verdict.ceiling)]
+    return advice + ", ".join(f"{word} {show(bound, verdict.unit)}" for word, bound in bounds if bound is not None)
+
+
+def _short_limit(verdict: Verdict) -> str:
+    """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
+    if verdict.limit and verdict.limit.version:
+        text = verdict.limit.version
+    elif verdict.expected is not None:
+        text = f"= {verdict.expected}"
+    else:
+        bounds = [(">=", verdict.floor), ("<=", verdict.ceiling)]
+        text = " ".join(f"{sign} {show(bound, '')}" for sign, bound in bounds if bound is not None)
+    return f"({text})" if text and _advises(verdict) else text

@@ -1,0 +1,73 @@
+"""The load of other processes on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_accel.drivers.vendors.cpu.load import ForeignLoad, before_the_run
+
+BURNS = "while True: pass"
+RESTS = "import time; time.sleep(600)"
+ENOUGH = 0.3
+"""Seconds of processor time that are waited for."""
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that uses all the processor time that it gets."""
+    with subprocess.Popen([sys.executable, "-c", BURNS]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of somebody else, below which nothing runs."""
+    with subprocess.Popen([sys.executable, "-c", RESTS]) as process:
+        yield process
+        process.kill()
+
+
+def grown(load: ForeignLoad, busy: subprocess.Popen[bytes]) -> float:
+    """Return the increase of the foreign seconds while `busy` used ENOUGH, minus what it used."""
+    import psutil
+
+    process = psutil.Process(busy.pid)
+    before, used = load.seconds(), process.cpu_times().user
+    while process.cpu_times().user - used < ENOUGH:
+        time.sleep(0.02)
+    return load.seconds() - before
+
+
+def test_a_process_of_somebody_else_counts(busy: subprocess.Popen[bytes], other: subprocess.Popen[bytes]) -> None:
+    assert grown(ForeignLoad(other.pid), busy) > 0.7 * ENOUGH
+
+
+def test_our_own_processes_count_as_ours(busy: subprocess.Popen[bytes], other: subprocess.Popen[bytes]) -> None:
+    """Both loads see the same machine; they differ by what `busy` used."""
+    ours, theirs = ForeignLoad(os.getpid()), ForeignLoad(other.pid)
+    before = theirs.seconds() - ours.seconds()
+    grown(theirs, busy)
+    assert theirs.seconds() - ours.seconds() - before > 0.7 * ENOUGH
+
+
+def test_a_process_of_ours_that_ended_stays_ours() -> None:
+    load = ForeignLoad(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", BURNS]) as process:
+        load.seconds()
+        grown(load, process)
+        process.kill()
+    used = load._own()
+    assert used >= ENOUGH
+
+
+@pytest.mark.parametrize(("share", "says"), [(0.05, None), (0.83, "other processes take 83% of the processor's time")])
+def test_only_a_load_worth_the_name_is_stated(share: float, says: str | None) -> None:
+    sentence = before_the_run(share)
+    assert sentence == says if says is None else (sentence or "").startswith(says)

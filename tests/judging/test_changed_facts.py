@@ -1,0 +1,149 @@
+"""Facts that a device states otherwise in mid-run than before: judged by the worst value, and told with when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, Watch
+from pytest_accel.judging.error_counters import ERROR_COUNTERS
+from pytest_accel.judging.inventory import FACT_METRICS
+from pytest_accel.judging.judge import judge
+
+FACTS: dict[str, Any] = {
+    "power_limit_w": 700.0,
+    "power_limit_default_w": 700.0,
+    "reasons": 0x4,
+    "clock_application_mhz": 1980,
+    "clock_application_default_mhz": 1980,
+    "ecc": True,
+    "ecc_pending": True,
+    "fabric_faults": [],
+    "nvlink_count": 18,
+    "pcie_width": 16,
+    "processes": [],
+}
+
+
+def watch(devices: int = 2) -> Watch:
+    seen = Watch()
+    seen.begin(Device(f"GPU-{place}", place, "nvidia", "H100", facts=FACTS) for place in range(devices))
+    return seen
+
+
+def after(**facts: Any) -> list[Measurement]:
+    """What changed of the first of two devices when it states these facts after matmul.bf16."""
+    seen = watch()
+    for during, said in (("stream.triad", {}), ("matmul.bf16", facts)):
+        seen.read(1.0, during, {"GPU-0": {**FACTS, **said}, "GPU-1": FACTS})
+    return seen.take()
+
+
+def told(**facts: Any) -> dict[str, str]:
+    return {each.metric: each.details["changed"] for each in after(**facts)}
+
+
+WHEN = "between stream.triad and matmul.bf16"
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"power_limit_w": 630.0},
+            {
+                "inventory.power_limit": f"power limit 700 W -> 630 W {WHEN}",
+                "health.power_limit_lowered": f"power limit 700 W -> 630 W {WHEN}",
+            },
+        ),
+        ({"clock_application_mhz": 1755}, {"health.clock_lock": f"clock application 1980 MHz -> 1755 MHz {WHEN}"}),
+        ({"ecc": False}, {"inventory.ecc": f"ecc enabled -> disabled {WHEN}",
+                          "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}),
+        ({"fabric_faults": ["degraded bandwidth"]},
+         {"health.fabric_faults": f"fabric faults none -> degraded bandwidth {WHEN}"}),
+        ({"nvlink_count": 17}, {"inventory.nvlink_count": f"nvlink count 18 -> 17 {WHEN}"}),
+        ({"pcie_width": 8}, {"health.pcie_width": f"pcie width 16 -> 8 {WHEN}"}),
+        ({}, {}),
+        ({"reasons": 0x68, "processes": [{"pid": 4}]}, {}),  # our own load, just ended
+        ({"lost": "it fell off the bus", "power_limit_w": 1.0}, {}),  # another verdict
+    ],
+)  # fmt: skip
+def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
+    assert told(**facts) == said
+
+
+def test_a_change_is_told_once_and_another_one_again() -> None:
+    seen = watch()
+    for during, watts in (("a", 700.0), ("b", 630.0), ("c", 630.0), ("d", 700.0)):
+        seen.read(1.0, during, {"GPU-0": {**FACTS, "power_limit_w": watts}})
+    said = [each.details["changed"] for each in seen.take() if each.metric == "inventory.power_limit"]
+    assert said == ["power limit 700 W -> 630 W between a and b", "power limit 630 W -> 700 W between c and d"]
+    assert seen.take() == []
+
+
+def test_facts_of_the_links_changed_since_they_were_read_last() -> None:
+    seen = watch()
+    without = {name: value for name, value in FACTS.items() if name != "nvlink_count"}
+    for during, said in (("the start", FACTS), ("stream.copy", without), ("", {**FACTS, "nvlink_count": 17})):
+        seen.read(1.0, during, {"GPU-0": said})
+    assert [each.details["changed"] for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
+
+
+def test_a_change_before_the_first_probe_is_told() -> None:
+    seen = watch()
+    seen.read(1.0, "the start", {"GPU-0": {**FACTS, "power_limit_w": 630.0}})
+    assert "between the discovery and the start" in seen.take()[0].details["changed"]
+
+
+DEMANDS = Limit("health.power_limit_lowered", "W", equals=0)
+BEFORE = Measurement("health.power_limit_lowered", "GPU-0", "W", 0.0)
+
+
+def lowered(watts: float) -> Measurement:
+    return next(each for each in after(power_limit_w=watts) if each.metric == BEFORE.metric)
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        (DEMANDS, Status.FAIL),
+        (replace(DEMANDS, severity="warn"), Status.MARGINAL),
+        (Limit(DEMANDS.metric, "W", ceiling=100.0), Status.MARGINAL),  # it holds, but the node is not the same
+        (None, Status.MARGINAL),
+    ],
+)
+def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise(limit: Limit | None, status: Status) -> None:
+    verdict = judge([BEFORE, lowered(630.0)], limit)
+    assert verdict.status is status
+    assert f"power limit 700 W -> 630 W {WHEN}" in verdict.sentence
+    assert verdict.attempts == 2, "a record that is judged again counts the change"
+
+
+def test_a_value_that_came_back_was_broken_all_the_same() -> None:
+    verdict = judge([BEFORE, lowered(630.0), replace(lowered(630.0), value=0.0)], DEMANDS)
+    assert (verdict.status, verdict.value) == (Status.FAIL, 70.0)
+
+
+def test_one_device_that_changes_differs_from_the_others() -> None:
+    seen = watch(3)
+    seen.read(1.0, "soak.rate", {"GPU-0": {**FACTS, "power_limit_w": 630.0}, "GPU-1": FACTS, "GPU-2": FACTS})
+    (found,) = [each for each in seen.take() if each.metric == "inventory.power_limit"]
+    verdict = judge([found], Limit(found.metric, "W", same_on_all=True))
+    assert verdict.status is Status.FAIL
+    assert verdict.sentence.startswith("630 W, but 700 W on 2 of 3 devices; power limit 700 W -> 630 W between")
+
+
+def test_every_fact_is_watched_or_counted_or_changes_by_load() -> None:
+    counted = {counter.fact for counter in ERROR_COUNTERS.values()}
+    left = [
+        metric
+        for metric, figure in FACT_METRICS.items()
+        if metric not in (*WATCHED, *BY_LOAD, *COUNTED) and not counted & set(figure.needs)
+    ]
+    assert left == []
+    assert {"inventory.power_limit", "health.clock_lock", "inventory.pcie_gen_max"} <= set(WATCHED)

@@ -1,0 +1,217 @@
+"""Exit status 1 stands for a verdict on hardware. Runs are simulated, or end before they measure."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import as_user
+import pytest
+from as_user import BIN, write
+
+from pytest_accel.cli import main as command
+from pytest_accel.plugin import exit_status
+
+HEALTHY = "{sku: h100-sxm, platform: single}"
+SICK = "{sku: h100-sxm, platform: single, faults: [{fault: wrong-product, device: 0}]}"
+
+
+def node(folder: Path, text: str = HEALTHY) -> Path:
+    path = folder / "node.yaml"
+    path.write_text(text)
+    return path
+
+
+def shell(folder: Path, redirected: str, *options: str, sick: bool = False) -> tuple[int, str]:
+    """Run a few checks of a simulated node, by a shell that redirects; the exit status of pytest, and stderr."""
+    file = node(folder, SICK if sick else HEALTHY)
+    words = [str(BIN / "pytest"), "-p", "no:randomly", "--accel-level=quick", f"--accel-simulate={file.name}", *options]
+    line = " ".join(map(repr, [*words, "-k", "inventory"]))
+    done = subprocess.run(
+        ["bash", "-c", f"{line} {redirected}; exit ${{PIPESTATUS[0]}}"],
+        cwd=folder,
+        env=as_user.environment(),
+        capture_output=True,
+        text=True,
+        timeout=as_user.SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+# -- outputs that cannot be written to
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirected", ["| head -1", ">/dev/full", ">&-", ">/dev/full 2>&1", "2>&- >&-"])
+@pytest.mark.parametrize(("sick", "status"), [(False, 6), (True, 1)], ids=["healthy", "sick"])
+def test_an_output_that_cannot_be_written_to_changes_no_verdict(
+    tmp_path: Path, redirected: str, sick: bool, status: int
+) -> None:
+    ended, err = shell(tmp_path, redirected, sick=sick)
+
+    assert ended == status, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path, redirected: str) -> None:
+    assert shell(tmp_path, redirected, "--accel-platform=nowhere")[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "redirected", "status"),
+    [
+        ("simulate --list", "| head -1", 0),
+        ("simulate --list", ">&-", 0),
+        ("sku show h100-sxm", ">/dev/full", 0),
+        ("sku show none", "2>&- >&-", 4),
+    ],
+)
+def test_a_command_keeps_its_status(words: str, redirected: str, status: int) -> None:
+    line = f"{BIN / 'pytest-accel'} {words} {redirected}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+# -- commands
+
+
+@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "show", "h100-sxm", "--format=x"]])
+def test_wrong_use_of_a_command_ends_with_4(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+
+    assert ended.value.code == 4
+    assert "usage: pytest-accel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ZeroDivisionError("x"), 3), (OSError("x"), 3), (KeyboardInterrupt(), 2)]
+)
+def test_an_error_of_ours_is_no_verdict(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("pytest_accel.skus.loader.load_shipped", fails)
+
+    assert command.main(["sku", "list"]) == status
+    said = capsys.readouterr().err
+    assert "not a verdict on the hardware" in said or status == 2
+
+
+# -- other plugins
+
+
+THEIRS = """
+import os, pytest
+def fail(how):
+    if how == "error":
+        1 / 0
+    if how == "exit 1":
+        raise SystemExit(1)
+    if how == "pytest.exit 1":
+        pytest.exit("no", returncode=1)
+    if how == "fail":
+        pytest.fail("no")
+
+WHERE, _, HOW = os.environ["FAILS"].partition(":")
+def hook(name):
+    def implementation():
+        if name == WHERE:
+            fail(HOW)
+    return implementation
+
+for name in (
+    "pytest_load_initial_conftests", "pytest_configure", "pytest_sessionstart", "pytest_collection_modifyitems",
+    "pytest_runtestloop", "pytest_terminal_summary", "pytest_sessionfinish", "pytest_unconfigure"
+):
+    globals()[name] = hook(name)
+
+def pytest_cmdline_main(config):
+    if WHERE == "cleanup":
+        config.add_cleanup(lambda: fail(HOW))
+    return 1 if WHERE == "pytest_cmdline_main" else None
+"""
+
+AT_ONCE = ("pytest_load_initial_conftests", "pytest_configure", "pytest_cmdline_main")
+"""Where a run ends before it measures."""
+LATER = (
+    "pytest_sessionstart",
+    "pytest_collection_modifyitems",
+    "pytest_runtestloop",
+    "pytest_terminal_summary",
+    "pytest_sessionfinish",
+    "pytest_unconfigure",
+    "cleanup",
+)
+HOW = ("error", "exit 1", "pytest.exit 1", "fail")
+
+
+def theirs(folder: Path, where: str, how: str) -> as_user.Ran:
+    write(folder, theirs=THEIRS)
+    env = {"FAILS": f"{where}:{how}", "PYTHONPATH": str(folder)}
+    line = (f"--accel-simulate={node(folder)}", "--accel-level=quick", "-p", "theirs", "-k", "inventory")
+    return as_user.pytest(folder, *line, sku=None, paths=(), env=env)
+
+
+@pytest.mark.parametrize("where", AT_ONCE)
+def test_no_plugin_that_fails_at_once_rejects(tmp_path: Path, where: str) -> None:
+    ran = theirs(tmp_path, where, "error")
+
+    assert ran.exit == 3, ran.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "how"), [*((each, "error") for each in LATER), *((LATER[0], each) for each in HOW[1:])]
+)
+def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, where: str, how: str) -> None:
+    """A healthy node whose run is filtered ends with 6 if all goes well."""
+    ran = theirs(tmp_path, where, how)
+
+    assert ran.exit in (2, 3, 6), ran.out
+
+
+@pytest.mark.parametrize(
+    ("of_pytest", "of_closing", "status"),
+    [
+        (0, None, 0),
+        (1, None, 3),
+        (2, None, 2),
+        (4, None, 4),
+        (5, None, 5),
+        (1, 6, 6),
+        (0, 1, 1),
+        (3, 0, 0),
+        (None, 6, 6),
+    ],
+)
+def test_the_closing_line_decides(of_pytest: int | None, of_closing: int | None, status: int) -> None:
+    assert exit_status(of_pytest, of_closing) == status
+
+
+# -- what ends pytest itself
+
+
+@pytest.mark.parametrize("where", ["option", "ini", "marker"])
+def test_a_timeout_that_ends_pytest_itself_is_refused(tmp_path: Path, where: str) -> None:
+    """pytest-timeout by its method `thread` calls os._exit(1): no closing line, and the status of a rejection."""
+    options: Sequence[str] = ["--timeout-method=thread"] if where == "option" else []
+    if where == "ini":
+        (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout_method = thread\n")
+    mark = "@pytest.mark.timeout(5, method='thread')\n" if where == "marker" else ""
+    write(tmp_path, test_mine=f"{mark}def test_mine(accel_check):\n    accel_check(tiny)\n")
+    env = {"PYTEST_PLUGINS": "pytest_timeout"}
+    line = (f"--accel-simulate={node(tmp_path)}", *options)
+    ran = as_user.pytest(tmp_path, *line, sku=None, env=env)
+
+    assert ran.exit == 4, ran.out
+    assert "os._exit(1)" in ran.out
+    assert "INTERNALERROR" not in ran.out

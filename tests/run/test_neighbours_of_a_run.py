@@ -1,0 +1,81 @@
+"""Like devices in a run: what is far behind is measured again before it is blamed, and a record tells the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import in_process
+import pytest
+
+from pytest_accel import probes
+from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.run.session import Session
+
+SKU = """
+sku: mine
+extends: h100-sxm
+platforms:
+  four:
+    devices: 4
+budgets: {quick: {matmul.fp16: 5, matmul.fp64: 5}}
+"""
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
+
+
+def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, Verdict]]:
+    """The verdicts on one product of four devices, by the name of the device."""
+    (folder / "mine.yaml").write_text(SKU)
+    (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
+    here = in_process.opened(folder / "node.yaml", folder / "out")
+    for device in here.devices:
+        here.check(probes.matmul, {"dtype": dtype}, device.uuid)
+    return here, {here.names[each.subject]: each for each in here.verdicts}
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    ("dtype", "by", "status", "attempts"),
+    [("fp16", 0.6, Status.FAIL, 2), ("fp64", 0.9, Status.FAIL, 2), ("fp16", 0.25, Status.MARGINAL, 1)],
+)
+def test_a_dtype_without_a_limit_is_compared(
+    tmp_path: Path, dtype: str, by: float, status: Status, attempts: int
+) -> None:
+    fault = f"fault: slow-dtype, device: 1, dtype: {dtype}, by: {by}"
+    here, verdicts = measured(tmp_path, fault, dtype)
+    assert verdicts["gpu1"].status is status
+    assert "below the median of 4 devices (" in verdicts["gpu1"].sentence
+    others = {each.status for name, each in verdicts.items() if name != "gpu1"}
+    assert others <= {Status.NOT_APPLICABLE, Status.PASS}
+    together = [each for each in here.record.measurements if each.how == "together"]
+    assert len(together) == 4 * attempts, "what fails is measured again, on all devices at once"
+
+    here.finish()
+    again = judge_again(here.record, Terms(here.sku, here.platform, "quick"))
+    told = {here.names[each.subject]: (each.status, each.sentence) for each in again.verdicts}
+    assert told == {name: (each.status, each.sentence) for name, each in verdicts.items()}
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_path: Path) -> None:
+    here, _ = measured(tmp_path, "fault: power-cap-lowered, device: 1, by: 0.1, at: matmul", "fp16")
+    changed = {each.metric: each for each in here.verdicts if each.metric.startswith(("health.", "inventory."))}
+    lowered = changed["health.power_limit_lowered"]
+    assert here.names[lowered.subject] == "gpu1"
+    assert lowered.status is Status.FAIL
+    assert lowered.sentence.endswith("power limit 700 W -> 630 W between the start and matmul.fp16")
+    assert [each.metric for each in here.changes_of(lowered.subject)] == list(changed), "a test of the device fails"
+    assert here.changes_of(lowered.subject) == []
+
+    closing = here.finish()
+    assert closing.exit == 1
+    again = judge_again(here.record, Terms(here.sku, here.platform, "quick"))
+    told = {each.metric: (each.status, each.sentence) for each in again.verdicts}
+    assert {metric: told[metric] for metric in changed} == {m: (v.status, v.sentence) for m, v in changed.items()}

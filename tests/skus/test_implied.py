@@ -1,0 +1,110 @@
+"""Limits that follow from datasheet and platform: what a device states about itself is held against both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core.sku import DeclaredBy, Platform, Sku
+from pytest_accel.skus import implied, loader, requirements
+
+H100 = loader.load("h100-sxm")
+HGX8 = H100.platforms["hgx8"]
+FIGURES = {
+    "inventory.power_limit_default": 700,
+    "inventory.power_limit_max": 700,
+    "inventory.clock_max": 1980,
+    "inventory.memory_clock_max": 2619,
+    "inventory.memory_bus": 5120,
+    "inventory.compute_units": 132,
+}
+
+
+def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
+    limits = requirements.limits(H100, HGX8, 8)
+    assert {metric: limits[metric].floor for metric in FIGURES} == FIGURES
+    power = limits["inventory.power_limit_default"]
+    assert power.source == H100.datasheet.source_of("power")
+    assert power.origin == "datasheet of h100-sxm: power.watts"
+    assert (power.severity, power.declared_by) == ("fail", DeclaredBy.RUN)
+
+
+def test_a_figure_that_nobody_stated_makes_no_limit() -> None:
+    """The H100's temperatures are derived; no source states a highest clock of the A10."""
+    assert "inventory.slowdown_temperature" not in requirements.limits(H100, HGX8, 8)
+    a100, a10 = loader.load("a100-sxm-80gb"), loader.load("a10")
+    assert requirements.limits(a100, a100.platforms["hgx8"], 8)["inventory.slowdown_temperature"].severity == "warn"
+    assert requirements.limits(a10, a10.platforms["single"], 1)["inventory.clock_max"].floor is None
+
+
+def test_a_highest_clock_has_to_be_that_of_the_datasheet_and_the_same_on_all() -> None:
+    limit = requirements.limits(H100, HGX8, 8)["inventory.clock_max"]
+    assert (limit.floor, limit.same_on_all) == (1980, True)
+
+
+@pytest.mark.parametrize(
+    ("sku", "floor"),
+    [("b200-sxm", 700), ("b300-sxm", 1000), ("h100-pcie", 300), ("h100-nvl", 350), ("h200-sxm", 700), ("mi300x", 750)],
+)
+def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered(sku: str, floor: float) -> None:
+    part = loader.load(sku)
+    for platform in part.platforms.values():
+        assert requirements.limits(part, platform, 1)["inventory.power_limit_default"].floor == floor
+
+
+def test_a_platform_may_have_a_power_limit_of_its_own() -> None:
+    platform = replace(HGX8, power_watts=500.0)
+    assert requirements.limits(H100, platform, 8)["inventory.power_limit_default"].floor == 500
+
+
+def own(folder: Path, text: str) -> Sku:
+    path = folder / "own.yaml"
+    path.write_text(f"sku: own\nextends: h100-sxm\n{text}")
+    return loader.load(str(path))
+
+
+def test_a_changed_datasheet_counts_as_overridden(tmp_path: Path) -> None:
+    sku = own(tmp_path, "datasheet: {power: {watts: 600}}\n")
+    limits = requirements.limits(sku, sku.platforms["hgx8"], 8)
+    changed = {metric for metric in FIGURES if limits[metric].overridden}
+    assert changed == {"inventory.power_limit_default"}
+    assert limits["inventory.power_limit_default"].floor == 600
+
+
+def test_a_platform_that_is_said_to_be_passed_through_counts_as_overridden(tmp_path: Path) -> None:
+    """It takes the limits on the PCIe link away."""
+    sku = own(tmp_path, "platforms: {hgx8: {passed_through: true}}\n")
+    limits = requirements.limits(sku, sku.platforms["hgx8"], 8)
+    assert "health.pcie_width" not in limits
+    assert limits["inventory.count"].overridden
+
+
+@pytest.mark.parametrize("name", loader.names())
+def test_no_shipped_part_contradicts_its_own_datasheet(name: str) -> None:
+    """A floor on the default power above the highest that can be set would reject every board."""
+    sku = loader.load(name)
+    for platform in sku.platforms.values():
+        limits = requirements.limits(sku, platform, 1)
+        default, most = (limits.get(f"inventory.power_limit_{each}") for each in ("default", "max"))
+        if default and most and sku.vendor in ("nvidia", "amd"):
+            assert (default.floor or 0) <= (most.floor or 0)
+
+
+@pytest.mark.parametrize(
+    ("link", "metric", "floor"),
+    [
+        ({"type": "nvlink4", "count": 18, "gb_per_s": 450}, "inventory.nvlink_speed", 25.0),
+        ({"type": "nvlink3", "count": 4, "gb_per_s": 56.25}, "inventory.nvlink_speed", 14.062),
+        ({"type": "xgmi3", "count": 7, "gb_per_s": 448}, "inventory.xgmi_speed", 64.0),
+    ],
+)
+def test_every_link_has_the_rate_of_its_type(link: dict[str, object], metric: str, floor: float) -> None:
+    limits = implied.limits(H100, Platform("here", 8, link=link))
+    assert limits[metric].floor == floor
+
+
+def test_a_newer_pcie_generation_than_the_platform_states_holds() -> None:
+    limit = requirements.limits(H100, HGX8, 8)["inventory.pcie_gen_max"]
+    assert (limit.floor, limit.equals) == (5, None)

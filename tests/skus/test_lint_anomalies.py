@@ -1,0 +1,69 @@
+"""Lint over what people publish: every anomalous threshold is found in the file that repeats it, no healthy value is.
+
+`tests/data/anomalies.csv` has the published thresholds that proved wrong, with what is wrong, and the limit of ours
+that they would be: of the SKU itself, or of the nearest one that has a file.
+"""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import lint
+
+DATA = Path(__file__).parents[1] / "data"
+TODAY = "2026-11-22"
+Row = dict[str, str]
+
+
+def rows(name: str) -> list[Row]:
+    with (DATA / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+ANOMALIES = rows("anomalies.csv")
+HEALTHY = [row for row in rows("published.csv") if not row["exception"]]
+
+
+def own_file(folder: Path, row: Row, figures: str) -> str:
+    """Write a user's file with one limit, over the shipped file of the SKU, and return its path."""
+    source = "source: {kind: published, by: somebody else, date: 2026-08}"
+    limit = f'limits: {{"{row["metric"]}": {{{figures}, unit: {row["unit"]}, {source}}}}}'
+    placed = f"platforms: {{{row['platform']}: {{{limit}}}}}" if row["platform"] else limit
+    path = folder / f"{len(list(folder.iterdir()))}.yaml"
+    path.write_text(f"sku: ours\nextends: {row['sku']}\n{placed}\n")
+    return str(path)
+
+
+def marked(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the errors and warnings of lint by file, as "rule: key: value, expectation"."""
+    found: dict[str, list[str]] = {path: [] for path in paths}
+    for each in lint.lint(list(found), TODAY).open:
+        if each.severity != "note":
+            found[each.file].append(f"{each.rule}: {each.key}: {each.value}, {each.expected}")
+    return found
+
+
+@pytest.mark.slow
+def test_a_published_anomaly_is_found_in_the_file_that_repeats_it(tmp_path: Path) -> None:
+    reference = "floor: {floor}, reference: {reference}".format
+    paths = {
+        own_file(tmp_path, row, reference(**row) if row["reference"] else f"floor: {row['floor']}"): row
+        for row in ANOMALIES
+    }
+    found = marked(paths)
+    assert len(ANOMALIES) == 26
+    assert [(row["published_sku"], row["published_metric"]) for path, row in paths.items() if not found[path]] == []
+
+
+@pytest.mark.slow
+def test_no_published_healthy_value_is_called_implausible(tmp_path: Path) -> None:
+    paths = []
+    for row in HEALTHY:
+        declared = declaration_of(row["metric"])
+        derived = declared is not None and declared.derived_floor is not None
+        floor = "derived" if derived else f"{0.93 * float(row['value']):g}"
+        paths.append(own_file(tmp_path, row, f"floor: {floor}, reference: {row['value']}"))
+    assert {path: found for path, found in marked(paths).items() if found} == {}

@@ -1,0 +1,306 @@
+"""Files of one's own: what their values cause is found at their lines, wherever the value beside them stands."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.skus import lint, loader, requirements
+from pytest_accel.views import lint_report
+
+TODAY = "2026-11-22"
+SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
+
+
+THRESHOLDS = loader.SHIPPED
+
+
+@pytest.fixture(autouse=True)
+def shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those shipped files that a test needs, since lint reads all of them each time."""
+    folder = tmp_path_factory.mktemp("thresholds")
+    (folder / loader.VENDOR_FILES).mkdir()
+    monkeypatch.setattr(loader, "SHIPPED", folder)
+    needs("VERSION", "vendor/nvidia.yaml", "vendor/amd.yaml")
+
+
+def needs(*files: str) -> None:
+    for name in files:
+        shutil.copy(THRESHOLDS / name, loader.SHIPPED / name)
+
+
+def own(folder: Path, *lines: str, extends: str = "h100-sxm") -> str:
+    path = folder / "own.yaml"
+    needs(f"{extends}.yaml")
+    path.write_text("\n".join(["sku: ours", f"extends: {extends}", *lines, ""]).replace("SOURCE", SOURCE))
+    return str(path)
+
+
+def found(path: str) -> list[tuple[str, int, str, str]]:
+    """Return every error and warning in a file as (rule, line, key, value)."""
+    report = lint.lint([path], TODAY)
+    assert {each.file for each in report.open} <= {path}
+    return [(each.rule, each.line, each.key, each.value) for each in report.open if each.severity != "note"]
+
+
+def rules(path: str) -> set[tuple[str, int]]:
+    return {(rule, line) for rule, line, _, _ in found(path)}
+
+
+# -- whose finding it is
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("datasheet: {memory: {type: GDDR6}}", "memory-bandwidth"),
+        ("datasheet: {memory: {clock_mhz: 2000}}", "memory-bandwidth"),
+        ("datasheet: {compute: {units: 114}}", "peak-arithmetic"),
+        ("datasheet: {compute: {tensor_clock_mhz: 1980}}", "peak-arithmetic"),
+        ("datasheet: {tflops: {bf16: 1979}}", "dtype-ratio"),
+        ("datasheet: {temperature: {shutdown_c: 80}}", "temperature"),
+        ("platforms: {hgx8: {pcie: {gen: 3}}}", "pcie-rate"),
+        ("platforms: {hgx8: {link: {count: 12}}}", "link-rate"),
+        ("platforms: {hgx8: {devices: 4}}", "ranks"),
+        ("architecture: Ampere", "unsupported"),
+    ],
+)
+def test_what_a_value_makes_of_the_values_beside_it_is_found_at_its_line(tmp_path: Path, line: str, rule: str) -> None:
+    assert (rule, 3) in rules(own(tmp_path, line))
+
+
+def test_the_text_names_the_place_of_the_value(tmp_path: Path) -> None:
+    path = own(tmp_path, "datasheet: {memory: {type: GDDR6}}")
+    said = lint_report.text(lint.lint([path], TODAY))
+    assert f"{path}:3: error[memory-bandwidth] datasheet.memory.gb_per_s: 3350" in said
+    assert "(the value is that of h100-sxm.yaml:" in said
+
+
+def test_a_file_between_two_others_keeps_its_own_findings(tmp_path: Path) -> None:
+    between = own(tmp_path, "datasheet: {memory: {type: GDDR6}}")
+    top = tmp_path / "top.yaml"
+    top.write_text(f"sku: top\nextends: {between}\nlimits: {{matmul.bf16: {{floor: 690, {SOURCE}}}}}\n")
+    report = lint.lint([str(top)], TODAY)
+    assert report.clean
+    assert [each.rule for each in report.below if each.severity == "error"] == ["memory-bandwidth"]
+
+
+def test_a_limit_of_the_vendor_that_the_file_makes_implausible_is_its_finding(tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    path.write_text(
+        "sku: new\nvendor: nvidia\ndatasheet:\n  temperature: {max_operating_c: 87, shutdown_c: 95}\n"
+        f"  {SOURCE}\nplatforms: {{single: {{devices: 1}}}}\n"
+    )
+    assert lint.lint([str(path)], TODAY).clean
+
+
+# -- explanations
+
+
+def test_a_shipped_explanation_does_not_cover_a_value_of_another_file(tmp_path: Path) -> None:
+    path = own(tmp_path, "limits: {matmul.fp16: {floor: 300, SOURCE}}", extends="mi300x")
+    assert ("physics", 3) in rules(path)
+
+
+def test_a_shipped_explanation_covers_what_the_shipped_file_finds(tmp_path: Path) -> None:
+    path = own(tmp_path, "limits: {stream.triad: {floor: 6500, unit: GB/s, SOURCE}}", extends="b200-sxm")
+    report = lint.lint([path], TODAY)
+    assert report.clean, lint_report.text(report)
+    assert "memory-bandwidth" in {each.rule for each in report.below if each.explained}
+
+
+def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(tmp_path: Path) -> None:
+    path = own(tmp_path, "limits: {matmul.fp16: {floor: 560, SOURCE}}", extends="mi300x")
+    assert "explained" not in {
+        each.rule for each in [*lint.lint([path], TODAY).findings, *lint.lint([path], TODAY).below]
+    }
+
+
+# -- PCIe generation and width, links
+
+
+@pytest.mark.parametrize(
+    ("limits", "severity"),
+    [
+        ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "warning"),
+        ("health.pcie_width: {equals: 8, unit: count, SOURCE}", "warning"),
+        ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "warning"),
+        ("inventory.pcie_gen_max: {floor: 6, unit: count, SOURCE}", "error"),
+        ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "warning"),
+        ("health.pcie_width: {floor: 16, unit: count, SOURCE}", ""),
+        ("inventory.pcie_gen_max: {floor: 5, unit: count, SOURCE}", ""),
+    ],
+)
+def test_a_limit_on_a_link_is_held_against_the_platform(tmp_path: Path, limits: str, severity: str) -> None:
+    path = own(tmp_path, f"platforms: {{hgx8: {{limits: {{{limits}}}}}}}")
+    assert [each.severity for each in lint.lint([path], TODAY).open] == ([severity] if severity else [])
+
+
+def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:
+    path = own(tmp_path, "platforms: {narrow: {devices: 1, pcie: {gen: 5, lanes: 8, gb_per_s: 31.5}, SOURCE}}")
+    assert found(path) == []
+    narrow = loader.load(path).platforms["narrow"]
+    assert requirements.limits(loader.load(path), narrow, 1)["health.pcie_width"].equals == 8
+
+
+@pytest.mark.parametrize("metric", ["health.pcie_width", "inventory.pcie_gen_max", "inventory.count"])
+def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tmp_path: Path, metric: str) -> None:
+    """A file that stands alone overrides no shipped one, and yet lets pass what its platform does not."""
+    path = tmp_path / "alone.yaml"
+    path.write_text(
+        f"sku: alone\nvendor: nvidia\nlimits: {{{metric}: {{floor: 1, unit: count, {SOURCE}}}}}\n"
+        f"platforms: {{node: {{devices: 8, pcie: {{gen: 5, lanes: 16}}, {SOURCE}}}}}\n"
+    )
+    sku = loader.load(str(path))
+    assert requirements.limits(sku, sku.platforms["node"], 8)[metric].overridden
+
+
+# -- floors that are too low
+
+
+@pytest.mark.parametrize(
+    ("platform", "metric", "floor", "expected"),
+    [
+        ("hgx8", "peer_copy.one_way", 300, True),  # healthy 363.43
+        ("hgx8", "peer_copy.one_way", 320, False),
+        ("hgx8", "host_copy.h2d", 46, True),  # 54.8
+        ("hgx8", "host_copy.h2d", 50, False),
+        ("hgx8", "all_reduce.busbw@8GiB", 400, True),  # 478.87
+        ("", "stream.triad", 2450, True),  # 2970
+        ("", "matmul.bf16", 500, False),  # 676 by another method
+        ("", "matmul.bf16", 450, True),
+    ],
+)
+def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
+    limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: published, by: them, date: 2026-08}}}}}}'
+    path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)
+    assert ("loose" in {rule for rule, *_ in found(path)}) is expected
+
+
+def test_a_reference_of_degraded_parts_does_not_hide_that_the_floor_is_low(tmp_path: Path) -> None:
+    path = own(tmp_path, "platforms: {hgx8: {limits: {peer_copy.one_way: {floor: derived, reference: 250, SOURCE}}}}")
+    assert ("loose", 3) in rules(path)
+
+
+def test_a_floor_below_that_of_the_extended_file_needs_a_healthy_figure(tmp_path: Path) -> None:
+    line = 'platforms: {oam8: {limits: {"all_reduce.busbw@8GiB": {floor: 304, SOURCE}}}}'
+    assert ("loose", 3) in rules(own(tmp_path, line, extends="mi355x"))
+
+
+def test_a_copied_floor_is_not_hidden_by_an_inherited_reference(tmp_path: Path) -> None:
+    needs("b200-sxm.yaml")
+    path = own(tmp_path, "limits: {matmul.bf16: {floor: 1426.4, SOURCE}}")  # the product of a B200
+    assert ("copied", 3) in rules(path)
+
+
+def test_a_figure_of_the_same_part_is_not_called_copied_from_its_sibling(tmp_path: Path) -> None:
+    """Both files have it: 794.5, the product of mamf-finder."""
+    needs("h200-sxm.yaml")
+    path = own(tmp_path, "limits: {matmul_mamf.bf16: {floor: derived, reference: 794.5, SOURCE}}")
+    assert found(path) == []
+
+
+# -- figures beside each other
+
+
+def test_a_metric_that_the_platform_cannot_have_is_refused(tmp_path: Path) -> None:
+    path = own(tmp_path, "platforms: {single: {limits: {peer_copy.one_way: {floor: 350, unit: GB/s, SOURCE}}}}")
+    with pytest.raises(
+        BadFile, match=r"peer_copy.one_way: has a limit, but is not applicable: platform single has one"
+    ):
+        loader.load(path)
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        ('"all_reduce.busbw@1GiB": {floor: 300, unit: GB/s, SOURCE}', "sizes"),  # 256 MiB reach 423.38
+        ('"all_reduce.busbw@512MiB": {floor: 520, unit: GB/s, algorithm: nvls, SOURCE}', "sizes"),  # 8 GiB reach 480.43
+        ('"all_reduce.busbw@1GiB": {floor: 430, unit: GB/s, algorithm: nvls, SOURCE}', ""),
+        ("host_copy.both: {floor: 40, reference: 45, unit: GB/s, SOURCE}", "related"),  # h2d alone has a floor of 52.06
+        ("host_copy_all.h2d: {floor: 60, unit: GB/s, SOURCE}", "related"),  # one alone has 54.8
+        ("host_copy_all.h2d: {floor: 50, unit: GB/s, SOURCE}", ""),
+    ],
+)
+def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limits: str, rule: str) -> None:
+    path = own(tmp_path, f"platforms: {{hgx8: {{limits: {{{limits}}}}}}}")
+    assert {each for each, *_ in found(path) if each in ("sizes", "related")} == ({rule} if rule else set())
+
+
+def test_fewer_ranks_over_the_same_links_are_not_faster(tmp_path: Path) -> None:
+    link = "{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}"
+    limit = '"all_reduce.busbw@8GiB": {floor: 550, unit: GB/s, algorithm: nvls, SOURCE}'
+    line = f"platforms: {{half: {{devices: 4, link: {link}, limits: {{{limit}}}, SOURCE}}}}"
+    assert ("fewer-ranks", 3) in rules(own(tmp_path, line))
+
+
+# -- what the hardware can do
+
+
+NOTHING = """\
+sku: new
+vendor: nvidia
+architecture: Hopper
+datasheet:
+  compute: {{units: 132, tensor_clock_mhz: 1830, tensor_flops_per_clock: 4096}}
+  memory: {{clock_mhz: 2619, bus_bits: 5120}}
+  {source}
+platforms:
+  pair: {{devices: 2, link: {{type: nvlink4, {link}}}, {source}, limits: {{{placed}}}}}
+limits: {{{limits}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("link", "placed", "limits", "expected"),
+    [
+        ("count: 12", "", "matmul.bf16: {floor: 700, unit: TFLOPS, SOURCE}", []),
+        ("count: 12", "", "matmul.bf16: {floor: 1500, unit: TFLOPS, SOURCE}", [("physics", 10)]),  # units x clock: 989
+        ("count: 12", "", "matmul.fp8: {floor: 1300, unit: TFLOPS, SOURCE}", []),
+        ("count: 12", "", "matmul.fp8: {floor: 3500, unit: TFLOPS, SOURCE}", [("physics", 10)]),  # twice bf16
+        ("count: 12", "", "matmul.fp32: {floor: 1100, unit: TFLOPS, SOURCE}", [("physics", 10)]),  # bf16
+        ("count: 12", "", "stream.triad: {floor: 2900, unit: GB/s, SOURCE}", []),
+        ("count: 12", "", "stream.triad: {floor: 4500, unit: GB/s, SOURCE}", [("physics", 10)]),  # 3352
+        ("count: 12", "peer_copy.one_way: {floor: 250, unit: GB/s, SOURCE}", "", []),
+        ("count: 12", "peer_copy.one_way: {floor: 350, unit: GB/s, SOURCE}", "", [("physics", 9)]),  # 12 x 25
+        ("gb_per_s: 300", "", "", []),
+        ("gb_per_s: 310", "", "", [("link-rate", 9)]),
+        ("gb_per_s: 900", "", "", [("link-rate", 9)]),  # both directions
+        ("count: 36, gb_per_s: 900", "", "", [("link-rate", 9)]),
+    ],
+)  # fmt: skip
+def test_what_units_and_links_allow_bounds_what_the_file_does_not_state(
+    tmp_path: Path, link: str, placed: str, limits: str, expected: list[tuple[str, int]]
+) -> None:
+    path = tmp_path / "new.yaml"
+    text = NOTHING.format(link=link, placed=placed, limits=limits, source=SOURCE)
+    path.write_text(text.replace("SOURCE", SOURCE))
+    assert sorted(rules(str(path))) == expected
+
+
+# -- what differs from the extended file
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("datasheet: {power: {watts: 650}}", "datasheet.power.watts"),
+        ("datasheet: {temperature: {slowdown_c: 93}}", "datasheet.temperature.slowdown_c"),
+        ("platforms: {hgx8: {power_watts: 650}}", ""),  # the shipped file states none: a new fact
+        ("platforms: {hgx8: {link: {type: nvlink5}}}", "platforms.hgx8.link.type"),
+    ],
+)
+def test_a_figure_other_than_that_of_the_extended_file_is_to_be_explained(tmp_path: Path, line: str, key: str) -> None:
+    path = own(tmp_path, line)
+    assert [each for rule, _, each, _ in found(path) if rule == "datasheet-differs"] == ([key] if key else [])
+
+
+def test_an_explained_difference_and_another_product_are_no_findings(tmp_path: Path) -> None:
+    change = "datasheet: {power: {watts: 650}}"
+    why = "explained: [{rule: datasheet-differs, key: datasheet.power.watts, reason: capped by the rack}]"
+    assert found(own(tmp_path, change, why)) == []
+    match = 'match: {names: [NVIDIA H100 CUSTOM], pci_ids: ["10de:2399"]}'
+    assert "datasheet-differs" not in {rule for rule, *_ in found(own(tmp_path, change, match))}

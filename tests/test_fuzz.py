@@ -1,0 +1,118 @@
+"""Mutated files, 20,000 in all: each is read or refused with one clean error, quickly and in little memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import as_user
+import fuzz_readers
+import pytest
+
+from pytest_accel.skus import loader
+
+CASES = {
+    "thresholds": 2_500,
+    "waivers": 5_000,
+    "node": 3_000,
+    "shapes": 4_500,
+    "shapes_yaml": 1_500,
+    "results": 2_000,
+    "record": 1_500,
+}
+MIB = 300
+
+SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
+OWN = f"""\
+sku: mine
+extends: h100-sxm
+limits:
+  matmul.bf16: {{floor: derived, reference: 700, unit: TFLOPS, {SOURCE}}}
+platforms:
+  hgx8: {{devices: 8, limits: {{host_copy.h2d: {{floor: 50, unit: GB/s, software: {{driver: ">=570"}}, {SOURCE}}}}}}}
+"""
+WAIVERS = """\
+waivers:
+  - {limit: host.acs, reason: the switch needs it, by: J. Doe, until: 2026-12-31}
+  - {limit: matmul.bf16, reason: known, by: J. Doe, until: 2026-12-31, devices: [GPU-1, GPU-2], host: node}
+"""
+NODE = """\
+sku: h100-sxm
+platform: hgx8
+seed: 3
+faults:
+  - {fault: slow-compute, device: [1, 3], factor: 0.8}
+  - {fault: hang, device: 2, at: soak+10}
+"""
+RESULTS = """\
+device,metric,value,unit,software,size
+cpu0,matmul.fp32,0.6,TFLOPS,torch 2.7.0,
+cpu0,stream.triad,20.5,GB/s,,
+# a comment
+cpu1,stream.copy,20500,MB/s,torch 2.6,64
+"""
+SHAPES = "m,n,k,dtype,name\n64,128,256,bf16,small\n4096,4096,4096,,\n"
+SHAPES_YAML = "shapes:\n  - {m: 64, n: 128, k: 256, dtype: bf16, name: small}\n  - {m: 4096, n: 4096, k: 4096}\n"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files to mutate, by kind; shipped threshold files and the record of a simulated run with it."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    shipped = {path.name: path.read_text() for path in sorted(loader.SHIPPED.glob("*.yaml"))[::9]}
+    kinds: dict[str, dict[str, str]] = {
+        "thresholds": {"own.yaml": OWN, **shipped},
+        "waivers": {"waivers.yaml": WAIVERS},
+        "node": {"node.yaml": NODE},
+        "shapes": {"shapes.csv": SHAPES},
+        "shapes_yaml": {"shapes.yaml": SHAPES_YAML},
+        "results": {"results.csv": RESULTS},
+        "record": {"record.json": _record(folder)},
+    }
+    for kind, texts in kinds.items():
+        (folder / kind).mkdir()
+        for name, text in texts.items():
+            (folder / kind / name).write_text(text)
+    return folder
+
+
+def _record(folder: Path) -> str:
+    """Return the record of a simulated run with the first measurements of each probe."""
+    (folder / "single.yaml").write_text("sku: h100-sxm\nplatform: single\n")
+    command = [
+        *(str(as_user.BIN / "pytest"), "-q", "--accel-simulate=single.yaml", "--accel-level=quick"),
+        *("--accel-output=out", "-k", "inventory or health or host_copy or stream or memory_pattern or counters"),
+    ]
+    subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=120)
+    record: dict[str, Any] = json.loads((folder / "out" / "record.json").read_text())
+    of_family: dict[str, list[Any]] = {}
+    for each in record["measurements"]:
+        of_family.setdefault(each["metric"].partition(".")[0], []).append(each)
+    record["measurements"] = [each for family in of_family.values() for each in family[:2]]
+    kept = {each["metric"] for each in record["measurements"]}
+    record["verdicts"] = [each for each in record["verdicts"] if each["metric"] in kept]
+    return json.dumps(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CASES)
+def test_a_mutated_file_is_read_or_refused(kind: str, files: Path) -> None:
+    """No traceback, no hang, no crash of the interpreter, and less than 300 MB."""
+    command = [sys.executable, fuzz_readers.__file__, kind, "7", str(CASES[kind]), str(files)]
+    done = subprocess.run(command, cwd=files, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"ended with {done.returncode} at the file {files}/{kind}-*: {done.stderr[-2000:]}"
+    found = json.loads(done.stdout)
+    assert found["tracebacks"] == []
+    assert found["cases"] == CASES[kind]
+    assert found["read"] > 0
+    assert found["refused"] > found["cases"] / 10
+    assert found["mib"] < MIB
+
+
+def test_the_fuzzer_reads_20_000_files_of_every_kind() -> None:
+    """A reader that is added later is fuzzed, too."""
+    assert sum(CASES.values()) == 20_000
+    assert CASES.keys() == fuzz_readers.READERS.keys()

@@ -1,0 +1,59 @@
+"""docs/judged-by.md: fresh, and every metric and fact has something that judges it, or the reason why nothing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core.device_facts import DEVICE_FACTS, GROUPS, UNJUDGED
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.probes.declare import declarations
+from pytest_accel.views.judged_by import NOTHING, page
+
+PAGE = Path(__file__).parents[2] / "docs/judged-by.md"
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells of every row, by what the row is about."""
+    cells = ([each.strip() for each in line.split("|")] for line in page().splitlines() if line.startswith("| `"))
+    return {name.strip("`"): more[:-1] for _, name, *more in cells}
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/judged_by.py"
+
+
+def test_everything_is_on_it_with_what_judges_it_or_why_nothing_does() -> None:
+    found = rows()
+    measured = {name for each in declarations() if each.packaged and not each.fact for name in each.names()}
+    assert {*measured, *DEVICE_FACTS, *(f"host.{name}" for name in HOST_FACTS)} <= set(found)
+    silent = [name for name, cells in found.items() if not any(cells)]
+    assert silent == []
+
+
+def test_no_reason_is_kept_that_nobody_needs() -> None:
+    found = rows()
+    assert {name for name in found if found[name][-1] in NOTHING.values()} == {
+        name for name in NOTHING if found[name][-1]
+    }
+    assert set(UNJUDGED) == set(GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "says"),
+    [
+        ("matmul.mxfp8", 2, "FAIL, MARGINAL"),  # no file limits it
+        ("host_copy.latency", 2, "FAIL"),
+        ("host_copy.latency_p99", 4, "the tail of a distribution"),
+        ("soak.throttle.hw_thermal", 1, "vendor's file rejects"),
+        ("power_limit_w", 1, "FAIL or MARGINAL"),
+        ("ecc_uncorrectable_volatile", 1, "`counters.ecc_uncorrectable`"),
+        ("pcie_width", 0, "implied rejects"),
+        ("reasons", 1, "by our load"),
+        ("fru_id", 3, "names the part"),
+        ("host.smt", 2, "nobody publishes"),
+    ],
+)
+def test_what_judges(name: str, place: int, says: str) -> None:
+    assert says in rows()[name][place]
