@@ -7,6 +7,7 @@ and in which unit. A mode reads "enabled" or "disabled", a pending change counts
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -177,6 +178,9 @@ FACT_METRICS = {
     "health.remap_pending": _flag("remap_pending"),
     "health.remap_failure": _flag("remap_failure"),
     "health.remap_banks_exhausted": FactMetric("count", ("remap_banks",), lambda banks: int(banks["none"])),
+    "health.retired_pages": FactMetric(
+        "count", ("retired_pages_correctable", "retired_pages_uncorrectable"), operator.add
+    ),
     "health.retired_pages_pending": _flag("retired_pages_pending"),
     "health.channel_repair_pending": _flag("channel_repair_pending"),
     "health.tpc_repair_pending": _flag("tpc_repair_pending"),
