@@ -8,12 +8,13 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
 from pytest_accel.judging import inventory
+from pytest_accel.judging.fact_metrics import FACT_METRICS
 
 
 def lines(devices: Sequence[Device]) -> list[str]:
     """Return a line for each device, then each fact, with the devices that differ, then the facts that are missing."""
     accelerators = [device for device in devices if registry.vendor(device.driver).accelerator]
-    known = {metric: text for metric in inventory.FACT_METRICS if (text := _figure(metric, accelerators))}
+    known = {metric: text for metric in FACT_METRICS if (text := _figure(metric, accelerators))}
     width = max(map(len, known), default=0)
     shown = [_identity(device) for device in devices]
     shown += ["reported by the devices:"] if known else []

@@ -16,7 +16,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.inventory import FACT_METRICS, Discovery, facts, read
+from pytest_accel.judging.fact_metrics import FACT_METRICS
+from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
 from pytest_accel.skus import loader, requirements
