@@ -67,6 +67,7 @@ IN_PROCESS: Sequence[Case] = (
     refused("mig-change-pending, device: 1"),
     refused("vgpu, device: 1"),
     Case("slot-of-older-generation, device: 1", ("inventory.pcie_gen_max",), measured=("host_copy",)),
+    Case("retired-pages, device: [0, 1]", ("health.retired_pages",), "gpu0", sku="old", spares=False, measured=FACTS),
     Case("retired-pages-pending, device: 1", ("health.retired_pages_pending",), sku="old", measured=FACTS),
     Case("wrong-driver", ("inventory.driver_version",), "gpu0", spares=False, measured=FACTS),
     unmeasured("compute-prohibited, device: 1", "matmul.*", "stream.*", "host_copy.*", "peer_copy.*", "soak.*"),

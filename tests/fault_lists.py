@@ -92,7 +92,7 @@ DCGM = Published(
         ("4 VOLATILE_DBE_DETECTED", "uncorrectable errors since the driver was loaded", ("ecc-counted",)),
         ("5 VOLATILE_SBE_DETECTED", "too many corrected errors", ("ecc-corrected",)),
         ("6 PENDING_PAGE_RETIREMENTS", "pages to retire", ("retired-pages-pending",)),
-        ("7 RETIRED_PAGES_LIMIT", "too many retired pages", "not covered: before Ampere only; a pending one is"),
+        ("7 RETIRED_PAGES_LIMIT", "too many retired pages", ("retired-pages",)),
         ("8 RETIRED_PAGES_DBE_LIMIT", "too many pages retired for uncorrectable errors",
          "not covered: before Ampere only; a pending one is"),
         ("9 CORRUPT_INFOROM", "InfoROM corrupt", "not covered: nobody validates the InfoROM"),

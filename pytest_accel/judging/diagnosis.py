@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.judging.inventory import LOCKS
+from pytest_accel.judging.fact_metrics import LOCKS
 from pytest_accel.judging.judge import stored_cause
 from pytest_accel.judging.telemetry import CAPPED, GaugeName, ReasonName
 from pytest_accel.probes.declare import declaration_of

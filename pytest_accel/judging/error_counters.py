@@ -15,7 +15,7 @@ from typing import Any
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
-from pytest_accel.judging import inventory
+from pytest_accel.judging import fact_metrics, inventory
 
 MINUTE, HOUR = 60.0, 3600.0
 INACTIVE = "inactive"
@@ -72,7 +72,7 @@ XGMI = ("none", "error", "multiple errors")
 
 ERROR_COUNTERS = {
     "ecc_uncorrectable": Counter(
-        "ecc_uncorrectable_volatile", inventory.most_errors, also=inventory.UNCORRECTABLE_PARTS
+        "ecc_uncorrectable_volatile", fact_metrics.most_errors, also=fact_metrics.UNCORRECTABLE_PARTS
     ),
     "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
     "ecc_deferred": Counter("ecc_deferred_volatile"),

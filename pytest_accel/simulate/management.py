@@ -266,10 +266,18 @@ def fields(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[Any,
         pynvml.NVML_FI_DEV_MEMORY_TEMP: (1, round(row["temperature_c"] or COOLANT_C) + 8),
         pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: (1, symptoms.shows.get("pcie_fatal", 0)),
         pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: (1, symptoms.shows.get("recovery", 0)),
+        **_retired(symptoms.shows),
         pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, model.links),
         pynvml.NVML_FI_DEV_NVLINK_GET_SPEED: (1, 1000 * model.link_gb_per_s * symptoms.shows.get("link_rate", 1.0)),
         **{(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link): (1, int(link < up)) for link in range(model.links)},
     }
+
+
+def _retired(shows: Mapping[str, Any]) -> dict[Any, tuple[int, float]]:
+    """Return the fields of retired pages; only parts from before Ampere have them, and here a faulty device."""
+    if "retired_pages" not in shows:
+        return {}
+    return {pynvml.NVML_FI_DEV_RETIRED_SBE: (1, shows["retired_pages"]), pynvml.NVML_FI_DEV_RETIRED_DBE: (1, 0)}
 
 
 def link_errors(model: Model, shows: Mapping[str, Any]) -> dict[Any, tuple[int, int]]:

@@ -59,6 +59,8 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
      "Count a row that was remapped after corrected errors.",
      {"remapped_corrected": 1}),
     ("pcie-fatal", "counters.pcie_fatal", "Count fatal errors on the PCIe link.", {"pcie_fatal": 1}),
+    ("retired-pages", "health.retired_pages", "Count more retired pages than the vendor accepts.",
+     {"retired_pages": 63}),
     ("retired-pages-pending", "health.retired_pages_pending", "Mark a page to be retired at the next reboot.",
      {"pages_pending": 1}),
     ("channel-repair-pending", "health.channel_repair_pending",
@@ -194,8 +196,8 @@ OF_NVIDIA = (
     "narrower-memory", "slower-links", "hw-slowdown", "vgpu", "wrong-inforom", "other-fabric-cluster",
     "other-fabric-clique", "ecc-change-pending", "mig-change-pending",
     "compute-prohibited", "sync-boost", "rows-remapped", "rows-remapped-corrected", "pcie-fatal",
-    "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable", "sram-errors",
-    "sram-threshold",
+    "retired-pages", "retired-pages-pending", "channel-repair-pending", "tpc-repair-pending", "memory-unrepairable",
+    "sram-errors", "sram-threshold",
     "recovery-needed", "fabric-not-ready", "fabric-error", "fabric-degraded", "fabric-misconfigured", "xid", "acs-on",
 )  # fmt: skip
 """Faults that only NVML can report, or that only NVIDIA's limits catch."""

@@ -8,6 +8,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
 from pytest_accel.judging import inventory
+from pytest_accel.judging.fact_metrics import FACT_METRICS
 
 
 def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:
@@ -16,7 +17,7 @@ def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:
     With `in_full` every accelerator has a paragraph, which tells one from the other without a comparison.
     """
     accelerators = [device for device in devices if registry.vendor(device.driver).accelerator]
-    known = {metric: text for metric in inventory.FACT_METRICS if (text := _figure(metric, accelerators))}
+    known = {metric: text for metric in FACT_METRICS if (text := _figure(metric, accelerators))}
     width = max(map(len, known), default=0)
     shown = [each for device in devices for each in (_paragraph(device) if in_full else [_identity(device)])]
     shown += ["reported by the devices:"] if known else []

@@ -85,7 +85,7 @@ def test_comments_and_empty_lines_are_left_out() -> None:
         (f"{HEADER}\ngpu0,matmul.bf16,700,GB/s", "f.csv:2: unit 'GB/s' is not a unit of matmul.bf16"),
         (f"{HEADER}\ngpu0,soak.throttle.hw_thermal,-5,s", "f.csv:2: value -5 s is not possible for soak"),
         (f"{HEADER}\ngpu0,matmul.bf16,1e9999,TFLOPS", "f.csv:2: value 1E+9999 TFLOPS is not possible for matmul.bf16"),
-        (f"{HEADER}\ngpu0,inventory.mig,0,text", "f.csv:2: inventory.mig is a text; only numbers"),
+        (f"{HEADER}\ngpu0,inventory.ecc,0,text", "f.csv:2: inventory.ecc is a text; only numbers"),
         (f"{HEADER}\ngpu0,matmul.bf16,700", "f.csv:2: the row has 3 cells, but the header has 4"),
         (f"{HEADER}\ngpu0,matmul.bf16,700,TFLOPS,x", "f.csv:2: the row has 5 cells, but the header has 4"),
         (f"{HEADER}\n,matmul.bf16,700,TFLOPS", "f.csv:2: the device is missing"),

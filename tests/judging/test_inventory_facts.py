@@ -16,7 +16,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.inventory import FACT_METRICS, Discovery, facts, read
+from pytest_accel.judging.fact_metrics import FACT_METRICS
+from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
 from pytest_accel.skus import loader, requirements
@@ -52,9 +53,9 @@ def device(**stated: Any) -> Device:
 def test_a_healthy_node_holds_every_limit_on_facts() -> None:
     node = discovered(*(h100(place) for place in range(8)))
     found = {metric: {each.status for each in judged(metric, node)} for metric in FACTS}
-    not_there = {"health.retired_pages_pending"}  # before Ampere
+    not_there = {"health.retired_pages_pending", "health.retired_pages"}  # before Ampere
     assert {metric for metric, statuses in found.items() if statuses != {Status.PASS}} == not_there
-    assert found["health.retired_pages_pending"] == {Status.NOT_APPLICABLE}
+    assert all(found[metric] == {Status.NOT_APPLICABLE} for metric in not_there)
 
 
 def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
@@ -99,6 +100,7 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("health.remap_pending", {"nvmlDeviceGetRemappedRows": (0, 1, 1, 0)}, {}),
     ("health.remap_failure", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 1)}, {}),
     ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 513, 0, 0)}, {}),
+    ("health.retired_pages", {}, {29: (1, 60), 30: (1, 3)}),
     ("health.retired_pages_pending", {"nvmlDeviceGetRetiredPagesPendingStatus": 1}, {}),
     ("health.channel_repair_pending", {"nvmlDeviceGetRepairStatus": fills(bChannelRepairPending=1)}, {}),
     ("health.tpc_repair_pending", {"nvmlDeviceGetRepairStatus": fills(bTpcRepairPending=1)}, {}),
@@ -199,7 +201,7 @@ def test_errors_that_only_a_part_of_the_memory_counts_are_errors_of_the_device()
 def test_every_limit_is_proven_able_to_fail() -> None:
     proven = {metric for metric, _, _ in SICK}
     of_the_node = {"inventory.driver_version", "inventory.fabric_cluster"}  # one driver, one cluster for all
-    elsewhere = {"inventory.sku", "health.foreign_processes", "health.remap_banks_exhausted"}
+    elsewhere = {"inventory.sku", "health.foreign_processes", "health.remap_banks_exhausted", "health.pcie_fatal"}
     assert set(FACTS) == proven | of_the_node | elsewhere
 
 

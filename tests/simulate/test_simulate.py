@@ -26,6 +26,7 @@ from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
@@ -268,7 +269,7 @@ def test_every_nvidia_part_is_simulated_as_what_its_file_says(
     assert [healthy.sku.mismatch(device) for device in devices] == [None] * healthy.devices
     limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
     found = inventory.Discovery(tuple(devices))
-    for metric in set(limits) & set(inventory.FACT_METRICS):
+    for metric in set(limits) & set(FACT_METRICS):
         verdicts = [judge([each], limits[metric]) for each in inventory.facts(metric, found, healthy.sku)]
         assert not any(each.fails for each in verdicts if each.status is not Status.UNMEASURED), metric
 

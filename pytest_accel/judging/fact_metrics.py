@@ -1,0 +1,206 @@
+"""The metrics that are made of the facts of a device: `inventory.*` (what it is) and `health.*` (its state). Pure.
+
+A driver reports facts in its own detail. This module alone decides which of them can have a limit, under which name
+and in which unit. A mode reads "enabled" or "disabled", a pending change counts as 1.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.measurement import Value
+from pytest_accel.judging import heat
+
+
+@dataclass(frozen=True)
+class FactMetric:
+    """One metric: its unit, the facts that it needs, and the function that computes it from their values.
+
+    `also` are facts that it takes into account where the device states them, and None where it does not.
+    """
+
+    unit: str
+    needs: tuple[str, ...]
+    of: Callable[..., Value | None]
+    """Returns None if the device states too little; the last fact that is missing is the reason."""
+    also: tuple[str, ...] = ()
+
+
+def _fact(name: str) -> FactMetric:
+    """Return the metric that is the fact itself, in its unit."""
+    return FactMetric(DEVICE_FACTS[name].unit, (name,), lambda value: value)
+
+
+def _mode(name: str) -> FactMetric:
+    return FactMetric("text", (name,), lambda on: "enabled" if on else "disabled")
+
+
+def _flag(name: str) -> FactMetric:
+    return FactMetric("count", (name,), int)
+
+
+def _changes(name: str) -> FactMetric:
+    """Return the metric that is 1 if a mode will change at the next reset or reboot, else 0."""
+    return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
+
+
+SLOWDOWNS = {
+    ClockEvent.HW_SLOWDOWN: "hardware slowdown",
+    ClockEvent.SW_THERMAL: "software thermal",
+    ClockEvent.HW_THERMAL: "hardware thermal",
+    ClockEvent.HW_POWER_BRAKE: "power brake",
+}
+LOCKS = {ClockEvent.APPLICATION_CLOCKS: "application clocks", ClockEvent.SYNC_BOOST: "sync boost"}
+"""Reasons for a low clock that an idle, healthy device does not have."""
+CORRECTED = ("symbol", "effective")
+"""Error counters of an NVLink that increase on healthy links too."""
+
+
+def _slowdown(mask: int) -> str:
+    return ", ".join(name for bit, name in SLOWDOWNS.items() if mask & bit) or "none"
+
+
+def _clock_lock(mask: int, application: float | None, default: float | None) -> str:
+    """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load.
+
+    Newer drivers have no application clocks.
+    """
+    found = [name for bit, name in LOCKS.items() if mask & bit]
+    lowered = application is not None and default is not None and application < default
+    if lowered and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
+        found.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
+    return ", ".join(found) or "none"
+
+
+def _fabric(state: str, status: int) -> str:
+    return state if state != "completed" or status == 0 else f"{state} with error {status}"
+
+
+def _fabric_faults(faults: Sequence[str], health: str | None) -> str:
+    return ", ".join([*faults, *([health] if health not in (None, "healthy") else [])]) or "none"
+
+
+def most_errors(total: int, *parts: int | None) -> int:
+    """Return the errors of a device: the library's total, or the sum of its parts if that is larger.
+
+    The total of some devices leaves out places that have counters of their own.
+    """
+    return max(total, sum(each or 0 for each in parts))
+
+
+UNCORRECTABLE_PARTS = ("ecc_sram_uncorrectable_volatile", "ecc_dram_uncorrectable_volatile")
+"""Facts that count the uncorrectable errors of one place each."""
+
+
+def _narrowest(path: list[Mapping[str, int]]) -> int:
+    return min(each["width"] for each in path if "width" in each)
+
+
+def _link_errors(links: list[Mapping[str, Any]]) -> int:
+    """Return the errors of all links that needed a retransmission or a recovery.
+
+    Symbol errors that the error correction repairs are usual on NVLink 5 and not counted.
+    """
+    counts = [count for each in links for name, count in each.get("errors", {}).items() if name not in CORRECTED]
+    return sum(counts)
+
+
+def _versions(firmware: Mapping[str, str]) -> str:
+    return ", ".join(f"{block} {version}" for block, version in sorted(firmware.items()))
+
+
+FACT_METRICS = {
+    "inventory.driver_version": _fact("driver_version"),
+    "inventory.cuda_version": _fact("cuda_version"),
+    "inventory.rocm_version": _fact("rocm_version"),
+    "inventory.firmware_bundle": _fact("firmware_bundle"),
+    "inventory.firmware": FactMetric("text", ("firmware",), _versions),
+    "inventory.vbios": _fact("vbios"),
+    "inventory.inforom": _fact("inforom"),
+    "inventory.gsp_firmware": _fact("gsp_firmware"),
+    "inventory.board_part": _fact("board_part"),
+    "inventory.pci_subsystem": _fact("pci_subsystem"),
+    "inventory.memory": FactMetric("GB", ("memory_bytes",), lambda size: size / 1e9),
+    "inventory.compute_units": _fact("compute_units"),
+    "inventory.power_limit": _fact("power_limit_w"),
+    "inventory.power_limit_default": _fact("power_limit_default_w"),
+    "inventory.power_limit_max": _fact("power_limit_max_w"),
+    "inventory.clock_max": _fact("clock_max_mhz"),
+    "inventory.memory_clock_max": _fact("memory_clock_max_mhz"),
+    "inventory.memory_bus": _fact("memory_bus_bits"),
+    "inventory.slowdown_temperature": _fact("slowdown_c"),
+    "inventory.shutdown_temperature": _fact("shutdown_c"),
+    "inventory.pcie_gen_max": _fact("pcie_gen_max"),
+    "inventory.pcie_width_max": _fact("pcie_width_max"),
+    "inventory.nvlink_count": _fact("nvlink_count"),
+    "inventory.nvlink_speed": _fact("nvlink_gb_per_s"),
+    "inventory.xgmi_speed": _fact("xgmi_gb_per_s"),
+    "inventory.xgmi_hive": _fact("xgmi_hive"),
+    "inventory.compute_partition": _fact("compute_partition"),
+    "inventory.memory_partition": _fact("memory_partition"),
+    "inventory.ecc": _mode("ecc"),
+    "inventory.mig": _mode("mig"),
+    "inventory.persistence": _mode("persistence"),
+    "inventory.compute_mode": _fact("compute_mode"),
+    "inventory.virtualization": _fact("virtualization"),
+    "inventory.confidential": _fact("confidential"),
+    "inventory.fabric_cluster": _fact("fabric_cluster"),
+    "inventory.fabric_clique": _fact("fabric_clique"),
+    "health.ecc_uncorrectable_volatile": FactMetric(
+        "count", ("ecc_uncorrectable_volatile",), most_errors, UNCORRECTABLE_PARTS
+    ),
+    "health.ecc_correctable_volatile": _fact("ecc_correctable_volatile"),
+    "health.ecc_deferred_volatile": _fact("ecc_deferred_volatile"),
+    "health.bad_pages": _fact("bad_pages"),
+    "health.bad_pages_pending": _fact("bad_pages_pending"),
+    "health.bad_pages_unreservable": _fact("bad_pages_unreservable"),
+    "health.bad_pages_of_threshold": FactMetric(
+        "1", ("bad_pages", "bad_pages_threshold"), lambda pages, threshold: pages / threshold
+    ),
+    "health.ecc_uncorrectable_aggregate": _fact("ecc_uncorrectable_aggregate"),
+    "health.ecc_sram_uncorrectable_aggregate": _fact("ecc_sram_uncorrectable_aggregate"),
+    "health.ecc_sram_threshold": _flag("ecc_sram_threshold_exceeded"),
+    "health.ecc_pending_change": _changes("ecc"),
+    "health.mig_pending_change": _changes("mig"),
+    "health.remapped_correctable": _fact("remapped_correctable"),
+    "health.remapped_uncorrectable": _fact("remapped_uncorrectable"),
+    "health.remap_pending": _flag("remap_pending"),
+    "health.remap_failure": _flag("remap_failure"),
+    "health.remap_banks_exhausted": FactMetric("count", ("remap_banks",), lambda banks: int(banks["none"])),
+    "health.retired_pages": FactMetric(
+        "count", ("retired_pages_correctable", "retired_pages_uncorrectable"), operator.add
+    ),
+    "health.retired_pages_pending": _flag("retired_pages_pending"),
+    "health.channel_repair_pending": _flag("channel_repair_pending"),
+    "health.tpc_repair_pending": _flag("tpc_repair_pending"),
+    "health.memory_unrepairable": _flag("memory_unrepairable"),
+    "health.recovery_action": _fact("recovery_action"),
+    "health.fabric": FactMetric("text", ("fabric_state", "fabric_status"), _fabric),
+    "health.fabric_faults": FactMetric("text", ("fabric_faults",), _fabric_faults, ("fabric_health",)),
+    "health.nvlink_up": _fact("nvlink_up"),
+    "health.xgmi_up": _fact("xgmi_up"),
+    "health.xgmi_down": _fact("xgmi_down"),
+    "health.xgmi_errors": _fact("xgmi_errors"),
+    "health.nvlink_errors": FactMetric("count", ("nvlinks",), _link_errors),
+    "health.pcie_width": _fact("pcie_width"),
+    "health.pcie_path_width": FactMetric("count", ("pcie_path",), _narrowest),
+    "health.pcie_replays": _fact("pcie_replays"),
+    "health.pcie_fatal": _fact("pcie_fatal"),
+    "health.clock_lock": FactMetric(
+        "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz")
+    ),
+    "health.perf_level": _fact("perf_level"),
+    "health.power_limit_lowered": FactMetric(
+        "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
+    ),
+    "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
+    "health.thermal_margin": FactMetric(
+        "K", ("temperature_c",), heat.margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
+    ),
+    "health.foreign_processes": FactMetric("count", ("processes",), len),
+}
