@@ -232,7 +232,8 @@ SLIPS = [
      [("sizes", 33, f"{LIMITS}.all_reduce.busbw@1GiB")]),
     (("  single: {devices: 1}",
       ("  half: {devices: 4, link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}, source: SOURCE, "
-      "limits: {all_reduce.busbw@8GiB: {floor: 550, unit: GB/s, algorithm: nvls, source: SOURCE}}}\n  single: {devices: 1}")),
+      "limits: {all_reduce.busbw@8GiB: {floor: 550, unit: GB/s, algorithm: nvls, source: SOURCE}}}\n"
+      "  single: {devices: 1}")),
      [("fewer-ranks", 36, "platforms.half.limits.all_reduce.busbw@8GiB")]),
     # beside the others
     (("gb: 80", "gb: 141"), [("siblings", 8, "datasheet.memory.gb")]),
