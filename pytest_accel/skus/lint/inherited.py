@@ -12,7 +12,7 @@ from dataclasses import replace
 from pytest_accel.core.yaml_lines import Located
 from pytest_accel.skus.lint.subject import Finding, Subject
 
-NO_FIGURES = ("sku", "title", "extends", "explained", "source", "sources")
+NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")
 """Keys that cause no finding on the value of another key."""
 
 
@@ -35,13 +35,13 @@ def moved(finding: Finding, subject: Subject, below: Iterable[str]) -> Finding:
 
 
 def cause(subject: Subject, key: str, below: Iterable[str]) -> Located:
-    """Return the value of the file on top that stands nearest to a key, or the root of the file if it has none."""
+    """Return the value of the file on top that stands nearest to a key, numbers first; the root if there is none."""
     files, words = set(below), key.split(".")
-    nearest: tuple[tuple[int, int], Located] | None = None
+    nearest: tuple[tuple[int, int, bool], Located] | None = None
     for name, at in _values(subject.root, ()):
         if at.file in files:
             continue
-        score = _common(name, words), len({*name} & {*words})
+        score = _common(name, words), len({*name} & {*words}), isinstance(at.data, int | float)
         if nearest is None or score > nearest[0]:
             nearest = score, at
     return nearest[1] if nearest else subject.root

@@ -1,0 +1,56 @@
+"""docs/own-thresholds.md: every error and every finding that it explains is the one that its example line gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.skus import lint, loader
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-thresholds.md").read_text(encoding="utf-8")
+SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
+TODAY = "2026-11-22"
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the rows of the table below a heading, without backquotes."""
+    text = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [re.split(r" \| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip("`") for cell in row] for row in rows]
+
+
+ERRORS = table("What an error means")
+RULES = table("What lint means")
+
+
+def write(folder: Path, line: str) -> str:
+    path = folder / "ours.yaml"
+    path.write_text(f"sku: ours\nextends: h100-sxm\n{line.replace('SOURCE', SOURCE)}\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(("line", "error", "meaning"), ERRORS, ids=[row[1][:40] for row in ERRORS])
+def test_the_line_gives_the_error(tmp_path: Path, line: str, error: str, meaning: str) -> None:
+    with pytest.raises(BadFile) as bad:
+        loader.load(write(tmp_path, line))
+    assert re.sub(r"\s+", " ", error) in str(bad.value)
+    assert meaning
+
+
+def test_every_rule_of_lint_is_explained() -> None:
+    assert {rule for rule, _, _ in RULES} == set(lint.explanations())
+
+
+@pytest.mark.slow
+def test_the_line_gives_the_finding(tmp_path: Path) -> None:
+    paths = {}
+    for rule, line, _ in RULES:
+        folder = tmp_path / rule
+        folder.mkdir()
+        paths[rule] = write(folder, line)
+    report = lint.lint(list(paths.values()), TODAY)
+    found = {(each.rule, each.file) for each in report.findings}
+    assert [rule for rule, path in paths.items() if (rule, path) not in found] == []
