@@ -5,7 +5,7 @@ The names here are public: a package of its own adds a vendor with them (docs/ho
 """
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
-from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, Reading
+from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary, Reading
 from pytest_accel.drivers.vendor import DISPLAY_3D, DISPLAY_OTHER, PROCESSING, VGA, TorchKind, Vendor
 from pytest_accel.drivers.visibility import Visibility
 
@@ -21,6 +21,7 @@ __all__ = [
     "Hint",
     "NoAnswer",
     "NoDriver",
+    "NoLibrary",
     "Reading",
     "TorchKind",
     "Vendor",

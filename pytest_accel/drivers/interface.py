@@ -19,6 +19,10 @@ class NoAnswer(DriverProblem):
     """The library said nothing in time, or nothing that we understand: the state of the device is unknown."""
 
 
+class NoLibrary(DriverProblem):
+    """The management library cannot be used at all, for any device. In a container it may simply not be there."""
+
+
 class NoDriver(DriverProblem):
     """There is no usable driver for such devices, which says nothing about the devices themselves."""
 

@@ -20,7 +20,8 @@ from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
 from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
-from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver
+from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
 
 Answer = TypeVar("Answer")
 
@@ -38,6 +39,8 @@ class Machine:
 
     shown: Callable[[], list[Hint]] = hints
     """The accelerators that it shows without any library."""
+    container: Callable[[], str] = lambda: place().container
+    """The kind of the container that this process is in, empty for none."""
     now: Callable[[str], float] = lambda uuid: clock.now()
     """The time as the device of this UUID has it."""
     host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
@@ -83,6 +86,7 @@ class Sensor:
             devices=[dataclasses.asdict(device) for device in devices],
             problems=problems,
             shown=[dataclasses.asdict(hint) for hint in shown],
+            container=self._machine.container(),
         )
         self.listen()
 
@@ -123,6 +127,10 @@ class Sensor:
             devices = [dataclasses.replace(device, driver=name, called=vendor.short_name) for device in found]
         except NoDriver as problem:
             return [], [_problem(name, "need", str(problem), places)]
+        except NoLibrary as problem:
+            container = self._machine.container()
+            where = f"; this is a container ({container}), which may lack it" if container else ""
+            return [], [_problem(name, "need" if container else "device", f"{problem}{where}", places)]
         except DriverProblem as problem:
             return [], [_problem(name, "device", str(problem), places)]
         except Exception as error:  # noqa: BLE001  a driver may raise anything

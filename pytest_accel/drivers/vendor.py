@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.drivers.interface import Driver, DriverProblem, Hint
+from pytest_accel.drivers.interface import Driver, Hint, NoLibrary
 from pytest_accel.drivers.visibility import Visibility
 
 VGA, DISPLAY_3D, DISPLAY_OTHER, PROCESSING = "0x0300", "0x0302", "0x0380", "0x1200"
@@ -98,4 +98,4 @@ class Vendor:
             return self.make_driver([hint for hint in shown if hint.driver == self.name])
         except ImportError as error:
             remedy = f": {self.install}" if self.install else f" ({error})"
-            raise DriverProblem(f"{self.library or error.name} cannot be imported{remedy}") from None
+            raise NoLibrary(f"{self.library or error.name} cannot be imported{remedy}") from None

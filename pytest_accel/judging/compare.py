@@ -66,7 +66,8 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         return with_sentence(
             base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit"
         )
-    return _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
+    verdict = _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
+    return _restricted(verdict, measurement)
 
 
 CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
@@ -85,21 +86,56 @@ def _by_other_algorithm(verdict: Verdict, measurement: Measurement, limit: Limit
         return verdict
     library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
     why = f"{library} used {used}; the limit's reference was measured with {wanted}"
-    chosen = _chosen(measurement.conditions)
+    chosen = _setting(measurement.conditions, CHOOSING)
     if not chosen:
         said: str | None = measurement.details.get("account", {}).get("without_nvls")
         return with_sentence(verdict, f"{verdict.sentence}; {why}{f' ({said})' if said else ''}")
     return with_sentence(verdict, f"{verdict.sentence}; {why}; chosen by {chosen}", Status.INCONCLUSIVE)
 
 
-def _chosen(conditions: Mapping[str, Any]) -> str | None:
-    """Return the setting that chose the algorithm, with its place, or None. The first place that has it counts."""
+RESTRICTING = (
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_MAX_CTAS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_PROTO",
+    "NCCL_SHM_DISABLE",
+)
+"""Settings by which a user makes collectives slower (NCCL user guide, environment variables)."""
+
+HARMLESS = {("NCCL_P2P_DISABLE", "0"), ("NCCL_SHM_DISABLE", "0")}
+"""Values of such settings that restrict nothing."""
+
+
+def _restricted(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Make a shortfall of a collective INCONCLUSIVE if settings of the user restrict it, and name them.
+
+    Those in the environment do not reach the workers; those in NCCL's own files do.
+    """
+    if verdict.status is not Status.FAIL:
+        return verdict
+    setting = _setting(measurement.conditions, RESTRICTING)
+    if not setting:
+        return verdict
+    return with_sentence(verdict, f"{verdict.sentence}; restricted by {setting}", Status.INCONCLUSIVE)
+
+
+def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the first of these settings that is in force, with its place, or None. The first place that has it counts.
+
+    One that enables something is meant where it is 0, one that disables something where it is not.
+    """
     places = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
-    for name in CHOOSING:
+    for name in names:
         for place, settings in places.items():
             if name in settings:
                 text = str(settings[name]).strip()
-                if text and (name != "NCCL_NVLS_ENABLE" or text == "0"):
+                if text and (not name.endswith("_ENABLE") or text == "0") and (name, text) not in HARMLESS:
                     return f"{name}={text} in {place}"
                 break
     return None

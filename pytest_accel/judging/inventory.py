@@ -85,17 +85,22 @@ class Discovery:
     devices: tuple[Device, ...] = ()
     problems: Sequence[dict[str, Any]] = field(default=())
     shown: Sequence[dict[str, Any]] = field(default=())
+    container: str = ""
+    """The kind of the container that the run is in, empty for none."""
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
 
-        It is the device's if its driver fails, and a need if the driver or its library is missing here.
+        It is the device's if its driver fails, and a need if the driver or its library is missing here. A container
+        sees the bus of its host, but not the devices that it was not given.
         """
         lacking = [each for each in self.problems if each.get("kind") == "need"]
         broken = [each for each in self.problems if each not in lacking]
-        why = _listing(broken) or self._unseen(vendor, {each["driver"] for each in lacking})
-        if why:
-            return Trouble("device", why)
+        if broken:
+            return Trouble("device", _listing(broken))
+        if unseen := self._unseen(vendor, {each["driver"] for each in lacking}):
+            given = f"; this is a container ({self.container}), which may not have been given it"
+            return Trouble("need", unseen + given) if self.container and not self.devices else Trouble("device", unseen)
         return Trouble("need", _listing(lacking)) if lacking else None
 
     def _unseen(self, vendor: str | None, without: set[str]) -> str | None:

@@ -13,8 +13,8 @@ import pytest
 
 from pytest_accel.core import output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
-from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION
-from pytest_accel.run.options import add_options, is_acceptance_run, shows_only
+from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, measures
+from pytest_accel.run.options import add_options, is_acceptance_run, plans_only, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
@@ -109,6 +109,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.stash[LIMITS] = _limits(item)
     if item.stash[LIMITS] and not is_acceptance_run(item.config.option):
         item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Raise pytest.UsageError if the ini option accel_required is set and tests would be skipped for want of a SKU."""
+    config = session.config
+    if not config.getini("accel_required") or is_acceptance_run(config.option) or plans_only(config.option):
+        return
+    if ours := [item for item in session.items if measures(item)]:
+        tests = f"{len(ours)} test{'s' * (len(ours) > 1)}"
+        raise pytest.UsageError(
+            f"accel_required is set, and without --accel-sku=NAME {tests} would measure nothing, "
+            f"such as {ours[0].nodeid}"
+        )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say that options of this plugin have no effect without --accel-sku."""
+    given = [str(arg).partition("=")[0] for arg in config.invocation_params.args]
+    ours = [arg for arg in given if arg.startswith("--accel-")]
+    if ours and not is_acceptance_run(config.option):
+        terminalreporter.write_line(f"{ours[0]} has no effect without --accel-sku=NAME", yellow=True)
 
 
 def _limits(item: pytest.Item) -> list[Limit]:

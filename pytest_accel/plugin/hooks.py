@@ -15,7 +15,7 @@ import pytest
 
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import junit, reports, timeouts
-from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, SUBJECT
+from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.deadline import HURRY_SECONDS
 from pytest_accel.run.options import Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
@@ -214,7 +214,7 @@ class Acceptance:
         if why := timeouts.marker_ends_pytest(item):
             raise pytest.UsageError(why)
         self._items.append(item)
-        if _measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
+        if measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
             item.stash[REPLAY] = Replay()
             item.add_marker(pytest.mark.benchmark(timer=item.stash[REPLAY]), append=False)
 
@@ -248,7 +248,7 @@ class Acceptance:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Make the report agree with the verdicts; end the session if every device is the wrong product."""
         report = yield
-        if _measures(item):
+        if measures(item):
             reports.amend(self.accel_session, item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
@@ -453,11 +453,6 @@ def _time_limit_of_ini(config: pytest.Config) -> float | None:
         return time_limit(text) if text else None
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
-
-
-def _measures(item: pytest.Item) -> bool:
-    """Return True for a test that has to measure: it uses a fixture of this plugin, or has one of its markers."""
-    return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))
 
 
 def _place(item: pytest.Item) -> int | None:

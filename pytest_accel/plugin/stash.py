@@ -31,3 +31,8 @@ LIMITS: pytest.StashKey[list[Limit]] = pytest.StashKey()
 """The limits that the test's markers declare."""
 REPLAY: pytest.StashKey[Replay] = pytest.StashKey()
 """The timer that hands the samples of this test to pytest-benchmark."""
+
+
+def measures(item: pytest.Item) -> bool:
+    """Return True for a test that has to measure: it uses a fixture of this plugin, or has one of its markers."""
+    return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))

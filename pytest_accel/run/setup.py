@@ -96,7 +96,7 @@ class Setup:
             kind = "device" if answer.get("kind", "device") == "device" else "need"
             problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
         devices = tuple(Device(**fields) for fields in answer.get("devices", []))
-        self.discovery = Discovery(devices, problems, answer.get("shown", []))
+        self.discovery = Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
         self.devices = list(devices)
 
     def _recognise(self, output: Path | None) -> Sku | None:
@@ -107,7 +107,10 @@ class Setup:
         if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
             missing = earlier_records.read(output).last_accelerators(socket.gethostname())
             if missing:
-                self.discovery = Discovery(problems=[{"driver": "accelerator", "reason": missing}])
+                container = self.discovery.container  # which may simply not have been given them
+                kind, where = ("need", f", in a container ({container})") if container else ("device", "")
+                problem = {"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}
+                self.discovery = Discovery(problems=[problem])
                 self.devices = []
         return selection.sku_of(self.discovery.devices)
 

@@ -23,6 +23,7 @@ def machine(model: Model) -> Machine:
     management.install(model)
     return Machine(
         shown=partial(management.hints, model),
+        container=str,
         now=management.clock(model),
         host=partial(_host_facts, model),
         profiling=list,

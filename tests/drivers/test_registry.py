@@ -135,11 +135,12 @@ def test_a_vendor_that_nobody_declares_is_an_accelerator_that_cannot_be_opened()
 # -- what the rest takes from a declaration
 
 
-def announced(monkeypatch: pytest.MonkeyPatch, want: str | None, *shown: Hint) -> dict[str, Any]:
+def announced(monkeypatch: pytest.MonkeyPatch, want: str | None, *shown: Hint, container: str = "") -> dict[str, Any]:
     """The answer of a sensor to `discover`."""
     sent: list[dict[str, Any]] = []
     pipe: Any = type("Pipe", (), {"send": staticmethod(lambda event, **fields: sent.append(fields))})
-    sensor.Sensor(pipe, sensor.Machine(shown=lambda: list(shown), kernel_reports=None)).discover(want)
+    machine = sensor.Machine(shown=lambda: list(shown), container=lambda: container, kernel_reports=None)
+    sensor.Sensor(pipe, machine).discover(want)
     return sent[0]
 
 
@@ -179,6 +180,19 @@ def test_a_library_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.
     )
     [problem] = announced(monkeypatch, "acme")["problems"]
     assert (problem["kind"], problem["reason"]) == ("device", "acme_smi cannot be imported: install ACME 2")
+
+    [problem] = announced(monkeypatch, "acme", container="podman")["problems"]
+    why = "acme_smi cannot be imported: install ACME 2; this is a container (podman), which may lack it"
+    assert (problem["kind"], problem["reason"]) == ("need", why)
+
+
+def test_a_device_that_does_not_answer_is_at_fault_in_a_container_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dead(shown: Any) -> Driver:
+        raise DriverProblem("GPU 0 does not answer: GPU is lost")
+
+    using(monkeypatch, Vendor(name="acme", title="ACME", make_driver=dead))
+    [problem] = announced(monkeypatch, "acme", container="docker")["problems"]
+    assert problem["kind"] == "device"
 
 
 def test_where_no_accelerator_is_shown_the_machine_itself_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,23 @@ def test_an_unreachable_driver_is_the_devices_own_trouble() -> None:
     assert found.trouble.kind == "device"
 
 
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [(Discovery((), shown=shown(8), container="docker"), "need"), (Discovery((), shown=shown(8)), "device")],
+)
+def test_a_container_may_not_have_been_given_what_its_host_has(found: Discovery, kind: str) -> None:
+    trouble = found.unreachable("nvidia")
+    assert trouble is not None
+    assert trouble.kind == kind
+    assert ("this is a container (docker)" in trouble.reason) == (kind == "need")
+
+
+def test_a_device_that_a_container_lost_is_missing() -> None:
+    trouble = Discovery(gpus(7), shown=shown(8), container="docker").unreachable("nvidia")
+    assert trouble is not None
+    assert trouble.kind == "device"
+
+
 def test_a_reachable_driver_is_ok() -> None:
     (found,) = facts("inventory.driver", Discovery(gpus(8), shown=shown(8)), SKU)
     assert (found.value, found.trouble) == ("ok", None)

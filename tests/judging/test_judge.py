@@ -156,6 +156,28 @@ def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any
     assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
 
 
+@pytest.mark.parametrize(
+    ("setting", "restricts"),
+    [
+        ({"NCCL_P2P_DISABLE": "1"}, True),
+        ({"NCCL_P2P_DISABLE": "0"}, False),
+        ({"NCCL_MAX_NCHANNELS": "2"}, True),
+        ({"NCCL_CUMEM_ENABLE": "1"}, False),
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, False),
+    ],
+)
+def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
+    setting: dict[str, str], restricts: bool
+) -> None:
+    """Unlike the environment, NCCL's own files reach the workers."""
+    conditions = {"backend": "nccl", "conf_files": {"/etc/nccl.conf": setting}}
+    verdict = judge([found(600, conditions=conditions)], FLOOR)
+    (name, text), *_ = setting.items()
+    assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
+    assert verdict.sentence.endswith(f"; restricted by {name}={text} in /etc/nccl.conf") == restricts
+    assert status(730, FLOOR, conditions=conditions) is Status.PASS
+
+
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
 
 

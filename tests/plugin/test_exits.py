@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from as_user import BIN, write
 
 from pytest_accel.cli import main as command
 from pytest_accel.plugin import exit_status
+from pytest_accel.run.options import time_limit
 
 HEALTHY = "{sku: h100-sxm, platform: single}"
 SICK = "{sku: h100-sxm, platform: single, faults: [{fault: wrong-product, device: 0}]}"
@@ -215,3 +218,86 @@ def test_a_timeout_that_ends_pytest_itself_is_refused(tmp_path: Path, where: str
     assert ran.exit == 4, ran.out
     assert "os._exit(1)" in ran.out
     assert "INTERNALERROR" not in ran.out
+
+
+# -- a forgotten --accel-sku
+
+MEASURES = {
+    "fixture": "def test_mine(accel_check):\n    accel_check(tiny)\n",
+    "marker": "@accel_min_tflops(0.5)\ndef test_mine():\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("how", MEASURES)
+def test_a_nightly_run_that_lost_its_sku_can_be_an_error(tmp_path: Path, how: str) -> None:
+    write(tmp_path, test_mine=MEASURES[how])
+    skipped = as_user.pytest(tmp_path, sku=None)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naccel_required = true\n")
+    ran = as_user.pytest(tmp_path, sku=None)
+    write(tmp_path, test_mine="def test_mine():\n    pass\n")
+    other = as_user.pytest(tmp_path, sku=None)
+
+    assert skipped.exit == 0
+    assert ran.exit == 4, ran.out
+    assert "without --accel-sku=NAME 1 test would measure nothing, such as test_mine.py::test_mine" in ran.out
+    assert other.exit == 0, other.out
+
+
+def test_an_option_without_a_sku_is_said_to_have_no_effect(tmp_path: Path) -> None:
+    ran = as_user.pytest(tmp_path, "--accel-level=quick", "-q", sku=None, paths=())
+
+    assert ran.exit == 5
+    assert "--accel-level has no effect without --accel-sku=NAME" in ran.out
+
+
+# -- the time limit of the run
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("900", 900), ("900s", 900), ("15m", 900), ("1h30m", 5400), ("1m30", 90), ("20.5", 20.5)]
+)
+def test_a_time_limit_is_a_duration(text: str, seconds: float) -> None:
+    assert time_limit(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "19", "m", "5x", "-900", "1e3", "nan", "900 s 3", "15m1h"])
+def test_a_wrong_time_limit_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        time_limit(text)
+
+
+@pytest.mark.slow
+def test_a_run_ends_within_its_time_limit(tmp_path: Path) -> None:
+    """Its record is closed; what was not reached is UNMEASURED. Judged again, it says the same."""
+    file = node(tmp_path, "{sku: h100-sxm, platform: hgx8}")
+    began = time.monotonic()
+    line = (f"--accel-simulate={file}", "--accel-time-limit=20", f"--accel-output={tmp_path / 'out0'}")
+    ran = as_user.pytest(tmp_path, *line, sku=None, paths=())
+    again = subprocess.run(
+        [str(BIN / "pytest-accel"), "judge", str(tmp_path / "out0")], capture_output=True, text=True, check=False
+    )
+
+    assert ran.exit == 6, ran.out
+    assert time.monotonic() - began < 30
+    assert ran.closing.startswith("SIMULATED NOT JUDGED")
+    sentences = {each["sentence"] for each in ran.record["verdicts"]}
+    assert "not reached within the time limit of 20 s for the run" in sentences
+    assert ran.record["state"] == "finished"
+    assert ran.record["run"]["time_limit"] == 20
+    assert set(ran.statuses("soak.rate").values()) == {"UNMEASURED"}
+    assert again.returncode == 6, again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sick", "status"), [(False, 6), (True, 1)], ids=["healthy", "sick"])
+def test_a_test_that_never_ends_does_not_outlast_the_time_limit(tmp_path: Path, sick: bool, status: int) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naccel_time_limit = 20s\n")
+    env = {"PYTHONPATH": str(tmp_path)}
+    file = node(tmp_path, SICK if sick else HEALTHY)
+    write(
+        tmp_path, theirs="import time\ndef pytest_runtest_call(item):\n    'bf16' in item.name and time.sleep(1000)\n"
+    )
+    ran = as_user.pytest(tmp_path, f"--accel-simulate={file}", "-p", "theirs", sku=None, paths=(), env=env)
+
+    assert ran.exit == status, ran.out
+    assert "REJECTED gpu0: inventory.sku" in ran.closing if sick else "NOT JUDGED" in ran.closing

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.idle import in_use
-from pytest_accel.drivers.interface import Driver, DriverProblem, Reading
+from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
 from pytest_accel.drivers.query import LibraryCall, Table
 from pytest_accel.drivers.vendors.amd import identity, library, links, memory, power, throttle
 from pytest_accel.drivers.vendors.amd.query import SmiAsker, said, value
@@ -60,7 +60,7 @@ class AmdDriver(Driver):
             return list(smi.amdsmi_get_processor_handles())
         except smi.AmdSmiException as error:
             code = getattr(error, "err_code", None)
-            raise DriverProblem(f"amdsmi cannot be used: {said(error)} ({library.remedy(code)})") from None
+            raise NoLibrary(f"amdsmi cannot be used: {said(error)} ({library.remedy(code)})") from None
 
     def _device(self, index: int, handle: Any) -> Device:
         """Return a GPU with identity and facts. Raises DriverProblem for one without identity or without any answer."""

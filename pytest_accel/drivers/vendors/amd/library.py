@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.interface import DriverProblem
+from pytest_accel.drivers.interface import DriverProblem, NoLibrary
 
 INSTALL = "install ROCm's amd-smi-lib, or give the container /opt/rocm"
 GROUPS = "add it to the groups of the device nodes (video, render), or give the container /dev/kfd and /dev/dri"
@@ -52,7 +52,7 @@ def _import() -> Any:
             problem = _problem(error)
     for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
         del sys.modules[name]
-    raise DriverProblem(problem)
+    raise NoLibrary(problem)
 
 
 def _problem(error: Exception) -> str:

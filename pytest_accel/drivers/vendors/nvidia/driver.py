@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.idle import in_use
-from pytest_accel.drivers.interface import Driver, DriverProblem, Reading
+from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
 from pytest_accel.drivers.query import Asker, LibraryCall
 from pytest_accel.drivers.vendors.nvidia import events, identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.query import NvmlAsker, text
@@ -45,7 +45,7 @@ class NvidiaDriver(Driver):
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            raise DriverProblem(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
+            raise NoLibrary(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
         self._driver = self._version()
         answers = deadlines.each({index: partial(self._device, index) for index in range(count)})
         devices = [each for each in answers.values() if isinstance(each, Device)]
