@@ -166,10 +166,10 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Exte
 def _number(text: str) -> Decimal:
     """Return a cell as an exact, finite number. Raises BadFigures."""
     try:
-        value = Decimal(text)
+        value = Decimal(text) if len(text) <= untrusted.NUMBER_CHARACTERS else Decimal("nan")
     except InvalidOperation:
         value = Decimal("nan")
-    if not value.is_finite():
+    if not value.is_finite() or abs(value) > untrusted.LARGEST:
         raise BadFigures(f"value {text!r} is not a number; write it like 672.4, without separators and without a unit")
     return value
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.messages import Message
+from pytest_accel.core.printable import printable_data
 
 KILL_SECONDS = 5.0
 """Seconds that a killed process may take to end. One in an uninterruptible system call may not, and is left."""
@@ -45,6 +46,10 @@ START = (
 sys.path, so that a random.py or pynvml.py in it would be imported; `-P` needs Python 3.11. With `python -c` the current
 folder is the empty entry, which is removed before anything but `sys` (built in) is imported."""
 
+LINE_BYTES = 64 << 20
+"""Length of the longest message. The samples of a long soak take less than a megabyte."""
+TEXT_CHARACTERS = 10_000
+"""Length of the longest text in a message; a longer one is cut off."""
 VMSTAT = Path("/proc/vmstat")
 """Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
 
@@ -98,8 +103,8 @@ class Child:
         if self.ended is not None:
             return []
         at_end = self._has_ended()  # before reading, so that the last messages are not missed
-        chunks = []
-        while True:
+        chunks: list[bytes] = []
+        while sum(map(len, chunks)) < LINE_BYTES:
             try:
                 chunk = os.read(self.fileno(), 1 << 16)
             except BlockingIOError:
@@ -112,6 +117,9 @@ class Child:
             chunks.append(chunk)
         *lines, self._rest = (self._rest + b"".join(chunks)).split(b"\n")
         messages = [message for line in lines if (message := self._message(line))]
+        if len(self._rest) > LINE_BYTES:
+            messages.append({"event": "died", "reason": self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")})
+            return messages
         if at_end:
             messages.append(self._death())
         return messages
@@ -129,13 +137,17 @@ class Child:
         return {"event": "died", "kind": "need", "reason": why}
 
     def _message(self, line: bytes) -> Message | None:
-        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log."""
+        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log.
+
+        What drivers and devices state of themselves enters here. A text that is not printable arrives with a backslash,
+        since JSON is sent in ASCII.
+        """
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict) and "event" in message:
-            return message
+            return printable_data(message, TEXT_CHARACTERS) if b"\\" in line or len(line) > TEXT_CHARACTERS else message
         with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
         return None
