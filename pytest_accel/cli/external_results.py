@@ -30,6 +30,9 @@ from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
 
+LARGEST_EXPONENT = 100
+"""Power of ten of the largest value of a table."""
+
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 
 
@@ -181,7 +184,7 @@ def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> Exte
 def _number(text: str) -> Decimal:
     """Return a cell as an exact, finite number. Raises BadFigures."""
     try:
-        value = Decimal(text)
+        value = Decimal(text) if len(text) <= untrusted.NUMBER_CHARACTERS else Decimal("nan")
     except InvalidOperation:
         value = Decimal("nan")
     if not value.is_finite():
@@ -194,6 +197,8 @@ def _converted(value: Decimal, given: str, wanted: str, metric: str) -> float:
     factors = EXACT.get(wanted, {wanted: "1"})
     if given not in factors:
         raise BadFigures(f"unit {given!r} is not a unit of {metric}; choose {' or '.join(factors)}")
+    if value.adjusted() > LARGEST_EXPONENT:  # a product of it would raise Overflow
+        raise BadFigures(f"value {value} {given} is not possible for {metric}")
     converted = float(value * Decimal(factors[given]))
     if not math.isfinite(converted) or (converted < 0 and wanted != "1"):
         raise BadFigures(f"value {value} {given} is not possible for {metric}")

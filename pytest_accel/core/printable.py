@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+SHOWN = 200
+"""Length of the longest name that a sentence shows in full."""
+
 
 def printable(text: str, most: int = 0) -> str:
     r"""Return a text in which every character is visible and keeps its place: "\n" and "\x1b" become escapes.

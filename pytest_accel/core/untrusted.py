@@ -29,6 +29,8 @@ LINE_CHARACTERS = 20_000
 """Length of the longest line of a CSV file."""
 NUMBER_CHARACTERS = 40
 """Length of the longest number: 64-bit integers have 20 characters, exact binary fractions about as many as this."""
+LARGEST = 1e100
+"""Largest number of a JSON file: the square of a larger one is infinite, and no sample or time comes near."""
 HOST_BYTES = MIB
 """How much of a file in /proc or /sys is read, which state no size."""
 
@@ -63,6 +65,14 @@ def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: b
         raise BadFile(f"{shown}: is not the name of a file") from None
 
 
+def exists(path: Path) -> bool:
+    """Return whether there is anything under a path that a file gave; not so for a name that cannot be one."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name of thousands of characters, or with a NUL character
+        return False
+
+
 def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: bool = True) -> str:
     """Return the text of a regular UTF-8 file, without the mark at its beginning. Raises BadFile as `read_bytes`."""
     return decode(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
@@ -89,8 +99,8 @@ def decode(raw: bytes, shown: str) -> str:
 def parse_json(raw: bytes, shown: str) -> Any:
     """Return the content of a JSON text. Raises BadFile.
 
-    Depth and number of values are counted before anything is built. NaN, infinities and numbers that no machine type
-    holds are refused.
+    Depth and number of values are counted before anything is built. NaN, infinities and numbers with which nothing can
+    be computed are refused.
     """
     try:
         _count(raw)
@@ -210,8 +220,8 @@ def _whole(digits: str) -> int:
 
 
 def _finite(digits: str) -> float:
-    if len(digits) > NUMBER_CHARACTERS or abs(number := float(digits)) == float("inf"):
-        raise _Unfit(f"holds a number that no machine type holds ({digits[:20]})")
+    if len(digits) > NUMBER_CHARACTERS or abs(number := float(digits)) > LARGEST:
+        raise _Unfit(f"holds a number that nothing measures ({digits[:20]})")
     return number
 
 

@@ -128,7 +128,7 @@ class _Builder:
         """Return a key as text; a list, a mapping or an alias is none."""
         if not isinstance(event, yaml.ScalarEvent):
             raise self._bad(event, "a key is text or a number")
-        return str(self._checked(event))
+        return _one_line(str(self._checked(event)))
 
     def _scalar(self, event: yaml.ScalarEvent, here: Located) -> Any:
         """Return a scalar as text, number, truth value, date or None."""
@@ -140,7 +140,8 @@ class _Builder:
             self._findings.add(here, f"the number {short} is longer than {NUMBER_CHARACTERS} characters")
         elif tag in _SCALARS:
             try:
-                return _RESOLVER.construct_object(yaml.ScalarNode(tag, text))
+                value = _RESOLVER.construct_object(yaml.ScalarNode(tag, text))
+                return _one_line(value) if isinstance(value, str) else value
             except _UNREADABLE:
                 self._findings.add(here, f"{short} cannot be read as {tag.rpartition(':')[2]}")
         else:
@@ -172,6 +173,11 @@ class _Builder:
 
     def _bad(self, event: yaml.Event, why: str) -> BadFile:
         return BadFile(f"{self._shown}:{_line(event)}: {printable(why)}")
+
+
+def _one_line(text: str) -> str:
+    """Return a text as one printable line: what a file says is shown in tables, errors and closing lines."""
+    return text if text.isprintable() else printable(" ".join(text.split("\n")).strip())
 
 
 def _line(event: yaml.Event) -> int:

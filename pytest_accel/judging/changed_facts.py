@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.inventory import FACT_METRICS, Discovery, facts, read
+from pytest_accel.judging.fact_metrics import FACT_METRICS, Discovery, facts, read
 
 BY_LOAD: Mapping[str, str] = {
     "health.slowdown": "soak.throttle.*",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
@@ -110,7 +111,7 @@ class Acceptance:
         try:
             self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
-            raise pytest.UsageError(str(refused)) from None
+            raise pytest.UsageError(printable_lines(str(refused))) from None
         try:
             return (yield)
         except pytest.exit.Exception as stop:
@@ -180,7 +181,7 @@ class Acceptance:
             records = "1 earlier record" if len(earlier) == 1 else f"{len(earlier)} earlier records"
             ended = earlier[-1]["line"] or earlier[-1]["state"]
             lines.append(f"accel: {records} of these devices; the last one: {ended}")
-        return lines
+        return [printable(line) for line in lines]
 
     # -- collecting
 
@@ -427,7 +428,7 @@ class Acceptance:
         reporter = self._reporter()
         if reporter is not None:
             for text, colour in lines:
-                reporter.write_line(text, **({colour: True, "bold": bold} if colour else {}))
+                reporter.write_line(printable(text), **({colour: True, "bold": bold} if colour else {}))
 
 
 def _options(config: pytest.Config) -> Options:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import untrusted, yaml_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
 from pytest_accel.probes.declare import declarations
@@ -72,7 +72,7 @@ def load(name: str) -> Node:
         _check_vendor(sku, name)
         return Node(name, sku, name, next(iter(sku.platforms.values())))
     path = Path(name)
-    if not path.is_file():
+    if not untrusted.exists(path):
         raise BadFile(f"{name}: there is no such node file")
     root, digest = yaml_lines.read(path, name)
     _check_kind(root, name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import untrusted, yaml_lines
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
@@ -99,11 +101,13 @@ def find(name: str) -> Path:
     """Return the path of a shipped SKU's file, or of the file at a path. Raises BadFile if there is none."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
         path = Path(name)
-        if not path.is_file():
-            raise BadFile(f"{name}: there is no such threshold file")
+        if not untrusted.exists(path):
+            raise BadFile(f"{printable(name, SHOWN)}: there is no such threshold file")
         return path
     if name not in names():
-        raise BadFile(f"no SKU named '{name}'; {yaml_lines.nearest(name, [*names(), 'auto'], LISTED)}")
+        raise BadFile(
+            f"no SKU named '{printable(name, SHOWN)}'; {yaml_lines.nearest(name, [*names(), 'auto'], LISTED)}"
+        )
     return SHIPPED / f"{name}.yaml"
 
 
@@ -171,8 +175,9 @@ def _join(key: str, under: Located, over: Located, merged: Located) -> None:
 
 def _vendor(root: Located) -> _Layers:
     """Read the file of the vendor that a file names; empty if there is none."""
-    path = SHIPPED / VENDOR_FILES / f"{root.data['vendor'].data if 'vendor' in root.data else ''}.yaml"
-    if not path.is_file():
+    named = str(root.data["vendor"].data) if "vendor" in root.data else ""
+    path = SHIPPED / VENDOR_FILES / f"{named}.yaml"
+    if not re.fullmatch(r"[\w-]+", named) or not untrusted.exists(path):
         return _Layers(Located({}, root.file, root.line), {}, {})
     under, digest = yaml_lines.read(path, shown(path))
     return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})

@@ -120,7 +120,7 @@ def _format(name: str, value: Any) -> str:
         return "all" if name == "levels" else "none"
     if name == "source":
         conditions = f"; {value['conditions']}" if value.get("conditions") else ""
-        return f"{value['kind']}, {value['by']} ({value['date']}{conditions})"
+        return f"{value.get('kind')}, {value.get('by')} ({value.get('date')}{conditions})"
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
     if isinstance(value, Mapping):

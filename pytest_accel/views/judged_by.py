@@ -11,7 +11,7 @@ from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.judging import changed_facts, neighbours
-from pytest_accel.judging.inventory import FACT_METRICS
+from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
 

@@ -8,6 +8,8 @@ from typing import TextIO
 
 import pytest
 
+from pytest_accel.core.printable import printable
+
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 
@@ -30,7 +32,7 @@ class Progress:
         reporter = self._reporter()
         if reporter is None:
             return
-        text = f" {what}" if what else ""
+        text = f" {printable(what)}" if what else ""
         if what and expected:
             text += f"  {spent:.0f} of about {expected:.0f} s"
         if reporter.isatty and self._open():

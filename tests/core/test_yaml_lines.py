@@ -100,9 +100,9 @@ def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
 def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     """A value with an escape sequence would reach the terminal with the error."""
     _, found = checked(yaml_lines.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
-    assert found == [r"mine.yaml:1: it: expected a number, found '\x1b[2J\nSIMULATED ACCEPTED'"]
+    assert found == [r"mine.yaml:1: it: expected a number, found '\\x1b[2J SIMULATED ACCEPTED'"]
     _, found = checked(yaml_lines.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
-    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J\n'; (known: )"]
+    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; (known: )"]
 
 
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, Watch
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.inventory import FACT_METRICS
+from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.judge import judge
 
 FACTS: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -250,3 +252,23 @@ def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]
     run.finish()
     assert run.record.circumstances
     assert run.record.circumstances.record_problem == "/dev/full: No space left on device"
+
+
+@pytest.mark.slow
+def test_a_device_cannot_write_a_closing_line_by_its_name(tmp_path: Path) -> None:
+    """Neither to the terminal, nor from the record, and not by the threshold file that expects such a name."""
+    name = r"X\e[2J\nSIMULATED ACCEPTED 8/8 devices"
+    source = "source: {kind: measured, by: us, date: 2026-11}"
+    (tmp_path / "own.yaml").write_text(f'sku: mine\nextends: h100-sxm\nmatch: {{names: ["{name}"], {source}}}\n')
+    (tmp_path / "node.yaml").write_text("sku: own.yaml\nplatform: single\n")
+    ran = as_user.pytest(
+        tmp_path, "--accel-simulate=node.yaml", "--accel-level=quick", "-k", "inventory", sku=None, paths=()
+    )
+    judged = subprocess.run(
+        [as_user.BIN / "pytest-accel", "judge", ran.folder, "--accel-sku=own.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for shown in (ran.out, judged.stdout + judged.stderr):
+        assert "\x1b" not in shown
+        assert not re.search(r"^SIMULATED ACCEPTED", shown, re.MULTILINE)
+    assert r"X\x1b[2J" in ran.out

@@ -16,7 +16,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.run.deadline import CLOSING_SECONDS, Deadline
-from pytest_accel.run.processes import deaths
+from pytest_accel.run.processes import deaths, supervisor
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
@@ -498,3 +498,19 @@ def test_nothing_is_left(pool: WorkerPool) -> None:
     assert not left(pids)
     assert meeting
     assert not meeting.path.exists()
+
+
+def test_what_a_driver_states_arrives_on_one_line(start: Start) -> None:
+    """A device with this name cleared the screen and wrote a closing line of its own."""
+    child = start(r"""send("devices", model="X\x1b[2J\nSIMULATED ACCEPTED 8/8 devices", long="x" * 50_000)""")
+    found = next(message for message in hear(child, "devices") if message["event"] == "devices")
+    assert found["model"] == r"X\x1b[2J\nSIMULATED ACCEPTED 8/8 devices"
+    assert found["long"].endswith("x... (50,000 characters)")
+
+
+def test_a_child_that_sends_a_line_without_end_is_stopped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fill the memory of the pytest process."""
+    monkeypatch.setattr(supervisor, "LINE_BYTES", 1 << 20)
+    child = start("while True: sys.stdout.write('x' * 65536)")
+    died = next(message for message in hear(child, "died") if message["event"] == "died")
+    assert "it sent a line of more than 1,048,576 bytes" in died["reason"]

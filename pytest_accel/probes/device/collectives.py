@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core import untrusted
 from pytest_accel.core.details import CollectiveAccount
 
 SETTINGS = ("NCCL_", "RCCL_", "CCL_", "HCCL_")
@@ -76,7 +77,7 @@ def _home() -> Path:
 def _settings_in(path: Path) -> dict[str, str]:
     """Return the settings of collectives in a file of lines such as NCCL_ALGO=Ring; empty if it cannot be read."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = untrusted.read_host(path).decode(errors="replace").splitlines()
     except OSError:
         return {}
     pairs = [line.partition("=") for line in lines if "=" in line and not line.startswith("#")]

@@ -16,6 +16,7 @@ from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import Watch
@@ -91,6 +92,8 @@ class SensorClient:
         self._vendor = vendor
         self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor)
+        for device in answer.get("devices", []):
+            device["model"] = printable(str(device["model"]), SHOWN)
         self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
         self.facts.begin(Device(**each) for each in answer.get("devices", []))
         return answer

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.messages import Message
+from pytest_accel.core.printable import printable_data
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.processes import deaths, environment
 
@@ -42,6 +43,11 @@ TICK = 0.2
 
 STOOD_STILL = 1.0
 """Seconds by which pytest has to be late to have stood still itself: a container that was paused, a suspended job."""
+
+LINE_BYTES = 64 << 20
+"""Length of the longest message. The samples of a long soak take less than a megabyte."""
+TEXT_CHARACTERS = 10_000
+"""Length of the longest text in a message; a longer one is cut off."""
 
 PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
@@ -93,8 +99,8 @@ class Child:
         if self.ended is not None:
             return []
         at_end = self._has_ended()  # before reading, so that the last messages are not missed
-        chunks = []
-        while True:
+        chunks: list[bytes] = []
+        while sum(map(len, chunks)) < LINE_BYTES:
             try:
                 chunk = os.read(self.fileno(), 1 << 16)
             except BlockingIOError:
@@ -107,6 +113,9 @@ class Child:
             chunks.append(chunk)
         *lines, self._rest = (self._rest + b"".join(chunks)).split(b"\n")
         messages = [message for line in lines if (message := self._message(line))]
+        if len(self._rest) > LINE_BYTES:
+            messages.append({"event": "died", "reason": self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")})
+            return messages
         if at_end:
             messages.append(self._death())
         return messages
@@ -126,13 +135,17 @@ class Child:
         return text.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _message(self, line: bytes) -> Message | None:
-        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log."""
+        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log.
+
+        What drivers and devices state of themselves enters here. A text that is not printable arrives with a backslash,
+        since JSON is sent in ASCII.
+        """
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict) and "event" in message:
-            return message
+            return printable_data(message, TEXT_CHARACTERS) if b"\\" in line or len(line) > TEXT_CHARACTERS else message
         with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
         return None
