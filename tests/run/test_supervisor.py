@@ -278,6 +278,9 @@ def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     assert reasons[0] == "its process sent nothing for 1 s; it is in synchronize (a.py:7)"
     assert reasons[1] == "its process sent nothing for 1 s; it does not answer where it is"
     assert all(call.trouble and call.trouble["event"] == "hung" for call in calls)
+    silences = [until - since for since, until in filter(None, (call.silent_between for call in calls))]
+    assert len(silences) == 2
+    assert min(silences) >= 1.0
     assert not left(call.child.pid for call in calls)
 
 
@@ -403,6 +406,18 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
     outcomes: list[Outcome] = []
     pool.measure(request, devices, outcomes.append)
     return {"+".join(device.name for device in each.group): each for each in outcomes}
+
+
+def test_the_progress_names_the_device_that_is_silent_and_when_it_is_given_up(start: Start) -> None:
+    """Not "39 of about 3 s", which says that nothing is wrong."""
+    shown: list[tuple[str, float, float]] = []
+    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: shown.append((what, spent, expected)))
+    quick, hangs = (WorkerCall(start("time.sleep(1000)", name), {"event": "call"}) for name in ("gpu1", "gpu6"))
+    pool._tell([quick, hangs], "matmul.fp32", 5.0, 3.0)
+    hangs.heard -= 39
+    quick.state, quick.heard = "settled", quick.heard - 40  # it waits for the other, and its silence is no trouble
+    pool._tell([quick, hangs], "matmul.fp32", 44.0, 3.0)
+    assert shown == [("matmul.fp32", 5.0, 3.0), ("matmul.fp32: gpu6 silent for 39 s, given up at 60 s", 0.0, 0.0)]
 
 
 @pytest.mark.usefixtures("stub_torch")

@@ -1,0 +1,95 @@
+"""What a person sees of a run: one cause is told once, every rejected device is named, JUnit tells statuses apart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import as_user
+import pytest
+
+NODE = """\
+sku: h100-sxm
+platform: hgx8
+faults:
+  - {fault: slow-memory, device: 2}
+  - {fault: hang, device: 6}
+"""
+WITHOUT_TORCH = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, Without())
+"""
+
+
+def simulated(folder: Path, *options: str, node: str = NODE, env: dict[str, str] | None = None) -> as_user.Ran:
+    """A run of the packaged suite on a simulated node; it locks no device of this machine."""
+    (folder / "node.yaml").write_text(node, encoding="utf-8")
+    return as_user.pytest(
+        folder, "--accel-simulate=node.yaml", "--accel-level=quick", *options, sku="h100-sxm", paths=(), env=env
+    )
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path) -> dict[str, str]:
+    """The environment of a run that finds no torch."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TORCH, encoding="utf-8")
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_without_torch_the_suite_is_refused_in_one_sentence(tmp_path: Path, without_torch: dict[str, str]) -> None:
+    ran = simulated(tmp_path, env=without_torch)
+    assert ran.exit == 4
+    assert ran.out.strip().count("\n") == 0
+    assert ran.out.startswith("ERROR: torch is not installed in this environment")
+    assert not ran.folder.exists()
+
+
+@pytest.mark.slow
+def test_what_all_devices_lack_is_told_once(tmp_path: Path, without_torch: dict[str, str]) -> None:
+    """A run of chosen tests reads facts without torch; what it cannot measure is no verdict on hardware."""
+    junit = tmp_path / "junit.xml"
+    ran = simulated(tmp_path, "-k", "stream or count", f"--junitxml={junit}", env=without_torch)
+    assert ran.exit == 6
+    assert ran.out.count("No module named 'torch'") == 3, "a failure, a row and the closing line"
+    assert "; gpu0 to gpu7 stream.copy_kernel and 1 more: UNMEASURED, ModuleNotFoundError" in ran.closing
+    suite = ET.parse(junit).getroot()[0]  # noqa: S314  pytest wrote it
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "16")
+    assert {each.get("type") for each in suite.iter("error")} == {"UNMEASURED"}
+
+
+@pytest.mark.slow
+def test_two_faults_on_two_of_eight_devices(tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    words = "host_copy and d2h or stream or exact_matmul or inventory"
+    ran = simulated(tmp_path, "-k", words, "--accel-patience=8", f"--junitxml={junit}")
+    assert ran.exit == 1
+    assert re.match(
+        r"SIMULATED REJECTED 2/8: gpu2 stream\.\w+ -\d+\.\d% \(2 limits\); "
+        r"gpu6 hung in host_copy\.d2h \(\d+ limits\); worst: gpu6 host_copy\.d2h its process sent nothing for 8 s",
+        ran.closing,
+    )
+    assert re.search(r"^again: .* -k 'test_stream\[gpu2-\w+\] or test_host_copy\[gpu6-d2h\]'$", ran.out, re.MULTILINE)
+    assert ran.out.count("limits not measured: the worker process of gpu6 ended in ") == 1
+    failures = ran.out.partition(" FAILURES ")[2].partition(" accel: ")[0]
+    assert failures.count("gpu6: ") <= 2, "the hang, and no more than what it was next hung in"
+    assert not re.search(r"silent 0|-0,", ran.out)
+    collected = re.search(r"collected \d+ items / \d+ deselected / (\d+) selected", ran.out)
+    ended = re.search(r"^=+ (.* not measured) in .* =+$", ran.out, re.MULTILINE)
+    assert collected
+    assert ended
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z ]+)", ended[1])}
+    del counts["deselected"]
+    assert sum(counts.values()) == int(collected[1]), "every test that was collected is in the last line"
+    suite = ET.parse(junit).getroot()[0]  # noqa: S314  pytest wrote it
+    about = {each.get("name"): each.get("value") for each in suite.findall("properties/property")}
+    assert about["accel.closing"] == ran.closing
+    assert (about["accel.sku"], about["accel.level"], about["accel.platform"]) == ("h100-sxm", "quick", "hgx8")
+    assert int(suite.get("failures", 0)) >= 4
+    assert suite.get("errors") == "0"
