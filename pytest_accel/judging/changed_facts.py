@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_accel.core.details import Details
-from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.device_facts import DEVICE_FACTS, NOW
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.verdict import show
@@ -30,7 +30,7 @@ COUNTED: Mapping[str, str] = {
     "health.ecc_uncorrectable_aggregate": "counters.ecc_uncorrectable",
 }
 """Metrics whose change an error counter of another fact counts."""
-NOT_COMPARED = ("reasons",)
+NOT_COMPARED = frozenset(NOW)
 """Facts that a device at rest and one that has just worked state differently."""
 
 _COUNTED_FACTS = {counter.fact for counter in ERROR_COUNTERS.values()}
@@ -43,7 +43,7 @@ def watched(metric: str) -> bool:
 
 
 WATCHED = tuple(filter(watched, FACT_METRICS))
-FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].needs) - set(NOT_COMPARED)
+FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].needs) - NOT_COMPARED
 """The facts of which these metrics are made."""
 
 START, END = "the discovery", "the end"

@@ -219,14 +219,14 @@ def _(symptoms: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
     symptoms.reasons |= ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
 
 
-@fault("power-cap-lowered", "health.power_limit_lowered from the start; matmul.*, soak.rate")
+@fault("power-cap-lowered", "health.power_limit_lowered, inventory.power_limit; matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.3) -> None:
     """Lower the power limit. The clock is assumed to lose half of that share."""
     symptoms.power *= 1 - by
     symptoms.clock *= 1 - by / 2
 
 
-@fault("clock-locked", "health.clock_lock from the start; matmul.*, soak.rate")
+@fault("clock-locked", "health.clock_lock; matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.25) -> None:
     """Lock the clock below the one that the device would choose."""
     symptoms.clock *= 1 - by
