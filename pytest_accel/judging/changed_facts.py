@@ -17,7 +17,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.fact_metrics import FACT_METRICS, Discovery, facts, read
+from pytest_accel.judging.fact_metrics import FACT_METRICS
+from pytest_accel.judging.inventory import Discovery, facts, read
 
 BY_LOAD: Mapping[str, str] = {
     "health.slowdown": "soak.throttle.*",
@@ -33,17 +34,22 @@ COUNTED: Mapping[str, str] = {
 NOT_COMPARED = frozenset(NOW)
 """Facts that a device at rest and one that has just worked state differently."""
 
-_COUNTED_FACTS = {counter.fact for counter in ERROR_COUNTERS.values()}
+_COUNTED_FACTS = {fact for counter in ERROR_COUNTERS.values() for fact in (counter.fact, *counter.also)}
 
 
 def watched(metric: str) -> bool:
     """Return True for a metric `inventory.*` or `health.*` that must not change during a run."""
     figure = FACT_METRICS.get(metric)
-    return figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & set(figure.needs)
+    return (
+        figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & {*figure.needs, *figure.also}
+    )
 
 
 WATCHED = tuple(filter(watched, FACT_METRICS))
-FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].needs) - NOT_COMPARED
+FACTS = (
+    frozenset(name for metric in WATCHED for name in (*FACT_METRICS[metric].needs, *FACT_METRICS[metric].also))
+    - NOT_COMPARED
+)
 """The facts of which these metrics are made."""
 
 START, END = "the discovery", "the end"
