@@ -44,7 +44,7 @@ sku: h100-sxm
 platform: hgx8
 seed: 3
 faults:
-  - {fault: slow-compute, device: [1, 3], factor: 0.8}
+  - {fault: slow-compute, device: [1, 3], by: 0.2}
   - {fault: hang, device: 2, at: soak+10}
 """
 RESULTS = """\
