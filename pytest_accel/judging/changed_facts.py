@@ -40,16 +40,11 @@ _COUNTED_FACTS = {fact for counter in ERROR_COUNTERS.values() for fact in (count
 def watched(metric: str) -> bool:
     """Return True for a metric `inventory.*` or `health.*` that must not change during a run."""
     figure = FACT_METRICS.get(metric)
-    return (
-        figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & {*figure.needs, *figure.also}
-    )
+    return figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & set(figure.facts)
 
 
 WATCHED = tuple(filter(watched, FACT_METRICS))
-FACTS = (
-    frozenset(name for metric in WATCHED for name in (*FACT_METRICS[metric].needs, *FACT_METRICS[metric].also))
-    - NOT_COMPARED
-)
+FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].facts) - NOT_COMPARED
 """The facts of which these metrics are made."""
 
 START, END = "the discovery", "the end"
@@ -106,7 +101,7 @@ class Watch:
         now = self._devices[uuid] = replace(device, facts={**device.facts, **stated})
         changes = []
         for metric in WATCHED:
-            moved = other & set(FACT_METRICS[metric].needs)
+            moved = other & set(FACT_METRICS[metric].facts)
             if not moved:
                 continue
             (unit, old, _), (_, new, _) = read(metric, device), read(metric, now)

@@ -30,6 +30,11 @@ class FactMetric:
     """Returns None if the device states too little; the last fact that is missing is the reason."""
     also: tuple[str, ...] = ()
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The facts that it is computed from, needed or not."""
+        return (*self.needs, *self.also)
+
 
 def _fact(name: str) -> FactMetric:
     """Return the metric that is the fact itself, in its unit."""

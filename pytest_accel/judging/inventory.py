@@ -26,13 +26,13 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     if figure is None:
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
-    missing = [name for name in (*figure.needs, *figure.also) if facts.get(name) is None]
+    missing = [name for name in figure.facts if facts.get(name) is None]
     troubles = {name: lacking(facts, name) for name in missing}
     why = next((each for name, each in troubles.items() if name in figure.needs or each.kind == "need"), None)
     if why:
         return figure.unit, None, why
     try:
-        names = (*figure.needs, *figure.also)
+        names = figure.facts
         value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
         return figure.unit, value, lacking(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:

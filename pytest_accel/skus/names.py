@@ -50,7 +50,7 @@ def why_unknown(metric: str) -> str | None:
 
 def _closest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest of many names; with the first words of all if none is near."""
-    close = difflib.get_close_matches(name[:80], list(known), n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name[:80], dict.fromkeys(known), n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"names begin with {', '.join(sorted({each.family for each in declarations() if each.packaged}))}"

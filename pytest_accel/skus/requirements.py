@@ -50,8 +50,8 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
-    written = sku.limits_on(platform)
-    return {**facts, **implied.joined(implied.limits(sku, platform, emulated_ports=emulated_ports), written)}
+    made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
+    return implied.joined(made, sku.limits_on(platform))
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -106,7 +106,7 @@ def _change(name: str, fact: DeviceFact) -> str:
     counters += [changed_facts.COUNTED[metric] for metric in fact.metrics if metric in changed_facts.COUNTED]
     if counters:
         return ", ".join(f"`{each}`" for each in dict.fromkeys(counters))
-    watched = [metric for metric in changed_facts.WATCHED if name in FACT_METRICS[metric].needs]
+    watched = [metric for metric in changed_facts.WATCHED if name in FACT_METRICS[metric].facts]
     if watched and name in changed_facts.FACTS - READ_ONCE:
         return "FAIL or MARGINAL" if any(map(limits_of, watched)) else "MARGINAL"
     of_load = [changed_facts.BY_LOAD[metric] for metric in fact.metrics if metric in changed_facts.BY_LOAD]

@@ -187,7 +187,7 @@ def test_without_counters_the_sampled_reasons_stand_in(open_driver: Open) -> Non
     summary = summarise(readings)
     assert summary["hw_thermal_s"] == pytest.approx(0.3)
     assert summary["sw_thermal_s"] == summary["hw_power_brake_s"] == 0
-    assert summary["sampled"] == ["sw_thermal_s", "hw_thermal_s", "hw_power_brake_s"]
+    assert summary["sampled"] == ["sw_thermal_s", "hw_thermal_s", "hw_power_brake_s", "hw_slowdown_s"]
     assert summary["sw_power_cap_s"] == 0, "a counter that exists is not replaced by samples"
 
 

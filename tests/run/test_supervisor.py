@@ -66,11 +66,13 @@ def hear(child: Child, event: str) -> list[Message]:
 
 def test_messages_come_in_order(start: Start) -> None:
     """However long a line is, and whatever else was printed: that goes to the log."""
-    child = start('print("a banner of the site")\nsend("long", text="x" * 300000)\nprint("[1]")\nsend("last")\ninput()')
+    child = start(
+        'print("a banner of the site")\nsend("long", values=[1] * 300000)\nprint("[1]")\nsend("last")\ninput()'
+    )
     heard = hear(child, "last")
 
     assert [each["event"] for each in heard] == ["long", "last"]
-    assert len(heard[0]["text"]) == 300000
+    assert len(heard[0]["values"]) == 300000
     assert child.log.read_text() == "a banner of the site\n[1]\n"
 
 

@@ -192,7 +192,7 @@ def test_a_healthy_node_of_any_seed_is_above_every_floor() -> None:
     for seed, place in itertools.product(range(20), range(8)):
         made = dataclasses.replace(model_of(healthy, 0.0, ""), seed=seed)
         for metric, limit in healthy.sku.limits_on(healthy.platform).items():
-            if limit.floor:
+            if limit.floor and limit.unit != "K":  # of a temperature, whose share says nothing
                 value = made.value(metric, limit.unit, place, made.symptoms(place, {}))
                 assert value > 1.02 * limit.floor, "not even marginal"
 

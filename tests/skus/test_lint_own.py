@@ -91,7 +91,7 @@ def test_a_file_between_two_others_keeps_its_own_findings(tmp_path: Path) -> Non
 def test_a_limit_of_the_vendor_that_the_file_makes_implausible_is_its_finding(tmp_path: Path) -> None:
     needs("h100-sxm.yaml")  # whose temperatures fit the limit
     with (loader.SHIPPED / "vendor" / "nvidia.yaml").open("a") as vendor:
-        vendor.write(f"  health.hottest: {{ceiling: 90, unit: C, {SOURCE}}}\n")
+        vendor.write(f"  inventory.slowdown_temperature: {{ceiling: 90, unit: C, {SOURCE}}}\n")
     path = tmp_path / "new.yaml"
     path.write_text(
         f"sku: new\nvendor: nvidia\ndatasheet:\n  temperature: {{shutdown_c: 80}}\n  {SOURCE}\n"

@@ -14,7 +14,7 @@ def judged(metric: str, test: str, floor: float = 5.0) -> Verdict:
 
 
 def metrics(*verdicts: Verdict) -> list[str]:
-    return sorted(line.split()[1] for line, _ in table(verdicts, {"GPU-0": "gpu0"})[1:])
+    return sorted(line.split()[2] for line, _ in table(verdicts, {"GPU-0": "gpu0"})[1:])
 
 
 def test_tests_that_share_a_probe_have_their_own_names() -> None:

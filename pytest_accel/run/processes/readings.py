@@ -29,7 +29,7 @@ class Telemetry:
                 self._file.write(json.dumps(reading) + "\n")
                 self._file.flush()
             except OSError as error:
-                self.problem = f"{self._file.name}: {error.strerror}"
+                self.problem = f"{self._side}: {error.strerror}"
                 with contextlib.suppress(OSError):
                     self._file.close()
                 self._file = None
