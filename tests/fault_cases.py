@@ -125,7 +125,6 @@ IN_PROCESS: Sequence[Case] = (
     Case("clock-locked, device: 1, by: 0.05, at: stream", ("health.clock_lock",), measured=LITTLE),
     Case("clock-max-differs, device: 1, at: stream", ("inventory.clock_max",), measured=LITTLE),
     Case("slot-of-older-generation, device: 1, at: stream", ("inventory.pcie_gen_max",), measured=LITTLE),
-    Case("fabric-degraded, device: 1, at: stream", ("health.fabric_faults",), measured=LITTLE),
     # -- lost in the middle
     Case("device-lost, device: 1, at: matmul", ("matmul.*", "soak.*")),
     Case("device-lost, device: 1, at: peer_copy+1", ("peer_copy.*", "soak.*")),

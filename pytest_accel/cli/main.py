@@ -187,7 +187,7 @@ def list_rules() -> int:
 
 
 def lint_skus(files: list[str], *, everything: bool, form: str) -> int:
-    """Print implausible values in threshold files; return 1 for an unexplained error or warning, else 0.
+    """Print implausible values in threshold files; return WRONG for an unexplained error or warning, else 0.
 
     Raises BadFile. `form` is "text" or "json"; with `everything`, explained findings are printed as well.
     """
@@ -195,4 +195,4 @@ def lint_skus(files: list[str], *, everything: bool, form: str) -> int:
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     shown = lint_report.text(report, everything=everything, colour=colour)
     print(lint_report.as_json(report) if form == "json" else shown)
-    return 0 if report.clean else 1
+    return 0 if report.clean else WRONG

@@ -162,7 +162,8 @@ def _unrepeated(
 ) -> Verdict | None:
     """Return the shortfall that stands because it could not be measured again, or None.
 
-    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin.
+    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin. If the time limit of the
+    run did, it counts as not measured again.
     """
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:
@@ -170,6 +171,8 @@ def _unrepeated(
     verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
     if verdict.status is not Status.FAIL:
         return None
+    if why := together[-1].details.get("not_repeated"):
+        return _not_repeated(verdict, limit, why)
     verdict = with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
     return with_sentence(verdict, verdict.sentence, Status.INCONCLUSIVE) if trouble.kind == "external" else verdict
 
@@ -390,7 +393,8 @@ class Attempts:
         """
         self.repeated = True
         for attempts in self.attempts.values():
-            attempts[-1].details["not_repeated"] = why
+            if len(attempts) == 1 or attempts[-1].trouble:
+                attempts[-1].details["not_repeated"] = why
         self._verdicts.clear()
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:

@@ -370,6 +370,10 @@ class Session:
             self._save(result)
             return
         self._again(result, request, seconds=seconds / turns, pairs=pairs)
+        if self.deadline.over:
+            result.leave(self.deadline.stopped)
+            self._save(result)
+            return
         subjects = {each.subject for each in self._short(result, limits)}
         result.repeated = True
         if declared.runs == "together" and len(self.devices) > 1:

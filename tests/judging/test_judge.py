@@ -510,6 +510,14 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL
 
 
+@pytest.mark.parametrize(("value", "expected"), [(640.0, Status.INCONCLUSIVE), (400.0, Status.FAIL)])
+def test_a_repeat_that_the_time_limit_stopped_was_not_made(value: float, expected: Status) -> None:
+    stopped = found(trouble=NEED, details={"not_repeated": "stopped at the time limit of 900 s for the run"})
+    verdict = judge([found(value), stopped], FLOOR)
+    assert verdict.status is expected
+    assert "not measured again for lack of time: stopped at the time limit of 900 s" in verdict.sentence
+
+
 def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
     assert judge([found(trouble=LOST, disturbance="steal")], FLOOR).status is Status.FAIL
 

@@ -431,7 +431,7 @@ def test_good_files_are_counted(shipped: Path, capsys: pytest.CaptureFixture[str
 def test_findings_are_one_a_line_errors_first(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"), ("reference: 3180", "reference: 3.18"))
     status, (first, second, summary) = run(capsys)
-    assert status == 1
+    assert status == 4
     assert first == (
         "mine.yaml:19: error[magnitude] limits.stream.read: 2.9574, expected another unit or digit: "
         "2957 would be 0.88 of memory datasheet peak, this is 0.00088"
@@ -463,7 +463,7 @@ def test_the_report_as_json(shipped: Path, capsys: pytest.CaptureFixture[str]) -
     status, lines = run(capsys, "--format", "json")
     report = json.loads("\n".join(lines))
     (finding,) = report.pop("findings")
-    assert status == 1
+    assert status == 4
     assert report == {"files": 2, "limits": 16, "errors": 0, "warnings": 1, "notes": 0}
     assert (finding["file"], finding["line"], finding["rule"]) == ("mine.yaml", 15, "loose")
 
