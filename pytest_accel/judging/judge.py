@@ -21,6 +21,10 @@ MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
 larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
+MOST_BY_LOAD = 0.95
+"""The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
+sixth of the time."""
+
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 _OF_TROUBLE = {
@@ -208,6 +212,8 @@ def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
     excuse = measurement.details.get("excuse")
     if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
         return verdict
+    if verdict.margin < -MOST_BY_LOAD:
+        return with_sentence(verdict, f"{verdict.sentence}; too slow to be due to the load before the run: {excuse}")
     return with_sentence(verdict, f"{verdict.sentence}; excused: before the run, {excuse}", Status.MARGINAL)
 
 

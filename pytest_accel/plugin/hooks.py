@@ -287,8 +287,10 @@ class Acceptance:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note why the session was interrupted, unless a signal handler has noted it.
 
-        An error of the collection comes as an interrupt too, with a text.
+        An error of the collection comes as an interrupt too, with a text. What ends with the status of an error is none.
         """
+        if getattr(excinfo.value, "returncode", None) == pytest.ExitCode.INTERNAL_ERROR:
+            return
         self._stopped_by = self._stopped_by or str(excinfo.value) or "Ctrl-C"
 
     # -- closing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TextIO
 
 import pytest
 
+from pytest_accel.core.output import Unbreakable
 from pytest_accel.core.printable import printable
 
 EVERY = 60.0
@@ -25,7 +25,7 @@ class Progress:
         self._reporter = reporter
         self._shown = 0
         self._next = time.monotonic() + EVERY
-        self._terminal: TextIO | None = None
+        self._terminal: Unbreakable | None = None
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
         """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
@@ -42,10 +42,13 @@ class Progress:
             reporter.write_line(f"accel:{text}")
 
     def _open(self) -> bool:
-        """Open the terminal itself, since pytest captures stdout. Return False if there is none."""
+        """Open the terminal itself, since pytest captures stdout. Return False if there is none.
+
+        It may go away while an interrupt is handled, which an error of a write would replace.
+        """
         if self._terminal is None:
             try:
-                self._terminal = open("/dev/tty", "w", encoding="utf-8")
+                self._terminal = Unbreakable(open("/dev/tty", "w", encoding="utf-8"))
             except OSError:
                 return False
         return True

@@ -505,6 +505,7 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     verdict = judge([slow], FLOOR)
     assert verdict.status is Status.MARGINAL
     assert verdict.sentence.endswith(f"excused: before the run, {load}")
+    assert judge([replace(slow, value=6.0, samples=(6.0,) * 5)], FLOOR).status is Status.FAIL
     wrong = Limit("exact_matmul.fp32", "count", equals=0)
     assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
     assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL

@@ -337,7 +337,7 @@ class WorkerPool:
         if self.fast_paths or not cpus:
             return
         calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
-        with self.timeline.on("preparing"):
+        with self.timeline.on("starting"):
             self._conduct(calls)
         self.fast_paths = fastest(found["fast_paths"] for call in calls for found in call.findings)
 

@@ -10,7 +10,7 @@ import psutil
 
 IDLE_SHARE = 0.1
 """Share of the processor's time that other processes may take. The services of an idle machine take a few percent."""
-CHECKED_SECONDS = 1.5
+CHECKED_SECONDS = 0.5
 """Seconds for which the load before a run is measured."""
 LISTED_SECONDS = 2.0
 """Seconds for which the list of our own processes is used: reading it takes a while on a machine with thousands."""
