@@ -166,8 +166,8 @@ def _unrepeated(
 ) -> Verdict | None:
     """Return the shortfall that stands because it could not be measured again, or None.
 
-    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin. If the time limit of the
-    run did, it counts as not measured again.
+    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin. A repeat that the time
+    limit of the run stopped counts as not made.
     """
     trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
     if trouble is None or not measured:

@@ -287,7 +287,8 @@ class Acceptance:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note why the session was interrupted, unless a signal handler has noted it.
 
-        An error of the collection comes as an interrupt too, with a text. What ends with the status of an error is none.
+        An error of the collection comes as an interrupt too, with a text. An internal error is no
+        interrupt.
         """
         if getattr(excinfo.value, "returncode", None) == pytest.ExitCode.INTERNAL_ERROR:
             return

@@ -17,6 +17,7 @@ import pytest
 from as_user import BIN, STUB_TORCH, Ran, write
 
 import pytest_accel
+from pytest_accel.drivers.host.place import place
 
 NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for _, _, metric in packaged_suite.requests())
 """What a threshold file says so that nothing but facts is asked for."""
