@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,23 +11,29 @@ from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Hint
 from pytest_accel.drivers.vendor import Vendor
 
+FOR_GUESTS = ("vfio-pci", "pci-stub", "xen-pciback")
+"""Kernel drivers that hold a PCI function for a virtual machine."""
+
 
 def hints(root: Path = Path("/"), vendors: Iterable[Vendor] | None = None) -> list[Hint]:
     """Return one hint for each accelerator that this process may expect to reach, of all registered vendors.
 
     That is a PCI function; where the bus shows none, a node in /dev. A container sees the bus of its host, and nodes
-    for what was handed to it alone.
+    for what was handed to it alone. A job of a scheduler sees bus and nodes of the host, and may open its own alone.
     """
     known = list(registry.registered().vendors.values() if vendors is None else vendors)
     bus, nodes = on_bus(root, known), _nodes(root, known)
-    if not bus or not place(root).container:
-        return bus or nodes
-    shown = {hint.driver for hint in bus}
-    return [hint for vendor in known if vendor.name in shown for hint in _handed_in(vendor, bus, root)]
+    if not bus:
+        return nodes
+    shown, container = {hint.driver for hint in bus}, bool(place(root).container)
+    return [hint for vendor in known if vendor.name in shown for hint in _handed_in(vendor, bus, root, container)]
 
 
 def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
-    """Return one hint for each PCI function of an accelerator, in the order of the bus."""
+    """Return one hint for each PCI function of an accelerator, in the order of the bus.
+
+    One that the host keeps for a virtual machine is left out: no library of the host can reach it.
+    """
     known = list(registry.registered().vendors.values() if vendors is None else vendors)
     found = []
     for function in sorted((root / "sys/bus/pci/devices").glob("*")):
@@ -34,6 +41,8 @@ def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
             maker = (function / "vendor").read_text().strip()
             kind = (function / "class").read_text().strip()[:6]
         except (OSError, ValueError):  # a file without text belongs to no accelerator
+            continue
+        if (function / "driver").resolve().name in FOR_GUESTS:
             continue
         makers = [each for each in known if each.pci_vendor == maker and kind in each.pci_classes]
         found += [Hint(vendor.name, f"PCI {function.name}") for vendor in makers]
@@ -50,11 +59,15 @@ def _below(root: Path, vendor: Vendor, patterns: Iterable[str]) -> list[Hint]:
     return [Hint(vendor.name, f"/dev/{node.relative_to(root / 'dev')}") for node in found]
 
 
-def _handed_in(vendor: Vendor, bus: list[Hint], root: Path) -> list[Hint]:
-    """Return the nodes of a container that was given some of its host's devices, else what the bus shows.
+def _handed_in(vendor: Vendor, bus: list[Hint], root: Path, container: bool) -> list[Hint]:
+    """Return the nodes of a container or job that was given some of its host's devices, else what the bus shows.
 
-    A node that stands for all devices does not tell which of them the container was given.
+    A node that stands for all devices does not tell which of them were given. Outside a container only nodes that are
+    there and denied tell (the cgroup of a job denies those of others): a device without a node is lost.
     """
     all_of_host = [hint for hint in bus if hint.driver == vendor.name]
     nodes = _below(root, vendor, vendor.nodes)
-    return nodes if 0 < len(nodes) < len(all_of_host) else all_of_host
+    # Opening a node would start its device. The kernel asks the cgroup for access(2) too (devcgroup_inode_permission).
+    given = [hint for hint in nodes if os.access(root / hint.where.lstrip("/"), os.R_OK | os.W_OK)]
+    told = container or len(given) < len(nodes)
+    return given if told and 0 < len(given) < len(all_of_host) else all_of_host

@@ -70,11 +70,14 @@ def _slowdown(mask: int) -> str:
     return ", ".join(name for bit, name in SLOWDOWNS.items() if mask & bit) or "none"
 
 
-def _clock_lock(mask: int, application: float | None, default: float | None) -> str:
+def _clock_lock(mask: int, application: float | None, default: float | None, highest: float | None) -> str:
     """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load.
 
-    Newer drivers have no application clocks.
+    Newer drivers have no application clocks. One that is set to the highest clock holds nothing down, though the driver
+    names it as the reason for every clock then.
     """
+    if application is not None and highest is not None and application >= highest:
+        mask &= ~ClockEvent.APPLICATION_CLOCKS
     found = [name for bit, name in LOCKS.items() if mask & bit]
     lowered = application is not None and default is not None and application < default
     if lowered and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
@@ -197,7 +200,7 @@ FACT_METRICS = {
     "health.pcie_replays": _fact("pcie_replays"),
     "health.pcie_fatal": _fact("pcie_fatal"),
     "health.clock_lock": FactMetric(
-        "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz")
+        "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz", "clock_max_mhz")
     ),
     "health.perf_level": _fact("perf_level"),
     "health.power_limit_lowered": FactMetric(

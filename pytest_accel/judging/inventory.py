@@ -11,6 +11,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
+from pytest_accel.drivers import registry
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 
 Facts = Mapping[str, Any]
@@ -92,9 +93,10 @@ class Discovery:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
 
         It is the device's if its driver fails, and a need if the driver or its library is missing here. A container
-        sees the bus of its host, but not the devices that it was not given.
+        sees the bus of its host, but not the devices that it was not given. The driver of another vendor that fails,
+        such as that of a processor's own graphics, says nothing about the devices that are judged.
         """
-        lacking = [each for each in self.problems if each.get("kind") == "need"]
+        lacking = [each for each in self.problems if each.get("kind") == "need" or _of_another(each["driver"], vendor)]
         broken = [each for each in self.problems if each not in lacking]
         if broken:
             return Trouble("device", _listing(broken))
@@ -126,6 +128,11 @@ class Discovery:
         found = {f"PCI {device.pci_address}" for device in self.devices}
         places = [where for where in on_bus if where not in found]
         return f", none at {_listed(places)}" if len(places) == count else ""
+
+
+def _of_another(driver: str, vendor: str | None) -> bool:
+    """Return True for the driver of a vendor that is not the one asked for; False if there is no such vendor."""
+    return vendor is not None and driver != vendor and driver in registry.registered().vendors
 
 
 def _listing(problems: Sequence[dict[str, Any]]) -> str:

@@ -102,8 +102,14 @@ def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
 
 
 def _usable(one: Measurement) -> bool:
+    """Return whether a measurement has a number that says something about its device.
+
+    A power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first and
+    0 for the second (Linux, aldebaran_ppt.c, aldebaran_get_gpu_metrics).
+    """
     number = isinstance(one.value, int | float) and not isinstance(one.value, bool) and math.isfinite(one.value)
-    return number and not one.trouble and not one.disturbance
+    stated = one.unit != POWER or one.value != 0
+    return number and stated and not one.trouble and not one.disturbance
 
 
 def beside(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Verdict:

@@ -122,8 +122,9 @@ def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
         yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]))
     if "gen" in pcie:
         yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]))
-    xgmi = str(link.get("type", "")).startswith("xgmi")
-    if "count" in link:
+    kind = str(link.get("type", ""))
+    xgmi = kind.startswith("xgmi")
+    if "count" in link and (xgmi or kind.startswith("nvlink")):  # no library counts the links of another kind
         yield Limit("health.xgmi_up" if xgmi else "health.nvlink_up", "count", equals=int(link["count"]))
     if rate := _of_one_link(link):
         metric, severity = ("inventory.xgmi_speed", "warn") if xgmi else ("inventory.nvlink_speed", "fail")

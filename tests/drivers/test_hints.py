@@ -92,6 +92,29 @@ def test_a_container_is_to_reach_what_it_was_given_and_sees_the_bus_of_its_host(
     assert all(hint.where.startswith(where) for hint in found)
 
 
+@pytest.mark.parametrize(("given", "count"), [(0, 8), (1, 1), (4, 4), (8, 8)])
+def test_a_job_is_to_reach_the_nodes_that_its_cgroup_lets_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, count: int
+) -> None:
+    """Otherwise the seven other GPUs of the host would be missing in a job of Slurm that was given one."""
+    for place in range(8):
+        function(tmp_path, f"0000:0{place}:00.0", "0x10de", "0x030200")
+        node(tmp_path, f"nvidia{place}")
+    monkeypatch.setattr("os.access", lambda path, _mode: int(Path(path).name.removeprefix("nvidia")) < given)
+    assert len(hints(tmp_path)) == count
+
+
+@pytest.mark.parametrize(("driver", "count"), [("vfio-pci", 4), ("nvidia", 8)])
+def test_what_the_host_keeps_for_a_virtual_machine_is_not_expected(tmp_path: Path, driver: str, count: int) -> None:
+    (tmp_path / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
+    for place in range(8):
+        function(tmp_path, f"0000:0{place}:00.0", "0x10de", "0x030200")
+        if place < 4:
+            link = tmp_path / f"sys/bus/pci/devices/0000:0{place}:00.0/driver"
+            link.symlink_to(tmp_path / "sys/bus/pci/drivers" / driver)
+    assert len(hints(tmp_path)) == count
+
+
 def test_one_node_for_all_devices_does_not_tell_their_number(tmp_path: Path) -> None:
     for bus in range(8):
         function(tmp_path, f"0000:0{bus}:00.0", "0x1002", "0x120000")

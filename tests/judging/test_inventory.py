@@ -83,6 +83,15 @@ def test_a_container_may_not_have_been_given_what_its_host_has(found: Discovery,
     assert ("this is a container (docker)" in trouble.reason) == (kind == "need")
 
 
+@pytest.mark.parametrize(("vendor", "kind"), [("nvidia", "need"), ("amd", "device"), (None, "device")])
+def test_another_vendors_driver_that_fails_is_not_the_devices_fault(vendor: str | None, kind: str) -> None:
+    """A run with "auto" asks every vendor that the bus shows, such as that of a processor's own graphics."""
+    other = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
+    trouble = Discovery(gpus(8), [other], shown(8)).unreachable(vendor)
+    assert trouble is not None
+    assert trouble.kind == kind
+
+
 def test_a_device_that_a_container_lost_is_missing() -> None:
     trouble = Discovery(gpus(7), shown=shown(8), container="docker").unreachable("nvidia")
     assert trouble is not None

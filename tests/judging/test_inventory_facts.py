@@ -90,7 +90,11 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("health.ecc_pending_change", {"nvmlDeviceGetEccMode": (1, 0)}, {}),
     ("health.power_limit_lowered", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
     ("health.clock_lock", {"nvmlDeviceGetClock": {(1, 1): 1200, (1, 2): 1980}}, {}),
-    ("health.clock_lock", {"nvmlDeviceGetCurrentClocksEventReasons": 0x02}, {}),
+    (
+        "health.clock_lock",
+        {"nvmlDeviceGetCurrentClocksEventReasons": 0x02, "nvmlDeviceGetClock": {(1, 1): 1755, (1, 2): 1755}},
+        {},
+    ),
     ("health.thermal_margin", {"nvmlDeviceGetMarginTemperature": fills(marginTemperature=-2)}, {}),
     ("health.slowdown", {"nvmlDeviceGetCurrentClocksEventReasons": 0x81}, {}),
     ("health.ecc_uncorrectable_volatile", {"nvmlDeviceGetTotalEccErrors": {(1, 0): 1}}, {}),
@@ -175,6 +179,26 @@ def test_a_driver_without_application_clocks_still_states_what_holds_the_clock(r
     gpu.answers.update(dict.fromkeys(("nvmlDeviceGetClock", "nvmlDeviceGetApplicationsClock"), GONE))
     gpu.answers["nvmlDeviceGetDefaultApplicationsClock"] = GONE
     (verdict,) = judged("health.clock_lock", discovered(gpu))
+    assert verdict.status is expected
+
+
+def test_application_clocks_at_the_highest_clock_lock_nothing() -> None:
+    """Clouds set them so; the driver names them as the reason for the clock all the same."""
+    gpu = h100(nvmlDeviceGetCurrentClocksEventReasons=0x02, nvmlDeviceGetClock={(1, 1): 1980, (1, 2): 1755})
+    (verdict,) = judged("health.clock_lock", discovered(gpu))
+    assert verdict.status is Status.PASS
+
+
+@pytest.mark.parametrize(("after", "expected"), [(0x01, Status.PASS), (0x08, Status.FAIL), (0x48, Status.FAIL)])
+def test_a_slowdown_while_the_clock_changes_is_looked_at_again(after: int, expected: Status) -> None:
+    """A healthy device may show it for a moment, as when discovery wakes it up."""
+    seen = iter([0x08])
+
+    def reasons(_handle: Any, answer: Any) -> int:
+        answer._obj.value = next(seen, after)
+        return 0
+
+    (verdict,) = judged("health.slowdown", discovered(h100(nvmlDeviceGetCurrentClocksEventReasons=reasons)))
     assert verdict.status is expected
 
 

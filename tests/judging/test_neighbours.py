@@ -187,3 +187,10 @@ def test_a_verdict_follows_the_neighbours_attempts() -> None:
     for device in devices:
         result.add(one(100.0 if device.index == 0 else 500.0, device.uuid))
     assert result.judged("matmul.fp16", "GPU-0", None, {}).status is Status.FAIL
+
+
+def test_a_power_of_zero_is_no_reading() -> None:
+    """The driver states the power of an MI250 for the first of its two devices, and 0 for the second."""
+    second = one(0.0, metric="soak.power", unit="W")
+    assert beside(second, others=(540.0, 0.0, 541.0, 0.0, 539.0, 0.0, 540.0)).status is Status.NOT_APPLICABLE
+    assert beside(second, others=(540.0, 539.0, 541.0, 540.0)).status is Status.NOT_APPLICABLE

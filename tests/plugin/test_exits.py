@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -301,3 +302,20 @@ def test_a_test_that_never_ends_does_not_outlast_the_time_limit(tmp_path: Path, 
 
     assert ran.exit == status, ran.out
     assert "REJECTED gpu0: inventory.sku" in ran.closing if sick else "NOT JUDGED" in ran.closing
+
+
+@pytest.mark.slow
+def test_a_command_that_cannot_be_imported_is_no_verdict(tmp_path: Path) -> None:
+    """A broken library, or a user's module of its name, would end Python with the status of a device that fails."""
+    write(tmp_path, yaml="raise ImportError('of another yaml')\n")
+    code = "import sys; from pytest_accel.cli import run; sys.exit(run())"  # as the installed script does
+    done = subprocess.run(
+        [sys.executable, "-c", code, "sku", "list"],
+        env={**as_user.environment(), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=as_user.SECONDS,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "not a verdict on the hardware: ImportError: of another yaml" in done.stderr

@@ -108,3 +108,10 @@ def test_every_link_has_the_rate_of_its_type(link: dict[str, object], metric: st
 def test_a_newer_pcie_generation_than_the_platform_states_holds() -> None:
     limit = requirements.limits(H100, HGX8, 8)["inventory.pcie_gen_max"]
     assert (limit.floor, limit.equals) == (5, None)
+
+
+@pytest.mark.parametrize("kind", ["Infinity Fabric bridge", "ICI", "RoCE 200GbE", "Xe Link"])
+def test_links_that_no_library_counts_make_no_limit(kind: str) -> None:
+    """An AMD card has no NVLinks: the limit of a healthy MI210 with bridges could never be judged."""
+    platform = replace(HGX8, link={"type": kind, "topology": "mesh", "count": 3})
+    assert not {"health.nvlink_up", "health.xgmi_up"} & set(implied.limits(H100, platform))

@@ -5,6 +5,7 @@ The modules beside this one hold tables of queries, by subject; `drivers.query` 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -78,6 +79,10 @@ class NvidiaDriver(Driver):
             asker.ask(table)
         asker.facts["compute_units"] = identity.compute_units(product)
         self._add_health(asker)
+        if power.unnamed_slowdown(asker.facts.get("reasons")):
+            time.sleep(power.CLOCK_CHANGES_S)
+            again = NvmlAsker(nvml, handle, self._driver).ask(power.reading(self._driver))
+            asker.facts["reasons"] &= again.get("reasons", asker.facts["reasons"])
         self._add_path(asker)
         self._handles[uuid] = handle
         return _described(uuid, index, product, asker.sheet())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.drivers.query import Answerer, LibraryCall, Table, scaled
 from pytest_accel.drivers.vendors.nvidia.query import Field
 
@@ -81,6 +82,19 @@ PROCESSES: Table = {
         "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
     ),
 }
+
+
+CLOCK_CHANGES_S = 1.0
+"""The time after which a change of the clock is over. Chosen: the ceiling of soak.throttle.hw_slowdown."""
+
+
+def unnamed_slowdown(reasons: int | None) -> bool:
+    """Return True for a hardware slowdown that neither heat nor the power brake explains.
+
+    NVML reports it for a moment while a healthy device changes its clock (nvml.h), as when discovery wakes it up.
+    """
+    mask = ClockEvent(reasons or 0)
+    return bool(mask & ClockEvent.HW_SLOWDOWN) and not mask & (ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE)
 
 
 def reading(driver: str) -> Table:
