@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -119,7 +120,7 @@ def _judge(
     attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
 ) -> Verdict:
     together = _deciding(attempts)
-    for each in together:
+    for each in attempts:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(together))
     last = together[-1]
@@ -297,11 +298,14 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
 
 
 def _information(measurement: Measurement) -> Verdict:
+    """Return the verdict on a metric that no limit judges: its value, if there is one."""
+    value, shown = measurement.value, show(measurement.value, measurement.unit)
+    absent = value is None or (isinstance(value, float) and not math.isfinite(value))
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
-        status=Status.NOT_APPLICABLE,
-        sentence=f"{show(measurement.value, measurement.unit)}; no limit, for information",
+        status=Status.UNMEASURED if absent else Status.NOT_APPLICABLE,
+        sentence=f"the probe returned {shown}, which is no value" if absent else f"{shown}; no limit, for information",
         unit=measurement.unit,
         value=measurement.value,
         next_run=next_run_of(measurement),

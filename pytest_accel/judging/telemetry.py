@@ -41,6 +41,9 @@ because an idle link keeps its lanes."""
 UNWATCHED_SECONDS = 5.0
 """The part of a soak that the sensor may miss before its counters no longer describe the soak."""
 
+STILL_SECONDS = 1.0
+"""The time under a reason, from one reading with it to the next, in which its counter would have moved."""
+
 LONG_SOAK_SECONDS = 60.0
 """A shorter soak cannot reach a steady temperature: heat sinks take 30 to 90 s."""
 AT_LIMIT = 0.95
@@ -106,10 +109,12 @@ def _throughout(readings: Sequence[Reading], name: str) -> bool:
 def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     """Return the seconds under each throttle reason that has no counter, by its bit in the sampled masks.
 
-    A reason holds from its reading to the next one. `unseen` is the longest time between two readings.
+    A reason holds from its reading to the next one. `unseen` is the longest time between two readings. A counter that
+    stands still while its reason holds counts nothing, and is taken for none.
     """
     masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
-    names = [name for name in REASONS if len(masks) > 1 and not any(name in each for each in readings)]
+    uncounted = [name for name in REASONS if not any(name in each for each in readings)]
+    names = [name for name in REASONS if len(masks) > 1 and (name in uncounted or _stands_still(name, readings))]
     if not names:
         return {}
     unseen = max((after - at for (at, _), (after, _) in itertools.pairwise(masks)), default=0.0)
@@ -118,6 +123,15 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
         held = (after - at for (at, mask), (after, _) in itertools.pairwise(masks) if _holds(name, mask))
         found[name] = math.fsum(held)
     return found
+
+
+def _stands_still(name: ReasonName, readings: Sequence[Reading]) -> bool:
+    """Return True if the counter of a slowdown has one value, though its reason holds for STILL_SECONDS and longer."""
+    seen = [each for each in readings if "reasons" in each and name in each]
+    if name == "sw_power_cap_s" or len({each[name] for each in seen}) != 1:
+        return False
+    both = itertools.pairwise((each["at"], _holds(name, int(each["reasons"]))) for each in seen)
+    return math.fsum(after - at for (at, held), (after, still) in both if held and still) >= STILL_SECONDS
 
 
 def _holds(name: ReasonName, mask: int) -> bool:

@@ -5,6 +5,7 @@ Everything else is imported only with --accel-sku or --accel-simulate.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pytest
 from pytest_accel.core import output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, measures
-from pytest_accel.run.options import add_options, is_acceptance_run, plans_only, shows_only
+from pytest_accel.run.options import add_options, is_acceptance_run, plans_only, shows_by_command, shows_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 pytest_plugins = ("pytest_accel.plugin.fixtures",)
 
 SUITE = "pytest_accel.suite"
+ASKING = ("--accel-sku", "--accel-simulate")
+"""Options that ask for an acceptance run."""
+NOTHING_MEASURED = 6
+"""The exit status of NOT JUDGED, whose module is imported by acceptance runs alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +60,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Return the exit status of the closing line, whatever happens after it. Status 1 comes from nothing else."""
-    if not is_acceptance_run(config.option):
+    words = [str(word) for word in config.invocation_params.args]  # --help ends the parsing, before our options
+    if not is_acceptance_run(config.option) and not any(word.startswith(ASKING) for word in words):
         return (yield)
     status: int | None
     try:
@@ -65,8 +71,17 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
             raise
         traceback.print_exc()
         status = int(pytest.ExitCode.INTERNAL_ERROR)
+    if status == pytest.ExitCode.OK and _shows_by_configuration(config):
+        why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
+        sys.stderr.write(f"nothing was measured: {why}\n")
+        return NOTHING_MEASURED
     session = config.stash.get(SESSION, None)
     return exit_status(status, session.record.closing.get("exit") if session else None)
+
+
+def _shows_by_configuration(config: pytest.Config) -> bool:
+    """Return True if nothing runs because of an option that is not on the command line: every run would be green."""
+    return shows_only(config.option) and not shows_by_command(config.invocation_params.args)
 
 
 def _has_status(error: BaseException) -> bool:

@@ -232,6 +232,8 @@ class Acceptance:
             (item for item in session.items if _place(item) is not None),
             key=lambda item: (_place(item), collected[item]),
         )
+        kept = set(session.items)
+        self._note_left_out([item for item in collected if item not in kept])
         ordered = iter(ours)
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
         self._items = session.items
@@ -240,6 +242,12 @@ class Acceptance:
         """Note that tests were taken out, unless an option that does so is noted already."""
         if items and not self.accel_session.filtered:
             self.accel_session.filtered.append(f"{len(items)} tests were deselected")
+
+    def _note_left_out(self, items: Sequence[pytest.Item]) -> None:
+        """Note tests that a hook took out without telling pytest, unless it is noted already that some are missing."""
+        if items and not self.accel_session.filtered:
+            count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
+            self.accel_session.filtered.append(f"{count} taken out by a plugin or a conftest.py")
 
     # -- running
 
@@ -364,8 +372,10 @@ class Acceptance:
                 errors.broken.append("pytest reports a failure that belongs to no test")
         if self._stopped_by == TIME_LIMIT:
             return accel_session.finish(cut_short=True)
-        if exitstatus in JUDGED:
+        if exitstatus in JUDGED and not self._stopped_by:
             return accel_session.finish()
+        if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
+            exitstatus = pytest.ExitCode.INTERRUPTED
         why = self._stopped_by or PYTEST_FAILED
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             why = "no test was collected"

@@ -67,6 +67,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-sku",
         metavar="NAME|FILE|auto",
+        type=_name,
         help="Run acceptance tests and judge this node by the limits of a SKU (a product in one form factor): by NAME "
         "(such as h100-sxm; 'pytest-accel sku list' shows all), by a threshold FILE of your own, or 'auto' to "
         "recognise it. Only a node whose SKU was named can be ACCEPTED. If no path is given, the packaged tests are "
@@ -134,6 +135,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-simulate",
         metavar="FILE|SKU",
+        type=_name,
         help="Rehearse a run on a simulated node: the one that a YAML FILE describes (SKU, platform, faults), or a "
         "healthy node of a SKU. It needs no accelerator, and is refused on a machine that has one. "
         "'pytest-accel simulate --list' lists the faults.",
@@ -151,6 +153,12 @@ def shows_only(option: argparse.Namespace) -> bool:
     return _any_set(option, names)
 
 
+def shows_by_command(words: Iterable[object]) -> bool:
+    """Return True if one of the words of a command line asks pytest to print something about itself."""
+    shown = ("--help", "--version", "--markers", "--fixtures", "--funcargs", "--cache-show")
+    return any(str(word).startswith(shown) or re.match(r"-[A-Za-z]*[hV]", str(word)) for word in words)
+
+
 def plans_only(option: argparse.Namespace) -> bool:
     """Return True if tests are collected and not called: devices are discovered, but nothing is measured or written."""
     return _any_set(option, ("collectonly", "setupplan", "setuponly"))
@@ -166,6 +174,13 @@ def option_words(config: pytest.Config) -> list[str]:
     ini = [str(word) for word in config.getini("addopts")]
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     return [*ini, *environment, *(str(word) for word in config.invocation_params.args)]
+
+
+def _name(text: str) -> str:
+    """Return a name or path. Raises ArgumentTypeError for an empty one, which a variable that is not set leaves."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing; is a variable of the command line not set?")
+    return text
 
 
 def _patience(text: str) -> float:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku
+from pytest_accel.probes.declare import declaration_of
 
 JUDGED_BY = (
     "unit",
@@ -18,6 +20,7 @@ JUDGED_BY = (
     "ceiling",
     "warn",
     "equals",
+    "one_of",
     "version",
     "same_on_all",
     "severity",
@@ -26,8 +29,11 @@ JUDGED_BY = (
     "levels",
     "conditions",
     "software",
+    "reference",
+    "healthy",
+    "differs",
 )
-"""Fields of a limit on which a verdict depends."""
+"""Fields of a limit on which a verdict depends; the reference decides how large a shortfall is noise."""
 EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Fields of a platform from which limits on the facts of the devices are made or left out."""
 STATED = ("tflops", "memory", "compute", "power", "temperature")
@@ -49,34 +55,60 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     datasheet = tuple(_other_values(own.datasheet, shipped.datasheet))
     if extends:
         return replace(own, other_datasheet=datasheet)
-    platforms = {name: _platform(each, shipped.platforms.get(name)) for name, each in own.platforms.items()}
+    pairs = [(each, _alike(each, shipped)) for each in own.platforms.values()]
+    expected = {metric for one, other in pairs if other for metric in other.limits if metric not in one.limits}
+    left_out = [metric for metric in dict.fromkeys([*shipped.limits, *sorted(expected)]) if metric not in own.limits]
     return replace(
         own,
-        limits=_marked(own.limits, shipped.limits),
-        platforms=platforms,
-        left_out=tuple(metric for metric in shipped.limits if metric not in own.limits),
+        limits=_marked(own, shipped, own.limits, shipped.limits),
+        platforms={one.name: _platform(own, shipped, one, other) for one, other in pairs},
+        rematched=own.rematched or _recognised_by(own) != _recognised_by(shipped),
+        left_out=tuple(left_out),
         other_datasheet=datasheet,
     )
 
 
-def _platform(own: Platform, shipped: Platform | None) -> Platform:
-    """Return a platform with its differing limits marked; a platform that is not shipped as it is."""
-    if shipped is None:
-        return own
-    differs = any(getattr(own, name) != getattr(shipped, name) for name in EXPECTED)
-    return replace(own, limits=_marked(own.limits, shipped.limits), overridden=own.overridden or differs)
+def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
+    """Return everything by which a file recognises a device."""
+    return {key: value for key, value in sku.match.items() if key != "source"}, sku.datasheet.memory.get("gb")
 
 
-def _marked(own: Mapping[str, Limit], shipped: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits by metric, those that judge otherwise than the shipped ones marked."""
+def _alike(own: Platform, shipped: Sku) -> Platform | None:
+    """Return the shipped platform of the same name, else the first one of as many devices; None if there is none."""
+    like = [each for each in shipped.platforms.values() if each.devices == own.devices]
+    return shipped.platforms.get(own.name) or next(iter(like), None)
+
+
+def _platform(own: Sku, shipped: Sku, one: Platform, other: Platform | None) -> Platform:
+    """Return a platform with its differing limits marked; a platform that nothing shipped is like as it is."""
+    if other is None:
+        return one
+    differs = any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+    limits = _marked(own, shipped, one.limits, {**shipped.limits, **other.limits})
+    return replace(one, limits=limits, overridden=one.overridden or differs)
+
+
+def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return limits by metric, those that judge or measure otherwise than the shipped ones marked."""
     return {
-        metric: replace(limit, overridden=True) if metric in shipped and _differ(limit, shipped[metric]) else limit
-        for metric, limit in own.items()
+        metric: replace(limit, overridden=True)
+        if metric in others and (_differ(limit, others[metric]) or _measured(own, metric) != _measured(shipped, metric))
+        else limit
+        for metric, limit in limits.items()
     }
 
 
 def _differ(own: Limit, shipped: Limit) -> bool:
     return any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
+
+
+def _measured(sku: Sku, metric: str) -> tuple[object, ...]:
+    """Return what a file says of how a metric is measured: conditions, time, precision and spread."""
+    declared = declaration_of(metric)
+    names = (metric, declared.name if declared else parse(metric).probe)
+    budgets = {level: [times.get(name) for name in names] for level, times in sku.budgets.items()}
+    given = {level: times for level, times in budgets.items() if any(times)}
+    return sku.precision, [sku.probes.get(name) for name in names], given, sku.spread_of(metric)
 
 
 def _other_values(own: Datasheet, shipped: Datasheet) -> list[str]:
@@ -85,4 +117,4 @@ def _other_values(own: Datasheet, shipped: Datasheet) -> list[str]:
     for group in STATED:
         ours, theirs = getattr(own, group), getattr(shipped, group)
         found += [f"{group}.{key}" for key in theirs if ours.get(key) != theirs[key]]
-    return found
+    return found + [f"unsupported.{dtype}" for dtype in own.unsupported if dtype not in shipped.unsupported]

@@ -1,11 +1,14 @@
 """The attempts at what a probe finds: judged once, and every one of them in the record once."""
 
+import math
 from dataclasses import replace
+
+import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.judge import Attempts, judge
 
 SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -55,3 +58,19 @@ def test_what_broke_on_one_device_is_nothing_of_another() -> None:
     result.add(replace(SHORT, value=None, trouble=LOST))
     result.add_broken("matmul.bf16", "GPU-1")
     assert result.judged("matmul.bf16", "GPU-1", FLOOR, {}).status is Status.UNMEASURED
+
+
+def test_a_device_that_fails_when_measured_alone_has_failed() -> None:
+    """Also under a limit that held before: no waiver of the shortfall that was looked into may cover it."""
+    good = Measurement("stream.copy", "GPU-0", "GB/s", 700.0)
+    short = Measurement("stream.copy", "GPU-0", "GB/s", 590.0)
+    alone = Measurement("stream.copy", "GPU-0", "GB/s", how="alone", trouble=Trouble("device", "wrong result"))
+    limit = Limit("stream.copy", "GB/s", floor=600.0)
+    for attempts in ([good, alone], [short, short, alone]):
+        verdict = judge(attempts, limit)
+        assert (verdict.status, verdict.fault) == (Status.FAIL, True)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_a_metric_without_a_limit_needs_a_value_all_the_same(value: float | None) -> None:
+    assert judge([Measurement("stream.copy", "GPU-0", "GB/s", value)], None).status is Status.UNMEASURED

@@ -194,6 +194,25 @@ def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling(
     assert status(soaked(renamed, metric)) is expected
 
 
+@pytest.mark.parametrize(("name", "mask"), [("hw_thermal_s", 0x48), ("sw_thermal_s", 0x20), ("hw_power_brake_s", 0x88)])
+def test_a_counter_that_stands_still_does_not_hide_a_reason_that_holds(name: str, mask: int) -> None:
+    """The device says that it slows itself down, and its counter of that says nothing: the worse of the two counts."""
+    held = [{"at": 100.0 + place, name: 7.0, "reasons": mask * (20 <= place < 40)} for place in range(61)]
+    metric = next(metric for metric, (part, _) in SOAK_METRICS.items() if part == name)
+    assert status(soaked(held, metric)) is Status.FAIL
+    assert name in summarise(held)["sampled"]
+
+
+@pytest.mark.parametrize("made", [
+    [{"at": 100.0 + place, "hw_thermal_s": 7.0, "reasons": 0x48 * (place in (20, 40))} for place in range(61)],
+    [{"at": 100.0 + place, "hw_thermal_s": 7.0 + 1e-3 * (place > 20), "reasons": 0x48 * (20 <= place < 23)}
+     for place in range(61)],
+])  # fmt: skip
+def test_a_counter_that_counts_is_believed(made: list[dict[str, Any]]) -> None:
+    """One reading proves no duration, and a counter that moves knows more than the readings beside it."""
+    assert status(soaked(made)) is Status.PASS
+
+
 @pytest.mark.parametrize(("every", "expected"), [(1.0, Status.PASS), (20.0, Status.UNMEASURED)])
 def test_reasons_that_are_sampled_say_nothing_of_a_gap(every: float, expected: Status) -> None:
     """A counter goes on while nobody looks; a reason that came and went in between was seen by nobody."""

@@ -160,6 +160,29 @@ def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, opti
     assert "nothing was measured: " in ran.out
 
 
+@pytest.mark.parametrize("option", ["--version", "--help", "--markers", "--cache-show"])
+@pytest.mark.parametrize("where", ["ini", "environment"])
+def test_a_configuration_that_only_shows_is_not_green(tmp_path: Path, option: str, where: str) -> None:
+    """It would measure nothing for ever, as a plan would."""
+    if where == "ini":
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {option}\n")
+    env = {"PYTEST_ADDOPTS": option} if where == "environment" else {}
+    ran = as_user.pytest(tmp_path, *QUICK, "--accel-simulate=h100-sxm", sku=None, paths=(), env=env)
+
+    assert ran.exit == 6, ran.out
+    assert "nothing was measured: " in ran.out
+
+
+@pytest.mark.parametrize("option", ["--accel-sku=", "--accel-simulate=", "--accel-sku= "])
+def test_an_empty_name_is_refused(tmp_path: Path, option: str) -> None:
+    """`--accel-sku=$SKU` without SKU would skip what measures, and be green."""
+    write(tmp_path, test_mine="def test_mine(accel_check):\n    accel_check(tiny)\n")
+    ran = as_user.pytest(tmp_path, option, sku=None)
+
+    assert ran.exit == 4, ran.out
+    assert "names nothing" in ran.out
+
+
 # -- opening
 
 
@@ -219,6 +242,39 @@ def test_no_plugin_changes_a_verdict_at_the_end(tmp_path: Path, does: str, sku: 
     assert ran.exit == status, ran.out
     assert ran.closing.startswith(word)
     assert ran.record["closing"]["exit"] == status
+
+
+QUIETLY = """
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "soak.power" not in item.nodeid]
+"""
+
+
+def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Path) -> None:
+    """No limit requires them, so nothing else would miss what they tell of a device far behind its neighbours."""
+    write(tmp_path, quietly=QUIETLY)
+    line = ("-p", "quietly", "--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
+    ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env={"PYTHONPATH": str(tmp_path)})
+
+    assert ran.exit == 6, ran.out
+    assert "no acceptance: 1 test was taken out" in ran.closing
+
+
+def single(folder: Path) -> Path:
+    """The file of a simulated node of one healthy device."""
+    path = folder / "node.yaml"
+    path.write_text("sku: h100-sxm\nplatform: single\n")
+    return path
+
+
+def test_an_exit_in_mid_run_is_no_result(tmp_path: Path) -> None:
+    """pytest.exit with the status 0 leaves tests that did not run."""
+    ends = 'def test_ends():\n    pytest.exit("done", returncode=0)\n\n' + FACTS_ONLY
+    write(tmp_path, test_mine=FACTS_ONLY.replace("test_count", "test_first") + "\n" + ends)
+    ran = as_user.pytest(tmp_path, f"--accel-simulate={single(tmp_path)}", sku=None)
+
+    assert ran.exit == 2, ran.out
+    assert ran.closing.startswith("SIMULATED INTERRUPTED")
 
 
 # -- the options of others

@@ -465,6 +465,47 @@ def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
     assert own.left_out == ("matmul.bf16",)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "metric"),
+    [
+        ("\nlimits:\n", "\nprecision: 0.5\nlimits:\n", "matmul.bf16"),
+        ("\nlimits:\n", "\nbudgets: {standard: {soak: 1}}\nlimits:\n", "soak.rate"),
+        ("\nprobes:\n", "\nprobes:\n  soak: {m: 64}\n", "soak.throttle.hw_thermal"),
+        ("    floor: 594\n    healthy: [676, 730]", "    floor: 594\n    healthy: [676, 7300]", "soak.rate"),
+        ("        statistic: mean\n  matmul.tf32", "        statistic: best\n  matmul.tf32", "matmul.bf16"),
+    ],
+)
+def test_a_copy_that_measures_or_judges_otherwise_counts(tmp_path: Path, old: str, new: str, metric: str) -> None:
+    """A soak of one second, a method under which the floor only advises, a range that excuses a large shortfall."""
+    assert metric in overridden(copied(tmp_path, (old, new)))
+
+
+def test_a_copy_under_another_name_of_its_platform_counts(tmp_path: Path) -> None:
+    """It is held against the shipped platform of as many devices."""
+    own = copied(tmp_path, ("  hgx8:\n", "  ours:\n"), ("        reference: 54.8\n", "        reference: 5\n"))
+    limits = own.platforms["ours"].limits
+    assert [metric for metric, limit in limits.items() if limit.overridden] == ["host_copy.h2d"]
+
+
+def test_a_copy_without_a_limit_of_its_platform_counts(tmp_path: Path) -> None:
+    own = copied(tmp_path, ("      peer_copy.one_way: &peers\n", "      peer_copy.both: &peers\n"))
+    assert "peer_copy.one_way" in own.left_out
+
+
+def test_a_copy_that_recognises_any_device_counts(tmp_path: Path) -> None:
+    own = copied(tmp_path, ('  names: ["NVIDIA H100 80GB HBM3"]', '  names: ["NVIDIA H100 80GB HBM3", NVIDIA H800]'))
+    assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
+
+
+@pytest.mark.parametrize("extends", [True, False])
+def test_a_dtype_that_is_said_to_be_unsupported_is_named(tmp_path: Path, extends: bool) -> None:
+    """It would not be measured, and no limit asks for it."""
+    text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{unsupported: [fp6, fp4, fp64], source: {SOURCE}}}\n"
+    copy = ("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp64]")
+    own = load(tmp_path, text) if extends else copied(tmp_path, copy)
+    assert own.other_datasheet == ("unsupported.fp64",)
+
+
 def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:
     assert copied(tmp_path, ("bf16: 989.4", "bf16: 500.0")).other_datasheet == ("tflops.bf16",)
     text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n"
