@@ -80,6 +80,8 @@ class Acceptance:
         self._config = config
         self._handlers: dict[int, Any] = {}
         self._stopped_by = ""
+        self._ran: set[pytest.Item] = set()
+        """The measuring tests that pytest ran."""
         self._hurry: threading.Timer | None = None
         """Interrupts pytest shortly before the time limit of the run."""
         self._time_is_up = False
@@ -249,6 +251,13 @@ class Acceptance:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
             self.accel_session.filtered.append(f"{count} taken out by a plugin or a conftest.py")
 
+    def _note_not_run(self) -> None:
+        """Note measuring tests that a hook took over: they were collected, and pytest never ran them."""
+        missing = [item for item in self._items if measures(item) and item not in self._ran]
+        if missing and not self.accel_session.filtered:
+            count = "1 test was" if len(missing) == 1 else f"{len(missing)} tests were"
+            self.accel_session.filtered.append(f"{count} never run")
+
     # -- running
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -258,6 +267,7 @@ class Acceptance:
         """Make the report agree with the verdicts; end the session if every device is the wrong product."""
         report = yield
         if measures(item):
+            self._ran.add(item)
             reports.amend(self.accel_session, item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
@@ -373,6 +383,7 @@ class Acceptance:
         if self._stopped_by == TIME_LIMIT:
             return accel_session.finish(cut_short=True)
         if exitstatus in JUDGED and not self._stopped_by:
+            self._note_not_run()
             return accel_session.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED

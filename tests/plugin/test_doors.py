@@ -250,14 +250,21 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Path) -> None:
+TAKEN_OVER = """
+def pytest_runtest_protocol(item):
+    return "soak.power" in item.nodeid or None
+"""
+
+
+@pytest.mark.parametrize(("does", "said"), [(QUIETLY, "1 test was taken out"), (TAKEN_OVER, "1 test was never run")])
+def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Path, does: str, said: str) -> None:
     """No limit requires them, so nothing else would miss what they tell of a device far behind its neighbours."""
-    write(tmp_path, quietly=QUIETLY)
+    write(tmp_path, quietly=does)
     line = ("-p", "quietly", "--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
     ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env={"PYTHONPATH": str(tmp_path)})
 
     assert ran.exit == 6, ran.out
-    assert "no acceptance: 1 test was taken out" in ran.closing
+    assert f"no acceptance: {said}" in ran.closing
 
 
 def single(folder: Path) -> Path:
