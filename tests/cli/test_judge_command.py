@@ -65,7 +65,7 @@ def written(path: Path, text: dict[str, Any]) -> None:
 
 
 def undisturbed(path: Path) -> None:
-    """Drop from a record that other processes used the processor meanwhile, as other tests do: it excuses a low speed."""
+    """Drop from a record that other processes, such as other tests, used the processor: it excuses a low speed."""
     text = json.loads(path.read_text())
     for each in text["measurements"]:
         each["disturbance"] = None
