@@ -27,8 +27,10 @@ def allowance(limit: Limit) -> float:
 def far(verdict: Verdict, limit: Limit) -> bool:
     """Return True for a shortfall that is beyond doubt although the run had no time to measure it again.
 
-    A limit that demands one value has no allowance.
+    A limit that demands one value has no allowance. A share of a few kelvin is nothing that a sensor resolves.
     """
+    if verdict.unit == "K":
+        return False
     return verdict.margin is None or -verdict.margin > BEYOND_NOISE * allowance(limit)
 
 
@@ -36,8 +38,10 @@ def far_once(verdict: Verdict, limit: Limit) -> bool:
     """Return True for a shortfall that counts although the metric held when it was measured again.
 
     The allowance of a ceiling without a reference is all of the ceiling: what it bounds is 0 on a healthy device, and a
-    share of a small ceiling is noise.
+    share of a small ceiling is noise, as is one of a few kelvin.
     """
+    if verdict.unit == "K":
+        return False
     if verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.margin is None:

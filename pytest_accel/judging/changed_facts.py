@@ -121,8 +121,9 @@ class Watch:
 def _number(moved: Collection[str], before: Device, after: Device) -> str | None:
     """Return the change of the one fact that moved, if it is a number: it says more than a metric made of it."""
     name, *others = moved
-    old, new = before.facts[name], after.facts[name]
-    if others or isinstance(old, bool) or not isinstance(old, int | float):
+    old, new = before.facts.get(name), after.facts.get(name)
+    numbers = isinstance(old, int | float) and isinstance(new, int | float)
+    if others or not numbers or isinstance(old, bool):
         return None
     unit = DEVICE_FACTS[name].unit
     ending = "" if unit == "count" else f"_{unit.lower().replace('/', '_per_')}"

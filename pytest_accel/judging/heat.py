@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+FACTS = frozenset({"slowdown_c", "slowdown_margin_c"})
+"""The facts by which a device states where it slows itself down."""
+
 
 def margin(
     temperature_c: float | None,

@@ -229,7 +229,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
             value = value / summary["seconds"] if summary.get("seconds") else None
         if value is None and trouble is None:
             why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
-            unknown = name == "thermal_margin_k" and not why
+            unknown = name == "thermal_margin_k" and not why and not heat.FACTS & set(device.facts)
             trouble = Trouble(
                 "not_applicable" if unknown else "need",
                 f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",

@@ -159,6 +159,8 @@ class Acceptance:
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
         accel_session = self.accel_session
+        if self._hurry:
+            self._hurry.cancel()
         try:
             # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
             if accel_session.begun and not accel_session.finished:

@@ -34,8 +34,10 @@ def add_properties(config: pytest.Config, properties: Mapping[str, object]) -> N
 
 def mark_not_judged(config: pytest.Config, report: pytest.TestReport) -> None:
     """Make the <failure> of a test whose limit could not be judged an <error>, after pytest has noted the report."""
-    status = dict(report.user_properties).get("accel.status")
-    writer = _writer(config) if report.when == "call" and report.failed and status in NOT_JUDGED else None
+    statuses = [value for name, value in report.user_properties if name == "accel.status"]
+    status = next((each for each in statuses if each in NOT_JUDGED), None)
+    wanted = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
+    writer = _writer(config) if wanted else None
     for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
         if node.tag == "failure":
             node.tag = "error"

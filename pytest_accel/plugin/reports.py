@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.core.measurement import LEFT_OUT
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Errors
 from pytest_accel.plugin.stash import VERDICTS
 from pytest_accel.run.session import Session
@@ -48,7 +48,8 @@ def _repeats(session: Session, item: pytest.Item, verdict: Verdict) -> bool:
     """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
     if verdict.value is not None:
         return False
-    first = session.causes_told.setdefault((verdict.status, verdict.sentence), item.nodeid)
+    whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
+    first = session.causes_told.setdefault((verdict.status, verdict.sentence, whose), item.nodeid)
     return first != item.nodeid or verdict.event == LEFT_OUT
 
 

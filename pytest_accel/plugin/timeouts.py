@@ -12,7 +12,9 @@ _WHY = (
 
 
 def ends_pytest(config: pytest.Config) -> str | None:
-    """Return a sentence if pytest-timeout would end the process of pytest, by an option or in the ini file."""
+    """Return a sentence if pytest-timeout or pytest's faulthandler would end the process of pytest."""
+    if _by_faulthandler(config):
+        return _WHY.format(where="faulthandler_exit_on_timeout in the ini file")
     if not _loaded(config):
         return None
     if config.option.timeout_method == THREAD:
@@ -30,6 +32,14 @@ def marker_ends_pytest(item: pytest.Item) -> str | None:
         if method == THREAD:
             return _WHY.format(where=f"the marker timeout(method='thread') of {item.nodeid}")
     return None
+
+
+def _by_faulthandler(config: pytest.Config) -> bool:
+    """Return True if pytest's own timeout ends the process. Versions before 9 do not know it."""
+    try:
+        return bool(config.getini("faulthandler_exit_on_timeout")) and float(config.getini("faulthandler_timeout")) > 0
+    except (KeyError, ValueError):
+        return False
 
 
 def _loaded(config: pytest.Config) -> bool:

@@ -120,12 +120,20 @@ def _as_many_as_fit(records: Sequence[Path]) -> list[Path]:
     some: list[Path] = []
     room = RECORDS_BYTES
     for path in records[:MOST_RECORDS]:
-        size = path.lstat().st_size if path.exists() else 0
+        size = _size(path)
         room -= size if size <= RECORD_BYTES else 0  # a larger one is not read
         if room < 0 and some:
             break
         some.append(path)
     return some
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file in bytes, 0 if it cannot be told."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -71,9 +71,12 @@ class RecordFolder:
         empty = Record(run={"host": host})
         for folder in self._places(chosen, host, name):
             try:
-                (folder / record.LOGS).mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
+                if there := _leftovers(folder):
+                    raise Refused(f"--accel-output: {folder} holds {there}, which is of no record; name a new folder")
                 if record.create(empty, folder):
                     self.path = folder
+                    (folder / record.LOGS).mkdir(exist_ok=True)
                     return folder
             except OSError as error:
                 raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
@@ -137,6 +140,15 @@ class RecordFolder:
         if self.path:
             record.remove(self.path)
             self.path = None
+
+
+def _leftovers(folder: Path) -> str | None:
+    """Return the name of what a record in this folder would replace, None if nothing is there or there is a record.
+
+    A run makes its record before anything else, so that whatever another run makes meanwhile has its record beside it.
+    """
+    found = [name for name in (record.LOGS, record.SUMMARY, record.TELEMETRY) if (folder / name).exists()]
+    return found[0] if found and not (folder / record.FILE).exists() else None
 
 
 def _host_of(path: Path) -> str | None:

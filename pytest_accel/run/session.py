@@ -72,7 +72,7 @@ class Session:
         self.folder = RecordFolder()
         self.record = record.Record(run={})
         self.errors = Errors()
-        self.causes_told: dict[tuple[Status, str], str] = {}
+        self.causes_told: dict[tuple[Status, str, str], str] = {}
         """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
         self.not_run: list[str] = []
         """Names of measuring tests that were skipped before they measured."""
@@ -614,12 +614,18 @@ class Session:
 
     def _close(self, around: Circumstances) -> Closing:
         """Write the closing line into the record and return it; it is another one if the record cannot be written."""
+        closing = self._conclude(around)
+        problem = self.folder.lost or self.pool.sensor.telemetry.problem  # also what the attempt to write has shown
+        if problem and problem != around.record_problem:
+            closing = self._conclude(replace(around, record_problem=problem))
+        self.finished = True
+        return closing
+
+    def _conclude(self, around: Circumstances) -> Closing:
+        """Put the closing line under these circumstances into the record, and write it."""
         closing = close(self.verdicts, around)
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
-        self.finished = True
-        if self.folder.lost:  # known only after the attempt to write the record
-            return close(self.verdicts, replace(around, record_problem=self.folder.lost))
         return closing
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:

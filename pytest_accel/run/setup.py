@@ -93,7 +93,8 @@ class Setup:
         problems = answer.get("problems", [])
         if answer["event"] != "devices":
             reason = f"the management library failed: {answer['reason']}"
-            kind = "device" if answer.get("kind", "device") == "device" else "need"
+            ended = answer.get("exited")  # by itself, for want of threads or memory: no driver does that
+            kind = "device" if answer.get("kind", "device") == "device" and not ended else "need"
             problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
         devices = tuple(Device(**fields) for fields in answer.get("devices", []))
         self.discovery = Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))

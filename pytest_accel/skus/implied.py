@@ -68,22 +68,30 @@ def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[s
 
 
 def _over(implied: Limit | None, limit: Limit) -> Limit:
-    """Return a written limit, counted as overridden where it demands less than the implied one."""
-    if implied is None:
+    """Return a limit of a user's file, counted as overridden where it demands less than the implied one.
+
+    A shipped file says otherwise on purpose, such as where the maker of a board sets its power.
+    """
+    if implied is None or limit.declared_by is not DeclaredBy.OWN_FILE:
         return limit
     least = limit.floor if limit.equals is None else limit.equals
     if implied.floor is None:
         holds = limit.equals == implied.equals
     else:
         holds = isinstance(least, int | float) and least >= implied.floor
-    return limit if holds else replace(limit, overridden=True)
+    binds = limit.severity == implied.severity and set(implied.levels) <= set(limit.levels)
+    binds = binds and (implied.if_supported or not limit.if_supported)
+    return limit if holds and binds else replace(limit, overridden=True)
 
 
 def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
     """Yield a floor for each figure that a source states. A derived figure is nobody's statement, and makes none.
 
-    The power limit of a platform takes the place of the datasheet's.
+    The power limit of a platform takes the place of the datasheet's. A part of a divided device states less than the
+    whole.
     """
+    if platform.partition:
+        return
     for each in OF_DATASHEET:
         value, source, overridden = _figure(sku, each.key)
         if each.key == "power.watts" and platform.power_watts is not None:

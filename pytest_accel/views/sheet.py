@@ -38,6 +38,8 @@ DATASHEET_LABELS = {
 
 WITH_PRODUCT = 110
 """Columns of the narrowest terminal on which the list of SKUs names the products."""
+LEAST_WIDTH = 10
+"""The fewest columns of a cell in a terminal that is too narrow for the list of SKUs."""
 PLATFORMS_WIDTH = 26
 """Columns of the platforms in that list, if the products follow."""
 
@@ -89,7 +91,7 @@ def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
         return Table("", columns, rows)
     kept = len(columns) if width >= WITH_PRODUCT else len(columns) - 1
     room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:5])
-    widths = (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2) if kept == len(columns) else (room,)
+    widths = (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2) if kept == len(columns) else (max(room, LEAST_WIDTH),)
     return Table("", columns[:kept], [line for row in rows for line in _continued(row[:5], row[5:kept], widths)])
 
 

@@ -65,6 +65,7 @@ WHEN = "between stream.triad and matmul.bf16"
         ({"ecc": False}, {"inventory.ecc": f"ecc enabled -> disabled {WHEN}",
                           "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}),
         ({"fabric_faults": ["degraded bandwidth"]}, {}),  # counters.fabric tells
+        ({"clock_application_mhz": None}, {}),
         ({"nvlink_count": 17}, {"inventory.nvlink_count": f"nvlink count 18 -> 17 {WHEN}"}),
         ({"pcie_width": 8}, {"health.pcie_width": f"pcie width 16 -> 8 {WHEN}"}),
         ({}, {}),

@@ -511,6 +511,13 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL
 
 
+def test_one_reading_of_a_few_kelvin_less_is_not_far() -> None:
+    margin = Limit("soak.thermal_margin", "K", floor=1, warn=3)
+    hot = replace(found(0.0, "K"), metric=margin.metric)
+    verdict = judge([hot, replace(hot, value=25.0)], margin)
+    assert verdict.status is Status.MARGINAL
+
+
 @pytest.mark.parametrize(("value", "expected"), [(640.0, Status.INCONCLUSIVE), (400.0, Status.FAIL)])
 def test_a_repeat_that_the_time_limit_stopped_was_not_made(value: float, expected: Status) -> None:
     stopped = found(trouble=NEED, details={"not_repeated": "stopped at the time limit of 900 s for the run"})

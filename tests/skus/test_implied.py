@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_accel.core.sku import DeclaredBy, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
 
 H100 = loader.load("h100-sxm")
@@ -29,6 +30,28 @@ def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
     assert power.source == H100.datasheet.source_of("power")
     assert power.origin == "datasheet of h100-sxm: power.watts"
     assert (power.severity, power.declared_by) == ("fail", DeclaredBy.RUN)
+
+
+@pytest.mark.parametrize("name", loader.names())
+def test_a_shipped_file_overrides_nothing(name: str) -> None:
+    """Some put the power of a board, which its maker sets, below the datasheet."""
+    sku = loader.load(name)
+    for platform in sku.platforms.values():
+        limits = requirements.limits(sku, platform, 1)
+        assert [metric for metric, limit in limits.items() if limit.overridden] == []
+
+
+@pytest.mark.parametrize("weaker", [{"levels": ("long",)}, {"severity": "warn"}, {"if_supported": True}])
+def test_a_limit_of_ones_own_that_binds_less_counts_as_overridden(weaker: dict[str, Any]) -> None:
+    own = Limit("health.nvlink_up", "count", equals=18, declared_by=DeclaredBy.OWN_FILE)
+    found = implied.joined(implied.limits(H100, HGX8), {own.metric: replace(own, **weaker)})
+    assert found[own.metric].overridden
+    assert not implied.joined(implied.limits(H100, HGX8), {own.metric: own})[own.metric].overridden
+
+
+def test_a_part_of_a_device_states_less_than_the_whole() -> None:
+    part = replace(HGX8, partition={"compute": "CPX"})
+    assert not FIGURES.keys() & implied.limits(H100, part).keys()
 
 
 def test_a_figure_that_nobody_stated_makes_no_limit() -> None:

@@ -31,9 +31,12 @@ def cause(code: int, reason: str, kills_before: tuple[int, int]) -> Message:
     """Return the fields "reason" and "kind" of the message that a process has died, given its return code of Popen.
 
     The kind is "need" if the kernel may have killed it because memory ran out, and "external" if somebody else sent the
-    signal that ended it. In both cases the device is not to blame. Without a kind it may be.
+    signal that ended it. In both cases the device is not to blame. Without a kind it may be. A process that was not
+    ended by a signal has `exited`.
     """
-    if code >= 0 or -code in OWN_SIGNALS:
+    if code >= 0:
+        return {"reason": reason, "exited": True}
+    if -code in OWN_SIGNALS:
         return {"reason": reason}
     killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
     if -code != signal.SIGKILL or killed <= 0:
