@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome, WorkerRequest
 from pytest_accel.judging import results
 from pytest_accel.probes.device.torch_device import Compute
+from pytest_accel.run import record
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.session import Session
 from pytest_accel.simulate import management
@@ -241,6 +244,23 @@ def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..
     (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.devices[0].uuid)
     remedy = "level quick has no time budget for this probe; use --accel-level=standard"
     assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", remedy)
+
+
+def test_a_record_that_can_be_written_nowhere_closes_as_the_run_does(
+    here: Callable[..., Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit status of pytest is that of the closing in the record, which is not on any disk."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = here()
+    run.folder.create(tmp_path / "record", "host", "run")
+    monkeypatch.setattr(record, "write", full)
+    closing = run.finish()
+    assert run.record.circumstances
+    assert run.record.circumstances.record_problem == os.strerror(errno.ENOSPC)
+    assert (run.record.closing["line"], run.record.closing["exit"]) == (closing.line, closing.exit)
 
 
 def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:

@@ -44,6 +44,16 @@ def test_a_second_run_of_the_same_host_is_refused(tmp_path: Path) -> None:
     assert host_in(tmp_path / "out") == "node1"
 
 
+@pytest.mark.parametrize("name", ["logs/mine.log", "summary.json", "telemetry.jsonl"])
+def test_a_folder_with_files_of_somebody_else_is_refused(tmp_path: Path, name: str) -> None:
+    """A run that is refused afterwards removes what it made, which must not be theirs."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(Refused, match="which is of no record; name a new folder"):
+        RecordFolder().create(tmp_path, "host", "run")
+    assert (tmp_path / name).read_text() == "mine"
+
+
 def test_runs_that_begin_in_the_same_second_have_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ThreadPoolExecutor(8) as pool:
