@@ -251,14 +251,14 @@ class Acceptance:
         """Note tests that a hook took out without telling pytest, unless it is noted already that some are missing."""
         if items and not self.accel_session.filtered:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self.accel_session.filtered.append(f"{count} taken out by a plugin or a conftest.py")
+            self.accel_session.setup.no_acceptance.append(f"{count} taken out by a plugin or a conftest.py")
 
     def _note_not_run(self) -> None:
         """Note measuring tests that a hook took over: they were collected, and pytest never ran them."""
         missing = [item for item in self._items if measures(item) and item not in self._ran]
         if missing and not self.accel_session.filtered:
             count = "1 test was" if len(missing) == 1 else f"{len(missing)} tests were"
-            self.accel_session.filtered.append(f"{count} never run")
+            self.accel_session.setup.no_acceptance.append(f"{count} never run")
 
     # -- running
 

@@ -177,7 +177,7 @@ def test_a_configuration_that_only_shows_is_not_green(tmp_path: Path, option: st
 def test_an_empty_name_is_refused(tmp_path: Path, option: str) -> None:
     """`--accel-sku=$SKU` without SKU would skip what measures, and be green."""
     write(tmp_path, test_mine="def test_mine(accel_check):\n    accel_check(tiny)\n")
-    ran = as_user.pytest(tmp_path, option, sku=None)
+    ran = as_user.pytest(tmp_path, option, sku=None, refused=True)
 
     assert ran.exit == 4, ran.out
     assert "names nothing" in ran.out
@@ -261,6 +261,7 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
     """No limit requires them, so nothing else would miss what they tell of a device far behind its neighbours."""
     write(tmp_path, quietly=does)
     line = ("-p", "quietly", "--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
+    line = (*line, "--accel-platform=single")
     ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env={"PYTHONPATH": str(tmp_path)})
 
     assert ran.exit == 6, ran.out

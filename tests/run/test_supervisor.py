@@ -89,7 +89,8 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
     child = start(f'send("words")\n{end}')
     heard = hear(child, "died")
 
-    assert heard == [{"event": "words"}, {"event": "died", "reason": reason}]
+    assert [each["event"] for each in heard] == ["words", "died"]
+    assert heard[1]["reason"] == reason
     assert child.ended == reason
     assert not child.left_behind
 
@@ -254,7 +255,7 @@ def test_one_death_does_not_stop_the_others(start: Start) -> None:
     )
     conduct([dead, alive], patience=PATIENCE)
 
-    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1"}
+    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1", "exited": True}
     assert alive.trouble is None
     assert alive.findings
 
@@ -357,7 +358,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
 def test_the_first_collective_may_take_longer(start: Start) -> None:
     """NCCL connects its ranks in it. Once a rank is ready to be timed, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(4.5)\nsend("ready")\nreceive()\n'
-    calls = [WorkerCall(start(f'{slow}send("done")', "a"), {"event": "call"}, starting=9.0)]
+    calls = [WorkerCall(start(f'{slow}send("done")\nreceive()', "a"), {"event": "call"}, starting=9.0)]
     conduct(calls, patience=1.0)
     assert not calls[0].trouble
 
