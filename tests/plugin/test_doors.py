@@ -261,8 +261,9 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
     """No limit requires them, so nothing else would miss what they tell of a device far behind its neighbours."""
     write(tmp_path, quietly=does)
     line = ("-p", "quietly", "--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
-    line = (*line, "--accel-platform=single")
-    ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env={"PYTHONPATH": str(tmp_path)})
+    ran = as_user.pytest(
+        tmp_path, *line, "--accel-platform=single", sku=None, paths=(), env={"PYTHONPATH": str(tmp_path)}
+    )
 
     assert ran.exit == 6, ran.out
     assert f"no acceptance: {said}" in ran.closing
