@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import summary
-from pytest_accel.judging.summary import listed, more
+from pytest_accel.judging import closing_parts
+from pytest_accel.judging.closing_parts import listed, more
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
@@ -116,7 +116,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
         return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), around.ended, word)
     if failed:
-        return Closing(_rejected(failed, around), 1, "REJECTED", summary.named(failed, around.names))
+        return Closing(_rejected(failed, around), 1, "REJECTED", closing_parts.named(failed, around.names))
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, 3, "BROKEN")
@@ -126,13 +126,13 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
     if undecided:
-        text = f"NOT JUDGED {tally} hold; {summary.undecided(undecided, around.names)}"
-        return Closing(text, NOT_JUDGED, "NOT JUDGED", summary.named(undecided, around.names))
+        text = f"NOT JUDGED {tally} hold; {closing_parts.undecided(undecided, around.names)}"
+        return Closing(text, NOT_JUDGED, "NOT JUDGED", closing_parts.named(undecided, around.names))
     if around.cut_short:
         return Closing(f"NOT JUDGED {tally} hold; {around.cut_short}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
-        text = f"NOT JUDGED {tally} hold; no verdict on {summary.missing(missing, around.names)}"
+        text = f"NOT JUDGED {tally} hold; no verdict on {closing_parts.missing(missing, around.names)}"
         return Closing(text, NOT_JUDGED, "NOT JUDGED")
     if around.record_problem:
         text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
@@ -181,7 +181,7 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     advisory = {each.metric for each in limits if each.advisory}
     short = {each.metric for each in limits if each.advises_short}
     provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
-    extra = [summary.marginal(limits, around.names), summary.waivers(limits, around.names, around.day)]
+    extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
@@ -206,7 +206,7 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
-    return summary.rejected(failed, around.names, around.expected_devices)
+    return closing_parts.rejected(failed, around.names, around.expected_devices)
 
 
 def _name(verdict: Verdict, around: Circumstances) -> str:

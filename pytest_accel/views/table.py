@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
+from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.judging.summary import spanned
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 

@@ -4,11 +4,11 @@ A rule is a pure function from a Subject to Findings, registered by `@rule`. `py
 name and the first line of its docstring.
 """
 
-from pytest_accel.skus.lint import datasheet, limits, neighbours, overrides, physics, platforms, relations, sources
+from pytest_accel.skus.lint import bounds, datasheet, limits, overrides, physics, platforms, relations, sources
 from pytest_accel.skus.lint.engine import LintReport, explanations, lint
 from pytest_accel.skus.lint.subject import Finding
 
-RULE_MODULES = (physics, limits, neighbours, datasheet, overrides, platforms, relations, sources)
+RULE_MODULES = (physics, limits, bounds, datasheet, overrides, platforms, relations, sources)
 """The modules with rules, imported here so that their rules are registered."""
 
 __all__ = ["RULE_MODULES", "Finding", "LintReport", "explanations", "lint"]
