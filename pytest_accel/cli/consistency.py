@@ -21,6 +21,7 @@ from pytest_accel.judging.closing import SIMULATED
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.inventory import Discovery, facts
+from pytest_accel.judging.neighbours import FAR
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import Record, hash_file
@@ -32,7 +33,7 @@ STATED = ("inventory.", "health.")
 DEPENDS_ON_FILE = "inventory.sku"
 """The fact whose value also depends on the threshold file."""
 DROPPED = "JUDGED AGAIN "
-"""What precedes the closing line of a record that was judged again."""
+"""The beginning of the closing line of a record that was judged again."""
 
 
 def contradictions(saved: SavedRecord) -> list[str]:
@@ -275,8 +276,8 @@ def _holds(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[str]:
 def _broken(verdict: Verdict) -> bool:
     """Return True if the value of a verdict breaks its limit."""
     limit, margin = verdict.limit, _margin(verdict)
-    if limit is not None and limit.equals is not None:
-        return bool(verdict.value != limit.equals)
+    if limit is not None and (limit.equals is not None or limit.one_of):
+        return verdict.value not in (limit.one_of or (limit.equals,))
     if limit is not None and limit.version is not None:
         return versions.parse(limit.version).holds(str(verdict.value)) is False
     if limit is not None and limit.same_on_all:
@@ -292,8 +293,10 @@ def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence
     if verdict.fault or verdict.margin is None or verdict.margin < 0 or any(each.trouble for each in attempts):
         return True
     numbers = [float(each) for each in alike if isinstance(each, int | float)]
-    if isinstance(verdict.value, int | float) and not 0.5 <= verdict.value / (median(numbers) or math.inf) <= 2:
-        return True
+    if isinstance(verdict.value, int | float):
+        share = verdict.value / (median(numbers) or math.inf)
+        if not FAR <= share <= 1 / FAR:
+            return True
     margins = [_margin_of(each.value, verdict.floor, verdict.ceiling) for each in attempts]
     return any(margin is None or margin < 0 for margin in margins)
 

@@ -401,4 +401,4 @@ UNJUDGED = {
     "Links": "part of a count or of a state that is judged; corrected errors are usual",
     "State at the moment": "another reading of the same quantity is used",
 }
-"""By group: the reason why nothing judges those of its facts that have neither a metric nor a use."""
+"""The reason why nothing judges the facts of a group that have neither a metric nor a use."""

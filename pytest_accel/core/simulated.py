@@ -1,4 +1,4 @@
-"""What every simulated node shows of itself and no real one does: its record must not pass for one of hardware."""
+"""The marks of a simulated node that no real one has, so that its record cannot pass for one of hardware."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NUMBERS = (_TAG + "int", _TAG + "float")
 _MAPPING = (None, "!", _TAG + "map")
 _LIST = (None, "!", _TAG + "seq")
 _UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
-"""What the constructors of YAML's scalars raise for a text that is none of theirs: "!!bool maybe", a 13th month."""
+"""Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
 
 
 def compose(text: str, shown: str, findings: Findings) -> Located | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -154,6 +154,21 @@ def or_raise(answer: Any) -> Any:
     if isinstance(answer, Refusal):
         raise answer
     return answer
+
+
+LIMITS_THAT_CHANGE = (
+    "power_limit_w",
+    "power_limit_default_w",
+    "power_limit_max_w",
+    "clock_max_mhz",
+    "memory_clock_max_mhz",
+)
+"""Facts of power and clock that somebody, or a controller of the chassis, may change while the node runs."""
+
+
+def part(table: Table, names: Iterable[str]) -> Table:
+    """Return the queries of a table for these facts."""
+    return {name: table[name] for name in names}
 
 
 def sources_of(table: Table) -> Iterator[Answerer]:

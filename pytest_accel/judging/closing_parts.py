@@ -143,9 +143,18 @@ def _broken(verdict: Verdict, names: Names) -> str:
 
 def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:
     """Return how a waiver reaches further than one device and one year."""
-    far = bool(day) and waiver.until - date.fromisoformat(day) > LONG
+    run = _date(day)
+    far = run is not None and waiver.until - run > LONG
     everywhere = not waiver.devices and any(each.subject != NODE for each in group)
     return ["more than a year ahead"] * far + ["for all devices"] * everywhere
+
+
+def _date(day: str) -> date | None:
+    """Return a text as a date; None for one that is none, as in a record that was written by other means."""
+    try:
+        return date.fromisoformat(day)
+    except ValueError:
+        return None
 
 
 # -- words

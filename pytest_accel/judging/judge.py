@@ -344,7 +344,7 @@ class Attempts:
     explain: Explain = stored_cause
     """Returns the cause of a shortfall."""
     kinds: Mapping[str, Hashable | None] = field(default_factory=dict)
-    """What each device has in common with like ones, by UUID; a device without a kind is compared with no other."""
+    """The kind of each device by UUID (`neighbours.kind_of`); a device without a kind is compared with no other."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
     """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""

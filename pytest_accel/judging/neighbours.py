@@ -38,7 +38,7 @@ Attempt = Sequence[Measurement]
 
 
 def kind_of(device: Device) -> Hashable | None:
-    """Return what like devices have in common, None for a processor.
+    """Return the kind of a device, which like devices share; None for a processor.
 
     Another load on a processor slows it down, and limits on it are shares of a peak measured at the same time.
     """

@@ -232,6 +232,8 @@ def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
     reason = message.get("reason", "it failed")
     if message.get("event") == "died" and "kind" not in message:
         reason = f"its worker process died: {reason}"
+        if message.get("exited") and not context.request.packaged:  # no signal ended it, so its own code may have
+            message = {**message, "kind": "external"}
     if outcome.blocks:
         reason += f", after {len(outcome.blocks)} blocks"
     return replace(

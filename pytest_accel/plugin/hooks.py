@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import signal
-import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ import pytest
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import junit, reports, timeouts
+from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
-from pytest_accel.run.deadline import HURRY_SECONDS
 from pytest_accel.run.options import Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
@@ -45,9 +43,6 @@ Groups = list[tuple[str | None, list[dict[str, Any]]]]
 
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
-
-TIME_LIMIT = "the time limit of the run"
-"""The reason why a run ended early by --accel-time-limit."""
 
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
@@ -78,17 +73,13 @@ class Acceptance:
                 "remove it from the configuration file and from PYTEST_ADDOPTS"
             )
         self._config = config
-        self._handlers: dict[int, Any] = {}
-        self._stopped_by = ""
         self._ran: set[pytest.Item] = set()
         """The measuring tests that pytest ran."""
-        self._hurry: threading.Timer | None = None
-        """Interrupts pytest shortly before the time limit of the run."""
-        self._time_is_up = False
         self._items: list[pytest.Item] = []
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
         self.accel_session = Session(_options(config), Progress(self._reporter))
+        self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
         words = option_words(config)
@@ -109,7 +100,7 @@ class Acceptance:
         Another plugin that ends the session here cannot choose an exit status that stands for a verdict.
         """
         if not self._plans:
-            self._handle_signals()
+            self._interrupts.begin()
         try:
             self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
@@ -123,33 +114,6 @@ class Acceptance:
         except pytest.Session.Failed as failed:
             raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
 
-    def _handle_signals(self) -> None:
-        """Make SIGTERM and SIGHUP end the run as Ctrl-C does, with its record written. Further signals are ignored."""
-
-        def stop(number: int, _frame: object) -> None:
-            if not self._stopped_by:
-                asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-                self._stopped_by = TIME_LIMIT if self._time_is_up else asked
-                raise KeyboardInterrupt
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and is respected
-                self._handlers[number] = signal.signal(number, stop)
-        self._hurry_before_limit()
-
-    def _hurry_before_limit(self) -> None:
-        """Interrupt pytest shortly before its time limit, since a test or a plugin may go on without measuring."""
-        deadline = self.accel_session.deadline
-        if deadline.limit is not None and signal.SIGTERM in self._handlers:
-            self._hurry = threading.Timer(max(0.0, deadline.until(HURRY_SECONDS)), self._interrupt)
-            self._hurry.daemon = True
-            self._hurry.start()
-
-    def _interrupt(self) -> None:
-        """End the main thread's work as SIGTERM does, and say that it was the time limit."""
-        self._time_is_up = True
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
     def _reporter(self) -> pytest.TerminalReporter | None:
         """Return pytest's terminal reporter, None before pytest has made it."""
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -158,18 +122,15 @@ class Acceptance:
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
-        accel_session = self.accel_session
-        if self._hurry:
-            self._hurry.cancel()
+        accel_session, stopped_by = self.accel_session, self._interrupts.reason
+        self._interrupts.no_timer()
         try:
             # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
             if accel_session.begun and not accel_session.finished:
-                accel_session.finish(self._stopped_by or PYTEST_FAILED, ended=2 if self._stopped_by else 3)
+                accel_session.finish(stopped_by or PYTEST_FAILED, ended=2 if stopped_by else 3)
         finally:
             accel_session.stop()
-            for number, handler in self._handlers.items():
-                signal.signal(number, handler)
-            self._handlers = {}
+            self._interrupts.restore()
 
     def pytest_report_header(self) -> list[str]:
         """Return a line that says what is measured and as what, and one more if these devices were measured before."""
@@ -240,7 +201,7 @@ class Acceptance:
         self._note_left_out([item for item in collected if item not in kept])
         ordered = iter(ours)
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
-        self._items = session.items
+        self._items = list(session.items)  # a hook may take tests out of the session's own list later
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
@@ -312,7 +273,7 @@ class Acceptance:
         """
         if getattr(excinfo.value, "returncode", None) == pytest.ExitCode.INTERNAL_ERROR:
             return
-        self._stopped_by = self._stopped_by or str(excinfo.value) or "Ctrl-C"
+        self._interrupts.reason = self._interrupts.reason or str(excinfo.value) or "Ctrl-C"
 
     # -- closing
 
@@ -323,8 +284,7 @@ class Acceptance:
             yield
             session.exitstatus = self._planned(exitstatus)
             return
-        if self._hurry:
-            self._hurry.cancel()
+        self._interrupts.no_timer()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
         junit.add_properties(self._config, self._about(closing))
@@ -376,20 +336,21 @@ class Acceptance:
         and of the collection are counted.
         """
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
+        stopped_by = self._interrupts.reason
         explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
             errors.failed += others.failed
             errors.broken += others.broken
             if not (others.failed or others.broken):
                 errors.broken.append("pytest reports a failure that belongs to no test")
-        if self._stopped_by == TIME_LIMIT:
+        if stopped_by == TIME_LIMIT:
             return accel_session.finish(cut_short=True)
-        if exitstatus in JUDGED and not self._stopped_by:
+        if exitstatus in JUDGED and not stopped_by:
             self._note_not_run()
             return accel_session.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
-        why = self._stopped_by or PYTEST_FAILED
+        why = stopped_by or PYTEST_FAILED
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             why = "no test was collected"
         return accel_session.finish(why, ended=int(exitstatus))

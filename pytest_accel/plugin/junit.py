@@ -1,4 +1,4 @@
-"""What the JUnit file says beyond pytest's own: properties of the run, and <error> for what was not judged.
+"""Adds properties of the run to the JUnit file, and marks limits that could not be judged as <error>.
 
 pytest offers its writer of JUnit files to no plugin, so that it is found by its methods. Where a later pytest has
 others, the file is written as pytest writes it.

@@ -173,8 +173,9 @@ def write(record: Record, folder: Path) -> None:
 
     Raises OSError and leaves the old record as it was.
     """
-    _replace(folder / FILE, _text(record))
-    _write_summary(record, folder)
+    plain = content(record)
+    _replace(folder / FILE, _text(record, plain))
+    _write_summary(plain, folder)
 
 
 def create(record: Record, folder: Path) -> bool:
@@ -182,7 +183,8 @@ def create(record: Record, folder: Path) -> bool:
 
     Of several runs that want the same folder at the same time, one gets it. Raises OSError.
     """
-    temporary = _temporary(folder / FILE, _text(record))
+    plain = content(record)
+    temporary = _temporary(folder / FILE, _text(record, plain))
     try:
         os.link(temporary, folder / FILE, follow_symlinks=False)  # fails if there is one, also on a network file system
     except FileExistsError:
@@ -193,7 +195,7 @@ def create(record: Record, folder: Path) -> bool:
         return _create_without_links(record, folder)
     finally:
         temporary.unlink(missing_ok=True)
-    _write_summary(record, folder)
+    _write_summary(plain, folder)
     return True
 
 
@@ -207,11 +209,14 @@ def _create_without_links(record: Record, folder: Path) -> bool:
     return True
 
 
-def _write_summary(record: Record, folder: Path) -> None:
-    """Write the summary of a record. If that fails there is none, so that the record itself is read in its place."""
+def _write_summary(plain: Mapping[str, Any], folder: Path) -> None:
+    """Write the summary of the content of a record.
+
+    If that fails there is none, so that the record itself is read in its place.
+    """
     path = folder / SUMMARY
     try:
-        _replace(path, json.dumps(summary(content(record))) + "\n", sync=False)
+        _replace(path, json.dumps(summary(plain)) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -266,9 +271,11 @@ def seal(raw: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _text(record: Record) -> str:
-    """Return the text of a record's file: a line for each key, and for each item of a list. Sets the record's hash."""
-    plain = content(record)
+def _text(record: Record, plain: dict[str, Any]) -> str:
+    """Return the text of a record's file from its content: a line for each key, and for each item of a list.
+
+    Sets the record's hash.
+    """
     plain["sha256"] = record.sha256 = seal(plain)
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in plain.items()) + "\n}\n"
 

@@ -15,6 +15,7 @@ from pytest_accel.cli import consistency, record_reader
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
+from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
@@ -262,3 +263,12 @@ def test_the_hash_is_that_of_the_canonical_json(tmp_path: Path) -> None:
     raw = json.loads((rejected(tmp_path) / FILE).read_text())
     stated = raw.pop("sha256")
     assert hashlib.sha256(json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()).hexdigest() == stated
+
+
+@pytest.mark.parametrize(("value", "broken"), [("96.00.74", False), ("96.00.99", True)])
+def test_a_value_that_is_not_listed_breaks_its_limit(value: str, broken: bool) -> None:
+    limit = Limit("inventory.vbios", "text", one_of=("96.00.74", "96.00.89"), source=SOURCE)
+    fact = Measurement(limit.metric, "GPU-0", "text", value)
+    passed = replace(judge([fact], limit), status=Status.PASS)
+    found = [each for each in consistency._verdict(passed, [fact], [value]) if "the limit is broken" in each]
+    assert bool(found) is broken

@@ -256,7 +256,19 @@ def pytest_runtest_protocol(item):
 """
 
 
-@pytest.mark.parametrize(("does", "said"), [(QUIETLY, "1 test was taken out"), (TAKEN_OVER, "1 test was never run")])
+LATER = """
+import pytest
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    session.items[:] = [item for item in session.items if "soak.power" not in item.nodeid]
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [(QUIETLY, "1 test was taken out"), (TAKEN_OVER, "1 test was never run"), (LATER, "1 test was never run")],
+    ids=["at the collection", "in the protocol", "in the loop"],
+)
 def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Path, does: str, said: str) -> None:
     """No limit requires them, so nothing else would miss what they tell of a device far behind its neighbours."""
     write(tmp_path, quietly=does)

@@ -320,6 +320,30 @@ def test_rank_that_raises(tmp_path: Path) -> None:
     assert "a bug of rank 1" in ran.closing
 
 
+@pytest.mark.parametrize(
+    ("leaves", "status", "said"),
+    [("sys.exit(3)", 3, "SystemExit: 3"), ("os._exit(3)", 6, "it ended with exit code 3")],
+)
+def test_a_probe_that_ends_its_process_says_nothing_about_the_device(
+    tmp_path: Path, leaves: str, status: int, said: str
+) -> None:
+    """The code of a user's own probe did it: a bug where Python tells, and nobody's fault where it cannot."""
+    own = f"""
+    import os, sys
+    def leaves(device):
+        {leaves}
+
+    @accel_limit(unit="GB/s", floor=1)
+    def test_leaves(accel_check):
+        accel_check(leaves)
+    """
+    write(tmp_path, test_leaves=own)
+    ran = as_user.pytest(tmp_path, env=STUB_TORCH)
+
+    assert ran.exit == status, ran.out
+    assert said in ran.closing
+
+
 # -- interruptions
 
 LONG = """

@@ -65,7 +65,7 @@ PEER_MEMORY = ("invalid device ordinal", "invalid device pointer", "peer access 
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
-def trouble_kind_of(error: Exception, *, other: bool = False, words: Sequence[str] = ()) -> str:
+def trouble_kind_of(error: BaseException, *, other: bool = False, words: Sequence[str] = ()) -> str:
     """Return the kind of trouble (`measurement.Trouble`) that an exception is.
 
     `other` is True for a device that is driven by a library other than CUDA, whose errors cannot be attributed to the
@@ -84,25 +84,25 @@ def trouble_kind_of(error: Exception, *, other: bool = False, words: Sequence[st
     return "need" if _blames_nobody(error) else "device"
 
 
-def context_is_lost(error: Exception, words: Sequence[str] = ()) -> bool:
+def context_is_lost(error: BaseException, words: Sequence[str] = ()) -> bool:
     """Return True for an error after which every later call of this process would fail too."""
     if type(error).__name__ == "OutOfMemoryError" or not _of_library(error, words):
         return False
     return _collective(error) or not (REFUSED in str(error) or _blames_nobody(error))
 
 
-def _of_library(error: Exception, vendors: Sequence[str]) -> bool:
+def _of_library(error: BaseException, vendors: Sequence[str]) -> bool:
     """Return True for an error of the libraries that drive devices; `vendors` are the words of the device's vendor."""
     names = ("AcceleratorError", "OutOfMemoryError", "DistBackendError")
     return type(error).__name__ in names or any(words in str(error) for words in (*LIBRARY_ERRORS, *vendors))
 
 
-def _collective(error: Exception) -> bool:
+def _collective(error: BaseException) -> bool:
     """Return True for an error of a collective."""
     return type(error).__name__ == "DistBackendError" or any(words in str(error) for words in COLLECTIVE)
 
 
-def _blames_nobody(error: Exception) -> bool:
+def _blames_nobody(error: BaseException) -> bool:
     """Return True for a library's error that does not attribute the fault to the device."""
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError" or any(words in text for words in (*SOFTWARE, *LACKING)):

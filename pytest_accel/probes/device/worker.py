@@ -94,10 +94,10 @@ class Worker:
         self.compute: Compute | None = None
 
     def take(self, message: dict[str, Any]) -> None:
-        """Handle one message. An exception is sent to pytest instead of being raised."""
+        """Handle one message. An exception is sent to pytest instead of being raised, also that of sys.exit()."""
         try:
             self._take(message)
-        except Exception as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
             words = error_texts(message, self.compute)
             lost = self.compute is not None and error_class.context_is_lost(error, words)
             kind = error_class.trouble_kind_of(
@@ -254,7 +254,7 @@ def _version(package: str) -> str:
     return str(getattr(sys.modules[package], "__version__", "unknown"))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """Return the first line of an error, with its type unless the error is one of our own."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):

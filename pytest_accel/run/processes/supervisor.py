@@ -114,8 +114,8 @@ class Child:
         *lines, self._rest = (self._rest + b"".join(chunks)).split(b"\n")
         messages = [message for line in lines if (message := self._message(line))]
         if len(self._rest) > LINE_BYTES:
-            messages.append({"event": "died", "reason": self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")})
-            return messages
+            reason = self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")
+            return [*messages, {"event": "died", "kind": "need", "reason": reason}]
         if at_end:
             messages.append(self._death())
         return messages
@@ -346,9 +346,9 @@ def conduct(
     When every child that still works is "ready", all get "go"; when every one has "settled" (its estimate is precise
     enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
 
-    A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many
-    until it is ready). With `all_or_none` (the ranks of a
-    collective) the others are killed as soon as one fails, since they would wait for it for ever.
+    A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many until it
+    is ready). With `all_or_none` (the ranks of a collective) the others are killed as soon as one fails, since they
+    would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
     exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table
+from pytest_accel.drivers.query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part
 from pytest_accel.drivers.vendors.amd.query import absent, is_absent, value
 
 CAP, CLOCK, HEAT = "amdsmi_get_power_cap_info", "amdsmi_get_clock_info", "amdsmi_get_temp_metric"
@@ -48,17 +48,8 @@ LIMITS: Table = {
 """amdsmi gives power caps in microwatts, clocks in MHz, temperatures in C."""
 
 
-CHANGING: Table = {
-    name: LIMITS[name]
-    for name in (
-        "power_limit_w",
-        "power_limit_default_w",
-        "power_limit_max_w",
-        "clock_max_mhz",
-        "memory_clock_max_mhz",
-    )
-}
-"""The settings that somebody, or a controller of the chassis, may change while the node runs."""
+CHANGING = part(LIMITS, LIMITS_THAT_CHANGE)
+"""The settings of power and clock that are read again while the node runs."""
 
 
 def _process(each: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named, part
 from pytest_accel.drivers.vendors.nvidia.query import text
 
 COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
@@ -93,7 +93,7 @@ SETTINGS: Table = {
 }
 
 
-CHANGING: Table = {name: SETTINGS[name] for name in ("mig", "mig_pending", "persistence", "compute_mode")}
+CHANGING = part(SETTINGS, ("mig", "mig_pending", "persistence", "compute_mode"))
 """The settings that somebody may change while the node runs."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, scaled
+from pytest_accel.drivers.query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part, scaled
 from pytest_accel.drivers.vendors.nvidia.query import Field
 
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (
@@ -63,19 +63,8 @@ LIMITS: Table = {
 }
 """Temperatures are in C up to Ampere; from Hopper on also as the margin that is left when each limit is reached."""
 
-CHANGING: Table = {
-    name: LIMITS[name]
-    for name in (
-        "power_limit_w",
-        "power_limit_default_w",
-        "power_limit_max_w",
-        "clock_max_mhz",
-        "memory_clock_max_mhz",
-        "clock_application_mhz",
-        "clock_application_default_mhz",
-    )
-}
-"""The settings that somebody, or a controller of the chassis, may change while the node runs."""
+CHANGING = part(LIMITS, (*LIMITS_THAT_CHANGE, "clock_application_mhz", "clock_application_default_mhz"))
+"""The settings of power and clock that are read again while the node runs."""
 
 PROCESSES: Table = {
     "processes": LibraryCall(
