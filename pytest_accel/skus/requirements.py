@@ -96,6 +96,8 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Return why this threshold file cannot be used for an acceptance, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # such a run is never an acceptance
+    if not sku.match:
+        return f"{sku.name} has no `match`, so any device of the vendor would be accepted as it"
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     missing = lacking(sku, platform, [level])

@@ -131,6 +131,12 @@ def test_limits_that_ask_for_nothing_accept_nobody() -> None:
     assert "matrix units" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
 
 
+def test_a_file_that_recognises_no_device_accepts_nobody() -> None:
+    """Floors of 1 in a file of any name would accept every board."""
+    why = requirements.unfit(replace(H100, match={}), HGX8, "quick")
+    assert why == "h100-sxm has no `match`, so any device of the vendor would be accepted as it"
+
+
 def test_a_platform_of_any_size_accepts_nobody() -> None:
     """Or a node of eight with one lost device would be a good node of seven."""
     assert "how many devices" in str(requirements.unfit(H100, replace(HGX8, devices=None), "quick"))

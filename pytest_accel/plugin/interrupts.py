@@ -1,0 +1,60 @@
+"""Signals and the time limit of a run: both end pytest as Ctrl-C does, with the record written."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from pytest_accel.run.deadline import HURRY_SECONDS, Deadline
+
+TIME_LIMIT = "the time limit of the run"
+"""The reason why a run ended early by --accel-time-limit."""
+
+
+class Interrupts:
+    """Handles SIGINT, SIGTERM and SIGHUP from `begin` to `restore`, and interrupts the run at its time limit.
+
+    The first signal raises KeyboardInterrupt in the main thread; further ones are ignored.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._handlers: dict[int, Any] = {}
+        self._timer: threading.Timer | None = None
+        self._time_is_up = False
+        self.reason = ""
+        """The cause of an early end: "Ctrl-C", the name of a signal, TIME_LIMIT or another text; empty for none."""
+
+    def begin(self) -> None:
+        """Install the handlers, and the timer that interrupts a test or a plugin that goes on up to the time limit."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and is respected
+                self._handlers[number] = signal.signal(number, self._stop)
+        if self._deadline.limit is not None and signal.SIGTERM in self._handlers:
+            self._timer = threading.Timer(max(0.0, self._deadline.until(HURRY_SECONDS)), self._hurry)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def no_timer(self) -> None:
+        """Let the time limit interrupt nothing any more: the run is being closed."""
+        if self._timer:
+            self._timer.cancel()
+
+    def restore(self) -> None:
+        """Give the signals back to the handlers that were there before."""
+        self.no_timer()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+    def _stop(self, number: int, _frame: object) -> None:
+        if not self.reason:
+            asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            self.reason = TIME_LIMIT if self._time_is_up else asked
+            raise KeyboardInterrupt
+
+    def _hurry(self) -> None:
+        """End the main thread's work as SIGTERM does, and say that it was the time limit."""
+        self._time_is_up = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
