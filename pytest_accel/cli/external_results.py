@@ -22,6 +22,7 @@ from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import neighbours
+from pytest_accel.judging.background import Background
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import known_metrics, unit_of
@@ -125,7 +126,7 @@ def _verdict(
         return neighbours.beside(verdict, [measurement], alike)
     peak = peaks.peak(sku, metric, platform)
     attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
-    return judge(attempts, limit, figure.software, others=alike)
+    return judge(attempts, limit, figure.software, background=Background(alike, sku.spread_of(metric)))
 
 
 def _comment(line: str) -> bool:

@@ -15,6 +15,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.drivers import registry
 from pytest_accel.judging import neighbours
+from pytest_accel.judging.background import Background
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
@@ -188,9 +189,9 @@ class _Again:
         if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, other)
         peaked = [self._peaked(each) for each in attempts]
-        return judge(
-            peaked, limit, self.record.software, self.explain, neighbours.like(self.attempts, self.kinds, *place)
-        )
+        spread = terms.sku.spread_of(place[0]) if terms.sku else None
+        background = Background(neighbours.like(self.attempts, self.kinds, *place), spread)
+        return judge(peaked, limit, self.record.software, self.explain, background)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

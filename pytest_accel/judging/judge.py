@@ -12,11 +12,13 @@ from pytest_accel.core import versions
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
-from pytest_accel.judging import neighbours
+from pytest_accel.judging import history, neighbours
 from pytest_accel.judging.allowance import far, far_once
+from pytest_accel.judging.background import NOTHING_ELSE, Background, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.judging.history import Past
 
 MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
@@ -50,21 +52,22 @@ def judge(
     limit: Limit | None,
     software: Mapping[str, Any] = NOTHING_KNOWN,
     explain: Explain = stored_cause,
-    others: Sequence[neighbours.Attempt] = (),
+    background: Background = NOTHING_ELSE,
 ) -> Verdict:
-    """Judge the attempts at one metric of one subject, oldest first, against one limit and against like devices.
+    """Judge the attempts at one metric of one subject, oldest first, by one limit, like devices and earlier runs.
 
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
     it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
     in any attempt stays a failure, and so does a shortfall that could not be measured again. `software` maps names to
     the versions in use: a shortfall outside the range that the limit was validated on is inconclusive. `explain` is
-    called for the cause of a shortfall only. `others` are the attempts of the like devices, its own included.
+    called for the cause of a shortfall only.
     """
     verdict = _by_limit(attempts, limit, software, explain)
-    beside = neighbours.beside(verdict, attempts, others)
-    failed_beside = beside.status is Status.FAIL is not verdict.status
+    beside = neighbours.beside(verdict, attempts, background.others, background.spread)
+    later = history.against(beside, attempts, background.past, background.spread)
+    failed_beside = later.status is Status.FAIL is not verdict.status
     why = explain(_deciding(attempts)[-1]) if failed_beside else None
-    return with_sentence(beside, f"{beside.sentence}; {why}") if why else beside
+    return with_sentence(later, f"{later.sentence}; {why}") if why else later
 
 
 def _unchanged(details: Details) -> Details:
@@ -345,6 +348,10 @@ class Attempts:
     """Returns the cause of a shortfall."""
     kinds: Mapping[str, Hashable | None] = field(default_factory=dict)
     """The kind of each device by UUID (`neighbours.kind_of`); a device without a kind is compared with no other."""
+    spread_of: Callable[[str], Spread | None] = no_spread
+    """Returns the variation of a metric among healthy devices, None if it is not known."""
+    past_of: Callable[[str, str], Past | None] = no_past
+    """Returns the earlier figures of a metric of a subject, None if there are none."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
     """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""
@@ -391,8 +398,12 @@ class Attempts:
         for its_limit, its_software, verdict in remembered:
             if its_limit == limit and its_software == software:
                 return verdict
-        others = neighbours.like(self.attempts, self.kinds, metric, subject)
-        verdict = judge(attempts, limit, software, self.explain, others)
+        background = Background(
+            neighbours.like(self.attempts, self.kinds, metric, subject),
+            self.spread_of(metric),
+            self.past_of(metric, subject),
+        )
+        verdict = judge(attempts, limit, software, self.explain, background)
         remembered.append((limit, dict(software), verdict))
         return verdict
 

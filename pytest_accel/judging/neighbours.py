@@ -13,7 +13,7 @@ from statistics import median
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import finder_of
@@ -112,7 +112,7 @@ def _usable(one: Measurement) -> bool:
     return number and stated and not one.trouble and not one.disturbance
 
 
-def beside(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Verdict:
+def beside(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt], spread: Spread | None = None) -> Verdict:  # noqa: ARG001
     """Return the verdict on a device after the comparison with like ones.
 
     `others` are their attempts, its own included. The last attempt decides, as it does under a limit: a device that was

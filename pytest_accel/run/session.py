@@ -24,6 +24,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
+from pytest_accel.judging.background import no_spread
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
@@ -420,7 +421,8 @@ class Session:
             key = (f"{key[0]} after {self.pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
             kinds = {device.uuid: neighbours.kind_of(device) for device in self.devices}
-            result = Attempts(explain=explaining(self.devices), kinds=kinds)
+            spread_of = self.sku.spread_of if self.sku else no_spread
+            result = Attempts(explain=explaining(self.devices), kinds=kinds, spread_of=spread_of)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)

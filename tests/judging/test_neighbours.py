@@ -12,6 +12,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import neighbours
+from pytest_accel.judging.background import Background
 from pytest_accel.judging.judge import Attempts, judge
 
 OTHERS = (500.0, 505.1, 505.1, 510.0, 505.1, 505.1, 520.0)
@@ -27,7 +28,7 @@ def beside(*attempts: Measurement, others: Sequence[float] = OTHERS, limit: Limi
     first = attempts[0]
     alike = [[replace(first, subject=f"GPU-{place}", value=value)] for place, value in enumerate(others)]
     clear = [[replace(each[0], disturbance=None, trouble=None, details={}, how="together")] for each in alike]
-    return judge(attempts, limit, others=[attempts, *clear])
+    return judge(attempts, limit, background=Background([attempts, *clear]))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_three_devices_are_too_few_to_tell_which_is_slow(others: int, status: St
 )
 def test_a_limit_decides_down_to_half_of_the_median(limit: Limit, value: float, status: Status) -> None:
     alike = [[one(each, f"GPU-{place}")] for place, each in enumerate(OTHERS)]
-    verdict = judge([one(value)], limit, {"torch": "2.9"}, others=[[one(value)], *alike])
+    verdict = judge([one(value)], limit, {"torch": "2.9"}, background=Background([[one(value)], *alike]))
     assert verdict.status is status
     assert ("below the median of 8 devices" in verdict.sentence) == (status is not Status.PASS)
 
@@ -122,7 +123,7 @@ def test_a_disturbed_or_missing_value_is_not_compared(changes: dict[str, object]
 
 def test_disturbed_neighbours_do_not_count() -> None:
     alike = [[replace(one(500.0, f"GPU-{place}"), disturbance="in use")] for place in range(7)]
-    assert judge([one(100.0)], None, others=[[one(100.0)], *alike]).status is Status.NOT_APPLICABLE
+    assert judge([one(100.0)], None, background=Background([[one(100.0)], *alike])).status is Status.NOT_APPLICABLE
 
 
 def test_a_repeat_clears_up_to_marginal() -> None:
