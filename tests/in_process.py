@@ -263,8 +263,7 @@ def opened(node: Path, output: Path) -> Session:
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
-    here = Session(Options(sku="", level="quick", output=output, simulate=str(node)))
-    here.pool = Here()
+    here = Session(Options(sku="", level="quick", output=output, simulate=str(node)), pool=Here())
     here.open()
     here.folder.path = None  # what is not looked at need not be written
     return here

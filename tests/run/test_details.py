@@ -32,14 +32,14 @@ def here(fast: None, tmp_path: Path) -> Iterator[Session]:
 
 
 def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
-    run.budget = lambda declared, metric: seconds  # type: ignore[method-assign]
+    run.measuring.budget = lambda declared, metric: seconds  # type: ignore[method-assign]
     run.check(probe, conditions, run.devices[0].uuid)
     return next(each for each in reversed(run.record.measurements) if each.metric == metric)
 
 
 def test_a_product_is_a_share_of_the_datasheet_and_of_its_clock(here: Session) -> None:
     found = measured(here, probes.matmul, "matmul.bf16", 20.0, dtype="bf16")
-    assert isinstance(found.value, float)
+    assert isinstance(found.value, float), found
     assert found.details["of_peak"] == pytest.approx(found.value / 989.4)
     assert found.details["of_clock"]["share"] == pytest.approx(found.value / (132 * 4096 * 0.8 * 1980 / 1e6), rel=0.01)
 

@@ -17,7 +17,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import record, session
+from pytest_accel.run import ledger, record
 from pytest_accel.run.record import FILE, SUMMARY, Record, create, write
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
@@ -121,6 +121,6 @@ def test_the_user_has_a_name_where_the_environment_names_none(monkeypatch: pytes
     """As under cron, in a container, or in a prolog."""
     for name in ("USER", "LOGNAME"):
         monkeypatch.delenv(name, raising=False)
-    assert session._user() == pwd.getpwuid(os.getuid()).pw_name
+    assert ledger._user() == pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
-    assert session._user() == str(2**31 - 5)
+    assert ledger._user() == str(2**31 - 5)

@@ -1,0 +1,218 @@
+"""What a run has found so far: its measurements and verdicts, and the record on disk that holds them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import socket
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest_accel
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.software import versions_of
+from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.judge import worst
+from pytest_accel.run import earlier_records, record, simulation
+from pytest_accel.run.options import Refused
+from pytest_accel.run.processes import environment
+from pytest_accel.run.processes.readings import Telemetry
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record_folder import RecordFolder
+from pytest_accel.run.setup import Setup
+from pytest_accel.skus import releases
+
+OF_COUNTERS = ("counters.", "host_counters.")
+"""Prefixes of metrics that count events since the first probe."""
+
+
+class Ledger:
+    """Keeps the measurements and verdicts of a run, and writes its record."""
+
+    def __init__(self, setup: Setup, pool: WorkerPool) -> None:
+        self.folder = RecordFolder()
+        self.record = record.Record(run={})
+        self._setup, self._pool = setup, pool
+        self._newest: dict[tuple[str, str], Measurement] = {}
+        """The newest measurement in the record, by metric and subject."""
+        self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+
+    @property
+    def begun(self) -> bool:
+        """True once the record says how the run was started and holds its devices."""
+        return self.folder.path is not None and bool(self.record.run)
+
+    def begin(self, folder: Path) -> None:
+        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
+        try:
+            self._pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
+        except OSError as error:
+            raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
+        self._enter_start(folder)
+        self._enter_subjects()
+        self._enter_earlier(folder)
+        self.save()
+        if self.folder.problem:
+            raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
+        chosen = self._setup.options.output
+        if chosen and folder != chosen.absolute():
+            self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
+
+    def _enter_start(self, folder: Path) -> None:
+        """Enter command, host, environment and time limit of the run."""
+        options, node = self._setup.options, self._setup.node
+        cleared, kept = environment.found(os.environ)
+        self.record.run = {
+            "started": now(),
+            "host": socket.gethostname(),
+            "command": list(options.command),
+            "level": options.level,
+            "platform": self._setup.platform.name,
+            "user": _user(),
+            "output": str(folder),
+            "environment": {"cleared": cleared, "kept": kept},
+        }
+        self.record.notes += environment.notes(os.environ)
+        if options.time_limit is not None:
+            self.record.run["time_limit"] = options.time_limit
+        if node:
+            self.record.run["simulated"] = simulation.for_record(node)
+
+    def _enter_subjects(self) -> None:
+        """Enter the SKU, the devices and the software."""
+        sku, devices = self._setup.sku, self._setup.discovery.devices
+        if sku:
+            self.record.sku = {
+                "name": sku.name,
+                "asked": self._setup.options.sku,
+                "thresholds": releases.version(),
+                "files": sku.files,
+            }
+        self.record.devices = list(devices)
+        self.record.software = {
+            "pytest_accel": pytest_accel.__version__,
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+            **versions_of(devices),
+        }
+
+    def _enter_earlier(self, folder: Path) -> None:
+        """Enter the earlier records that hold one of the devices."""
+        earlier, uuids = earlier_records.read(folder), [device.uuid for device in self._setup.devices]
+        self.record.earlier_attempts = earlier.of(uuids, simulated=self._setup.node is not None)
+        self.record.notes += earlier.notes()
+
+    # -- measurements and verdicts
+
+    def add(self, measurements: Iterable[Measurement]) -> None:
+        """Add measurements to the record."""
+        for each in measurements:
+            self.record.measurements.append(each)
+            self._newest[each.metric, each.subject] = each
+
+    def newest(self, metric: str, subject: str) -> Measurement | None:
+        """Return the newest measurement of a metric of a subject, None if there is none."""
+        return self._newest.get((metric, subject))
+
+    def attempts(self, metric: str, subject: str) -> list[Measurement]:
+        """Return all measurements of a metric of a subject, oldest first."""
+        return [each for each in self.record.measurements if (each.metric, each.subject) == (metric, subject)]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The worst verdict on each limit so far."""
+        return list(self._verdicts.values())
+
+    def has(self, key: tuple[str, str, str]) -> bool:
+        """Return True if there is a verdict with this `Verdict.key`."""
+        return key in self._verdicts
+
+    def keep(self, verdict: Verdict) -> Verdict:
+        """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
+        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
+        verdict = self._setup.waivers.apply(verdict, serials)
+        self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
+        self.record.verdicts = self.verdicts
+        return verdict
+
+    def forget_counters(self) -> None:
+        """Forget the verdicts on error counters that hold, since a probe that runs now may raise a counter."""
+        for key, each in list(self._verdicts.items()):
+            ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
+            if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
+                del self._verdicts[key]
+        kept = {key[:2] for key in self._verdicts}
+        voided = {key for key in self._newest if key[0].startswith(OF_COUNTERS) and key not in kept}
+        if voided:
+            self.record.measurements = [
+                each for each in self.record.measurements if (each.metric, each.subject) not in voided
+            ]
+            self._newest = {key: each for key, each in self._newest.items() if key not in voided}
+
+    # -- the file
+
+    def save(self, *, soon: bool = False) -> None:
+        """Write the record. A failure is kept for the closing line, and the run goes on.
+
+        If `soon` is set, the record is written only if the last write is about a second ago. That is enough for
+        verdicts: there are hundreds, and they can be derived again from the measurements, which are written at once.
+        """
+        if self.folder.path is None or (soon and not self.folder.is_due()):
+            return
+        self.record.software.update(self._pool.software)
+        self.record.waivers = self._setup.waivers.summary(self.verdicts)
+        self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
+        self.folder.save(self.record, self._give_up_telemetry)
+
+    def _give_up_telemetry(self) -> bool:
+        """Give up the file of the telemetry for the record on a full disk; return False if there is none."""
+        self.record.telemetry = {}
+        return self._pool.sensor.telemetry.give_up("its room was needed for the record on a full disk")
+
+    def complete(self, *, interrupted: bool) -> None:
+        """Enter what is known once the processes have ended: the telemetry, the waivers that were used, the times."""
+        telemetry = self._pool.sensor.telemetry
+        telemetry.close()
+        if self.folder.path and not telemetry.given_up:
+            side = self.folder.path / record.TELEMETRY
+            self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
+        self.record.notes += self._setup.waivers.notes(self.verdicts)
+        self.record.run["ended"] = now()
+        self.record.run = {**self.record.run, **self._pool.spent()}
+        self.record.state = "interrupted" if interrupted else "finished"
+
+    def close(self, around: Circumstances) -> Closing:
+        """Write the closing line into the record and return it; it is another one if the record cannot be written."""
+        closing = self._conclude(around)
+        problem = self.folder.lost or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
+        if problem and problem != around.record_problem:
+            closing = self._conclude(replace(around, record_problem=problem))
+        return closing
+
+    def _conclude(self, around: Circumstances) -> Closing:
+        """Put the closing line under these circumstances into the record, and write it."""
+        closing = close(self.verdicts, around)
+        self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
+        self.save()
+        return closing
+
+
+def now() -> str:
+    """Return the time in UTC, in ISO 8601 to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _user() -> str:
+    """Return the name of the user who runs pytest, its number if it has no name."""
+    named = os.environ.get("USER") or os.environ.get("LOGNAME")
+    if named:
+        return named
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

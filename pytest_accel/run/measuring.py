@@ -1,0 +1,297 @@
+"""Measures the devices of a run by probes: once all together, and again where something falls short.
+
+Every measurement gets the evidence that the sensor read meanwhile, and goes into the ledger before it is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_accel.core import clock
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
+from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
+from pytest_accel.judging.background import no_spread
+from pytest_accel.judging.diagnosis import explaining
+from pytest_accel.judging.evidence import with_evidence, with_excuse
+from pytest_accel.judging.inventory import facts, host_fact, withheld
+from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.repeats import Repeats
+from pytest_accel.probes.declare import Declaration
+from pytest_accel.run.deadline import Deadline
+from pytest_accel.run.idle_gate import IdleCheck, check_idle
+from pytest_accel.run.ledger import OF_COUNTERS, Ledger
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.request import ProbeRequest
+from pytest_accel.run.setup import Setup
+from pytest_accel.skus import budgets
+from pytest_accel.skus.peaks import peak, why_not_applicable
+
+STARTING_SECONDS = 5.0
+"""Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
+
+Judged = tuple[str, "Limit | None"]
+"""A metric, and the limit that it is judged by if there is one."""
+
+
+class Measuring:
+    """Measures on the devices of a setup, through its worker pool, and keeps the attempts at every request."""
+
+    def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger) -> None:
+        self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
+        self._repeats = Repeats(setup.options.level)
+        self._idle_check: IdleCheck | None = None
+        self._host_facts: dict[str, Any] | None = None
+        self._results: dict[tuple[str, str], Attempts] = {}
+        self._stood_still: str | None = None
+        """A sentence if the whole run stood still during the last probe."""
+
+    @property
+    def _devices(self) -> list[Device]:
+        return self._setup.devices
+
+    def budget(self, declared: Declaration, metric: str) -> float:
+        """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
+        return budgets.budget(declared, metric, self._setup.options.level, self._setup.sku)
+
+    def host_facts(self) -> dict[str, Any]:
+        """Return the facts of the host by name. The sensor reads them once in a run."""
+        if self._host_facts is None:
+            self._host_facts = self._pool.sensor.host()
+        return self._host_facts
+
+    def reached(self, request: ProbeRequest) -> bool:
+        """Return True if the request was measured already."""
+        return request.key in self._results
+
+    def barred(self, request: ProbeRequest, subject: str) -> str | None:
+        """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
+        wrong = preconditions.wrong_product(subject, self._setup.sku, self._devices)
+        return wrong or preconditions.stopped(request.declaration, subject, self._devices, self._setup.platform)
+
+    def result(self, request: ProbeRequest) -> Attempts:
+        """Return the attempts at a request; measures if no earlier test asked for the same."""
+        key = request.key
+        if request.metric.startswith("counters."):
+            self._pool.count_links()
+        if request.declaration.fact:
+            key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
+        if key not in self._results:
+            kinds = {device.uuid: neighbours.kind_of(device) for device in self._devices}
+            spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
+            result = Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of)
+            if request.declaration.fact:
+                for each in self._facts(request.metric):
+                    result.add(each)
+                self.save(result, soon=True)
+            else:
+                self._enter()
+                self._measure(result, request)
+            self._results[key] = result
+        return self._results[key]
+
+    def save(self, result: Attempts, *, soon: bool = False) -> None:
+        """Add the new measurements of a result to the record, and write it."""
+        self._ledger.add(result.take_unrecorded())
+        self._ledger.save(soon=soon)
+
+    def _facts(self, metric: str) -> list[Measurement]:
+        """Return a fact of the host, or of every device, as measurements."""
+        sensor = self._pool.sensor
+        if metric.startswith("counters."):
+            return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
+        if metric.startswith("host_counters."):
+            return [sensor.host_counted(metric)]
+        name = metric.removeprefix("host.")
+        if name != metric:
+            return [host_fact(metric, self.host_facts()[name], clock.now())]
+        return facts(metric, self._setup.discovery, self._setup.sku, clock.now())
+
+    def _enter(self) -> None:
+        """Pass the idle gate, once in a run: before the first worker opens a device."""
+        if self._idle_check is None:
+            self._idle_check = check_idle(self._pool, self._devices)
+            self._ledger.record.notes += self._idle_check.notes
+
+    # -- again
+
+    def short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+        """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
+        software = self._ledger.record.software
+        return [one for metric, limit in limits for one in result.short(metric, limit, software)]
+
+    def repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Judged]) -> None:
+        """Measure all devices again at once, still hot, then single ones that fall short again on their own.
+
+        The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
+        while there is time for repeats (`judging/repeats.py`).
+        """
+        declared, short = request.declaration, self.short(result, limits)
+        if declared.fact:
+            return
+        floors = [each.floor for each in short if each.floor is not None]
+        pairs = peer_matrix.accused(result.rows, max(floors, default=0.0))
+        turns = len(self._devices) if declared.runs == "in_turn" else 1
+        first = self.budget(declared, request.metric) * turns
+        wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
+        seconds = self._repeats.together(wanted, repeats.least(declared, first))
+        if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
+            self._leave(result, self._deadline.unreached if seconds else self._repeats.spent)
+            return
+        self._again(result, request, seconds=seconds / turns, pairs=pairs)
+        if self._deadline.over:
+            self._leave(result, self._deadline.stopped)
+            return
+        subjects = {each.subject for each in self.short(result, limits)}
+        result.repeated = True
+        if declared.runs == "together" and len(self._devices) > 1:
+            measured = sum(not self.barred(request, device.uuid) for device in self._devices)
+            self._alone(result, request, self._repeats.single_out(declared, subjects, measured))
+
+    def _leave(self, result: Attempts, why: str) -> None:
+        """Note that there is no time to measure again."""
+        result.leave(why)
+        self.save(result)
+
+    def _alone(self, result: Attempts, request: ProbeRequest, subjects: set[str]) -> None:
+        """Measure each of the devices (UUIDs) on its own, as far as there is time."""
+        enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
+        for device in self._devices:
+            if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
+                self._again(result, request, seconds=seconds, alone=device)
+
+    def _again(
+        self,
+        result: Attempts,
+        request: ProbeRequest,
+        seconds: float,
+        alone: Device | None = None,
+        pairs: Sequence[Pair] = (),
+    ) -> None:
+        """Measure again for at most `seconds` on each device, and take what it took from the time for repeats.
+
+        On a simulated node that is what the devices worked by their own clock, which runs faster.
+        """
+        began, worked = clock.now(), self._pool.device_seconds
+        self._measure(result, request, alone=alone, seconds=seconds, pairs=pairs)
+        turns = len(self._devices) if request.declaration.runs == "in_turn" else 1
+        busy = min(self._pool.device_seconds - worked, seconds * turns)
+        self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
+
+    # -- one probe
+
+    def _measure(
+        self,
+        result: Attempts,
+        request: ProbeRequest,
+        alone: Device | None = None,
+        pairs: Sequence[Pair] = (),
+        seconds: float | None = None,
+    ) -> None:
+        """Run the probe once, for its budget or for `seconds`, and add its measurements to `result`.
+
+        It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
+        """
+        sku, sensor = self._setup.sku, self._pool.sensor
+        work = WorkerRequest(
+            metric=request.metric,
+            suffix=request.suffix,
+            runs=request.declaration.runs,
+            probe=request.probe,
+            conditions=request.conditions,
+            seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
+            precision=0.0 if pairs else sku.precision if sku else Sku.precision,
+            pairs=pairs,
+        )
+        self._forget_counters()
+        measured = [device for device in self._devices if not self.barred(request, device.uuid)]
+        outcomes: list[Outcome] = []
+        began = clock.now()
+        try:
+            links = "link" in request.declaration.stresses
+            self._pool.measure(work, [alone] if alone else measured, outcomes.append, links=links)
+        finally:
+            lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
+            context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
+            self._stood_still = self._pool.stood_still_since(began)
+            with self._pool.timeline.on("checks"):
+                self._gather(result, outcomes, context)
+
+    def _forget_counters(self) -> None:
+        """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""
+        self._ledger.forget_counters()
+        self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
+
+    def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
+        """Make measurements of the workers' outcomes, and add them to the result and to the record."""
+        if context.request.runs == "ranks":
+            disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
+            excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
+            for each in results.per_node(outcomes, context):
+                under = with_excuse(replace(each, disturbance=disturbed), excuse)
+                result.add(results.foreseen(under, self._setup.sku))
+        else:
+            measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
+            compared = withheld(results.compared(measurements), self._devices)
+            self._add(result, self._fairly(result, compared, context.request))
+        self.save(result)
+
+    def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
+        """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
+        if request.runs != "peers":
+            return found
+        if request.pairs:
+            return peer_matrix.attributed_after_repeat(result.rows, found, self._setup.names)
+        result.rows = found
+        return peer_matrix.attributed(found, self._setup.names)
+
+    def _peak(self, metric: str) -> tuple[float, str] | None:
+        """Return the datasheet peak of a metric and its source, None where there is none."""
+        return peak(self._setup.sku, metric, self._setup.platform) if self._setup.sku else None
+
+    def _add(self, result: Attempts, found: list[Measurement]) -> None:
+        """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it."""
+        devices, sku = {device.uuid: device for device in self._devices}, self._setup.sku
+        for each in found:
+            device = devices[each.subject]
+            readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
+            window = self._pool.sensor.counters.last(device.uuid)
+            measured, *beside = with_evidence(
+                each,
+                device,
+                sku,
+                readings=readings,
+                earlier=self._ledger.record.measurements,
+                foreign=self._foreign(device),
+                excuse=self._excuse(device),
+                moved=window.moved if window else {},
+            )
+            result.add(measured)
+            for more in beside:
+                if not (sku and why_not_applicable(sku, more.metric, self._setup.platform)):
+                    result.add(more)
+
+    def _foreign(self, device: Device) -> str | None:
+        """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
+        if self._stood_still:
+            return self._stood_still
+        reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
+        return f"before the run, {reason}" if reason else self._pool.sensor.foreign.get(device.uuid)
+
+    def _excuse(self, device: Device) -> str | None:
+        """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
+        return self._idle_check.excused.get(device.uuid) if self._idle_check else None
+
+
+def of_siblings(result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Judged]:
+    """Return the other metrics of the same probe call, with their limits.
+
+    A repetition measures all of these metrics again, so it has to come before the first of them is judged.
+    """
+    own = binding if request.packaged else {}
+    siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
+    return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]
