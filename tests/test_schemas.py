@@ -134,7 +134,7 @@ BROKEN = [
     (WHOLE, "type: nvlink4, ", "", "type"),
     (WHOLE, "names: [NVIDIA Mine]", "names: NVIDIA Mine", "names"),
     (WHOLE, "sku: mine", "sku: mine\nexplained: [{rule: loose, key: x}]", "reason"),
-    (WHOLE, "sku: mine", "sku: mine\nspread: {matmul: {runs: 10}}", "between_runs"),
+    (WHOLE, "sku: mine", "sku: mine\nspread: {matmul: {between_runs: 0.3}}", "between_runs"),
     (WHOLE, "sku: mine", "sku: mine\nnotes: none", "notes"),
     (OWN, "    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}\n", "", "source"),
     (OWN, "kind: measured, ", "", "kind"),

@@ -25,6 +25,7 @@ from pytest_accel.judging import neighbours
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
+from pytest_accel.judging.like_devices import Attempt
 from pytest_accel.probes.declare import known_metrics, unit_of
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.requirements import of_node
@@ -107,7 +108,7 @@ def names(figures: Iterable[ExternalFigure]) -> list[str]:
     return [subject for subject in subjects if subject != NODE]
 
 
-def _alike(one: ExternalFigure, figures: Sequence[ExternalFigure]) -> list[neighbours.Attempt]:
+def _alike(one: ExternalFigure, figures: Sequence[ExternalFigure]) -> list[Attempt]:
     """Return the values of one metric under the same conditions: all devices of a table are judged as one product."""
     own = one.measurement
     every = (each.measurement for each in figures)
@@ -115,7 +116,7 @@ def _alike(one: ExternalFigure, figures: Sequence[ExternalFigure]) -> list[neigh
 
 
 def _verdict(
-    figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform, alike: Sequence[neighbours.Attempt]
+    figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform, alike: Sequence[Attempt]
 ) -> Verdict:
     """Judge a value; it is UNMEASURED if it was measured under other conditions than those of the limit."""
     measurement = figure.measurement
@@ -123,10 +124,10 @@ def _verdict(
     other = other_conditions(measurement, sku) if limit else None
     if other:
         verdict = Verdict(metric, subject, Status.UNMEASURED, other, measurement.unit, measurement.value, limit=limit)
-        return neighbours.beside(verdict, [measurement], alike)
+        return neighbours.beside(verdict, [measurement], alike, alike, sku.spread_of(metric))
     peak = peaks.peak(sku, metric, platform)
     attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
-    return judge(attempts, limit, figure.software, background=Background(alike, sku.spread_of(metric)))
+    return judge(attempts, limit, figure.software, background=Background(alike, alike, sku.spread_of(metric)))
 
 
 def _comment(line: str) -> bool:

@@ -14,12 +14,12 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.drivers import registry
-from pytest_accel.judging import neighbours
-from pytest_accel.judging.background import Background
+from pytest_accel.judging.background import background_of
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
+from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.record import Record, SkuEntry, closing_entry
@@ -149,7 +149,7 @@ class _Again:
     def __init__(self, record: Record, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
         self.explain = explaining(record.devices)
-        self.kinds = {device.uuid: neighbours.kind_of(device) for device in record.devices}
+        self.kinds = {device.uuid: kind_of(device) for device in record.devices}
         self.before: dict[Place, list[Verdict]] = {}
         for verdict in record.verdicts:
             self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
@@ -190,8 +190,8 @@ class _Again:
             return _unmeasured(place, limit, other)
         peaked = [self._peaked(each) for each in attempts]
         spread = terms.sku.spread_of(place[0]) if terms.sku else None
-        background = Background(neighbours.like(self.attempts, self.kinds, *place), spread)
-        return judge(peaked, limit, self.record.software, self.explain, background)
+        beside = background_of(self.attempts, self.kinds, place, spread)
+        return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

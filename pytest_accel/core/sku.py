@@ -142,14 +142,25 @@ class Limit:
 
 @dataclass(frozen=True)
 class Spread:
-    """The variation between the runs of one healthy device.
+    """The variation of a metric among healthy devices: standard deviations as fractions of the value.
 
-    `between_runs` is one standard deviation as a fraction of the value, estimated from `runs` runs.
+    Each is None where it was not measured; at least one is stated.
     """
 
-    between_runs: float
-    runs: int
     source: Source
+    between_devices: float | None = None
+    """That between devices of one node."""
+    at_clock: float | None = None
+    """That between devices of the rate divided by the SM clock, for matrix products."""
+    between_runs: float | None = None
+    """That between the runs of one device, estimated from `runs` runs."""
+    runs: int | None = None
+    declared_by: DeclaredBy = DeclaredBy.SKU_FILE
+
+    @property
+    def ours(self) -> bool:
+        """True if our own probes measured it on this product; a vendor's file states one product's for all of them."""
+        return self.source.kind == "measured" and self.declared_by is not DeclaredBy.VENDOR_FILE
 
 
 @dataclass(frozen=True)
@@ -240,7 +251,7 @@ class Sku:
     precision: float = 0.01
     """The half-width of the interval, as a fraction of the value, at which a probe stops sampling."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
-    """The variation between runs by metric, or by probe for all of its metrics."""
+    """The variation among healthy devices by metric, or by probe for all of its metrics."""
     rematched: bool = False
     """True if a user's own file changed how the product is recognised."""
     own_file: str | None = None
@@ -299,7 +310,7 @@ class Sku:
         return {**self.limits, **platform.limits}
 
     def spread_of(self, metric: str) -> Spread | None:
-        """Return the variation of a metric between runs, or None if it was never measured."""
+        """Return the variation of a metric among healthy devices, or None if it was never measured."""
         return self.spread.get(metric) or self.spread.get(parse(metric).probe)
 
 

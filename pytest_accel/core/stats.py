@@ -112,6 +112,11 @@ def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
     return replace(rest, mean=whole, low=max(0.0, low) if math.isfinite(low) else low, high=whole + rest.high)
 
 
+def standard_error(found: Estimate) -> float:
+    """Return the standard error within the run, in the unit of the samples; infinite for fewer than three samples."""
+    return (found.high - found.low) / 2 / student_t(CONFIDENCE, found.n - 1) if found.n > 2 else math.inf
+
+
 def next_run(found: Estimate, between: float, runs: float = math.inf, confidence: float = 0.95) -> Estimate:
     """Return the interval in which the next run's value of the same device lies in 95 % of cases.
 
@@ -120,8 +125,7 @@ def next_run(found: Estimate, between: float, runs: float = math.inf, confidence
     both. This gives a prediction interval of half-width t sqrt(2 (between^2 + within^2)). It ends at 0 for a quantity
     that cannot be negative. The interval of `found` itself covers the mean of this run only.
     """
-    within = (found.high - found.low) / 2 / student_t(CONFIDENCE, found.n - 1) if found.n > 2 else math.inf
-    half = student_t(confidence, runs - 1) * math.sqrt(2 * (within**2 + (between * found.mean) ** 2))
+    half = student_t(confidence, runs - 1) * math.sqrt(2 * (standard_error(found) ** 2 + (between * found.mean) ** 2))
     low = found.mean - half
     return replace(found, low=max(0.0, low) if found.low >= 0 else low, high=found.mean + half)
 

@@ -90,6 +90,8 @@ class Verdict:
     """How the device failed, in one word; "left out" if the metric was not tried because of an earlier failure."""
     blamed: str = ""
     """The UUID of the device that a failure of the node is attributed to; empty if there is none."""
+    behind: bool = False
+    """True if the device is behind its neighbours or its own past, so that it is worth measuring again."""
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,9 +16,10 @@ from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.judging import history, neighbours
 from pytest_accel.judging.allowance import far, far_once
-from pytest_accel.judging.background import NOTHING_ELSE, Background, no_past, no_spread
+from pytest_accel.judging.background import NOTHING_ELSE, Background, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.judging.history import Past
+from pytest_accel.judging.like_devices import Kinds
 
 MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
@@ -63,7 +64,7 @@ def judge(
     called for the cause of a shortfall only.
     """
     verdict = _by_limit(attempts, limit, software, explain)
-    beside = neighbours.beside(verdict, attempts, background.others, background.spread)
+    beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
     later = history.against(beside, attempts, background.past, background.spread)
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explain(_deciding(attempts)[-1]) if failed_beside else None
@@ -346,8 +347,8 @@ class Attempts:
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = stored_cause
     """Returns the cause of a shortfall."""
-    kinds: Mapping[str, Hashable | None] = field(default_factory=dict)
-    """The kind of each device by UUID (`neighbours.kind_of`); a device without a kind is compared with no other."""
+    kinds: Kinds = field(default_factory=dict)
+    """The kind of each device (`like_devices.kind_of`)."""
     spread_of: Callable[[str], Spread | None] = no_spread
     """Returns the variation of a metric among healthy devices, None if it is not known."""
     past_of: Callable[[str, str], Past | None] = no_past
@@ -398,12 +399,9 @@ class Attempts:
         for its_limit, its_software, verdict in remembered:
             if its_limit == limit and its_software == software:
                 return verdict
-        background = Background(
-            neighbours.like(self.attempts, self.kinds, metric, subject),
-            self.spread_of(metric),
-            self.past_of(metric, subject),
-        )
-        verdict = judge(attempts, limit, software, self.explain, background)
+        spread, past = self.spread_of(metric), self.past_of(metric, subject)
+        beside = background_of(self.attempts, self.kinds, (metric, subject), spread, past)
+        verdict = judge(attempts, limit, software, self.explain, beside)
         remembered.append((limit, dict(software), verdict))
         return verdict
 
@@ -419,9 +417,9 @@ class Attempts:
         self._verdicts.clear()
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
-        """Return the failed verdicts that a repeat could overturn or confirm; empty after the repeat.
+        """Return the verdicts that a repeat could overturn or confirm; empty after the repeat.
 
-        Without a limit these are the devices far behind their neighbours.
+        These are failures, and the devices that are behind their neighbours or their own past.
         """
         if self.repeated:
             return []
@@ -430,7 +428,7 @@ class Attempts:
             for (name, subject), attempts in self.attempts.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
-        return [each for each in verdicts if each.status is Status.FAIL or _doubtful(each)]
+        return [each for each in verdicts if each.status is Status.FAIL or each.behind or _doubtful(each)]
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:

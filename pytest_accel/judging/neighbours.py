@@ -1,60 +1,31 @@
 """Compares a rate or a time with those of the like devices of the node. Pure.
 
 A limit says what a product has to reach; the neighbours say what this one does under the same load, power and cooling.
-Where no limit decides they are all that can tell a slow device, and far behind them no limit clears it.
+Where no limit decides they are all that can tell a slow device, and far behind them no limit clears it. Where it is
+known how much healthy devices differ (`core.sku.Spread`), a device is compared as narrowly as that allows.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
-from pytest_accel.drivers import registry
-from pytest_accel.probes.declare import finder_of
+from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap, number
+from pytest_accel.judging.like_devices import ENOUGH, LATENCY, TIMES, Attempt, compared, part_of, usable, value_of
 
-ENOUGH = 4
-"""Number of like devices from which on their median is that of healthy ones if one of them is slow."""
 FAR = 0.5
 """A device below this share of the median fails: no two healthy devices of one product differ so much."""
 BEHIND = 0.85
 """A device below this share of the median is marginal where no limit decides. Healthy devices of one product differ by
 a few percent; over whole clusters 8 % on average and 22 % at most were found (arXiv 2208.11035v3, abstract)."""
-TIMES = ("s", "ms", "us")
-"""Units of which less is better."""
-LATENCY = "us"
-"""The unit of latencies. They depend on the place of a device in the node (socket, switch) by more than rates do, so a
-device is never marginal for one."""
-POWER = "W"
-"""The unit of the power under load, which like devices draw alike."""
-
-Attempt = Sequence[Measurement]
-"""The measurements of one metric of one device, oldest first."""
-
-
-def kind_of(device: Device) -> Hashable | None:
-    """Return the kind of a device, which like devices share; None for a processor.
-
-    Another load on a processor slows it down, and limits on it are shares of a peak measured at the same time.
-    """
-    if not registry.vendor(device.driver).accelerator:
-        return None
-    return device.driver, device.model, device.facts.get("virtualization")
-
-
-def like(
-    attempts: Mapping[tuple[str, str], Attempt], kinds: Mapping[str, Hashable | None], metric: str, subject: str
-) -> list[Attempt]:
-    """Return the attempts at a metric of all devices of the subject's kind, its own included."""
-    kind = kinds.get(subject)
-    if kind is None:
-        return []
-    return [each for (name, other), each in attempts.items() if name == metric and kinds.get(other) == kind]
+ALIKE = 0.05
+"""The largest distance from their median at which devices are alike, where no spread is known."""
+SHARED = "look at what they share (power, cooling, settings, software)"
+"""What to do about devices that are slow alike."""
 
 
 @dataclass(frozen=True)
@@ -67,89 +38,143 @@ class Standing:
 
     def words(self, unit: str) -> str:
         """Return the standing as part of a sentence."""
-        among = f"the median of {self.count} devices ({show(self.middle, unit).removesuffix(f' {unit}')})"
+        among = f"the median of {self.count} devices ({number(self.middle, unit)})"
         if unit in TIMES:
             return f"{1 / self.share:.3g} times {among}" if self.share else f"longer than {among}"
         return f"{1 - self.share:.0%} below {among}"
 
 
-def compared(metric: str, subject: str, unit: str) -> bool:
-    """Return True for a metric that neighbours can judge: a rate, a time or the power of a device under load.
-
-    Facts are judged by limits. A time that a probe finds beside its own metric is a count of seconds, or the tail of a
-    distribution, of which like devices may show several times as much.
-    """
-    declared = finder_of(metric) or finder_of(parse(metric).base)
-    if subject == NODE or (declared and (declared.fact or declared.node)):
-        return False
-    beside = declared is not None and parse(metric).base in declared.also
-    return is_rate(unit) or unit == POWER or (unit in TIMES and not beside)
-
-
 def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
     """Return where a device stands among like ones, itself included; None if it cannot be compared.
 
-    A measurement with a trouble or a disturbance says nothing about its device. The statistics of the comparison are
-    here alone.
+    A measurement with a trouble or a disturbance says nothing about its device.
     """
-    values = [float(each.value) for each in alike if _usable(each) and isinstance(each.value, int | float)]
-    if not compared(own.metric, own.subject, own.unit) or not _usable(own) or len(values) < ENOUGH:
+    values = [value_of(each) for each in alike if usable(each)]
+    if not compared(own.metric, own.subject, own.unit) or not usable(own) or len(values) < ENOUGH:
         return None
-    middle, value = median(values), float(own.value or 0)
+    middle, value = median(values), value_of(own)
     if middle <= 0 or (own.unit in TIMES and value <= 0):
         return None
     return Standing(middle / value if own.unit in TIMES else value / middle, middle, len(values))
 
 
-def _usable(one: Measurement) -> bool:
-    """Return whether a measurement has a number that says something about its device.
-
-    A power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first and
-    0 for the second (Linux, aldebaran_ppt.c, aldebaran_get_gpu_metrics).
-    """
-    number = isinstance(one.value, int | float) and not isinstance(one.value, bool) and math.isfinite(one.value)
-    stated = one.unit != POWER or one.value != 0
-    return number and stated and not one.trouble and not one.disturbance
-
-
-def beside(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt], spread: Spread | None = None) -> Verdict:  # noqa: ARG001
+def beside(
+    verdict: Verdict,
+    attempts: Attempt,
+    others: Sequence[Attempt],
+    near: Sequence[Attempt] = (),
+    spread: Spread | None = None,
+) -> Verdict:
     """Return the verdict on a device after the comparison with like ones.
 
-    `others` are their attempts, its own included. The last attempt decides, as it does under a limit: a device that was
-    far behind once is marginal.
+    `others` are the attempts of all of its kind, its own included, `near` those of them in the same place of the node.
+    A device below half of the median fails. One behind by more than the `spread` explains is marginal, and fails where
+    that is small (`SMALL_SPREAD`); the repeat has to confirm it.
     """
-    rounds = _rounds(attempts, others)
-    if not rounds or verdict.status is Status.FAIL:
+    verdict = _shared(verdict, attempts, near, spread)
+    if verdict.status is Status.FAIL:
+        return verdict
+    wide = _wide(verdict, attempts, others)
+    return wide if wide.status is Status.FAIL else _narrowly(wide, attempts, near, spread)
+
+
+def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Verdict:
+    """Return the verdict after the comparison with all devices of the kind."""
+    rounds = [standing(own, alike) for own, alike in _rounds(attempts, others)]
+    if not rounds:
         return verdict
     now, before = rounds[-1], [each for each in rounds[:-1] if each and each.share < FAR]
-    status = _status(now, verdict) if now else None
-    if now and status:
-        return _worse(verdict, status, f"{now.words(verdict.unit)}{_aftermath(attempts, now)}")
+    if now and (status := _status(now, verdict)):
+        return _worse(verdict, status, f"{now.words(verdict.unit)}{_aftermath(attempts) if now.share < FAR else ''}")
     if before and now:
-        words = f"holds only on the repeat, first measured {before[0].words(verdict.unit)}"
-        return _worse(verdict, Status.MARGINAL, words)
+        once = f"holds only on the repeat, first measured {before[0].words(verdict.unit)}"
+        if _excused(attempts):
+            return _worse(verdict, Status.MARGINAL, once)
+        return _worse(verdict, Status.FAIL, f"{once}, which no noise explains")
     return verdict
 
 
-def _rounds(attempts: Attempt, others: Sequence[Attempt]) -> list[Standing | None]:
-    """Return the standing in each attempt on all devices together; of others that made fewer the last one counts."""
+def _excused(attempts: Attempt) -> bool:
+    """Return True if a load before the run excuses a low speed."""
+    return any(each.details.get("excuse") for each in attempts)
+
+
+def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
+    """Return the verdict after the comparison by the spread of healthy devices.
+
+    A finding of every round counts as it is. One that would fail and that only one round shows is marginal.
+    """
+    rounds = [gap(own, alike, spread) for own, alike in _rounds(attempts, near)] if spread else []
+    gaps = [each for each in rounds if each]
+    if not gaps or not rounds[-1]:
+        return verdict
+    found = sorted(gaps, key=lambda each: WORST_FIRST.index(each.status))
+    once = found[0].status is Status.FAIL and found[-1].status is Status.PASS
+    status = Status.MARGINAL if once else found[-1].status
+    if status is Status.PASS:
+        return verdict
+    now = gaps[-1]
+    if now.status is Status.PASS:
+        words = f"holds only on the repeat, first measured {found[0].words(verdict.unit)}"
+    else:
+        words = f"{now.words(verdict.unit)}{_aftermath(attempts)}"
+    if status is Status.FAIL and attempts[-1].details.get("not_repeated"):
+        status = Status.INCONCLUSIVE
+    return replace(_worse(verdict, status, words), behind=True)
+
+
+def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
+    """Return the verdict on a broken limit with what the neighbours say: all of them are alike, or all others hold."""
+    alike = next(reversed([(own, alike) for own, alike in _rounds(attempts, near)]), None)
+    bounded = verdict.floor is not None or verdict.ceiling is not None
+    if alike is None or not bounded or verdict.margin is None or verdict.margin >= 0:
+        return verdict
+    own, every = alike[0], [each for each in alike[1] if usable(each)]
+    if len(every) < ENOUGH or not usable(own) or not compared(own.metric, own.subject, own.unit):
+        return verdict
+    short = [each for each in every if _short(each, verdict)]
+    if len(short) == len(every) and _alike(every, spread):
+        return with_sentence(verdict, f"{verdict.sentence}; all {len(every)} devices alike: {SHARED}")
+    advises = verdict.advises_short or (verdict.limit is not None and verdict.limit.severity == "warn")
+    if advises and [each.subject for each in short] == [own.subject]:
+        return replace(verdict, sentence=f"{verdict.sentence}; its {len(every) - 1} neighbours hold it", behind=True)
+    return verdict
+
+
+def _short(one: Measurement, verdict: Verdict) -> bool:
+    """Return whether a value breaks the bounds that the verdict was given by."""
+    value = value_of(one)
+    below = verdict.floor is not None and value < verdict.floor
+    return below or (verdict.ceiling is not None and value > verdict.ceiling)
+
+
+def _alike(every: Sequence[Measurement], spread: Spread | None) -> bool:
+    """Return whether all values lie as close to their median as those of healthy devices."""
+    middle = median(map(value_of, every))
+    within = ALIKE
+    if spread and spread.between_devices:
+        within = max(FOUND_AT * spread.between_devices, LEAST[part_of(every[0].metric)])
+    return middle > 0 and all(abs(value_of(each) / middle - 1) <= within for each in every)
+
+
+def _rounds(attempts: Attempt, others: Sequence[Attempt]) -> list[tuple[Measurement, list[Measurement]]]:
+    """Return each attempt on all devices together with those of the others in that round.
+
+    Of others that made fewer attempts the last one counts.
+    """
     own, alike = _together(attempts), [each for each in map(_together, others) if each]
-    return [
-        standing(one, [each[min(place, len(each) - 1)] for each in alike]) for place, one in enumerate(own) if alike
-    ]
+    return [(one, [each[min(place, len(each) - 1)] for each in alike]) for place, one in enumerate(own) if alike]
 
 
 def _together(attempts: Attempt) -> Attempt:
     return [each for each in attempts if each.how == "together"]
 
 
-def _aftermath(attempts: Attempt, now: Standing) -> str:
-    """Return what came after a device was found far behind: no repeat, or a measurement of it alone."""
-    if now.share >= FAR:
-        return ""
+def _aftermath(attempts: Attempt) -> str:
+    """Return what came after a device was found behind: no repeat, or a measurement of it alone."""
     if why := attempts[-1].details.get("not_repeated"):
         return f"; not measured again for lack of time: {why}"
-    alone = [each for each in attempts if each.how == "alone" and _usable(each)]
+    alone = [each for each in attempts if each.how == "alone" and usable(each)]
     return f"; {show(alone[-1].value, alone[-1].unit)} when measured alone" if alone else ""
 
 

@@ -256,7 +256,7 @@ def _event(message: Message) -> Event:
 def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
     """Return the measurement with the 95 % interval of the next run's value, if the spread of its metric is known."""
     spread, estimate = sku.spread_of(measurement.metric) if sku else None, measurement.estimate
-    if spread is None or estimate is None or measurement.trouble:
+    if spread is None or not spread.between_runs or not spread.runs or estimate is None or measurement.trouble:
         return measurement
     interval = next_run(estimate, spread.between_runs, spread.runs)
     if not math.isfinite(interval.high - interval.low):

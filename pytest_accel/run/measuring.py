@@ -14,12 +14,13 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging import neighbours, peer_matrix, preconditions, repeats, results
+from pytest_accel.judging import peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.background import no_spread
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run.deadline import Deadline
@@ -81,7 +82,7 @@ class Measuring:
         if request.declaration.fact:
             key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            kinds = {device.uuid: neighbours.kind_of(device) for device in self._devices}
+            kinds = {device.uuid: kind_of(device) for device in self._devices}
             spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
             result = Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of)
             if request.declaration.fact:

@@ -16,6 +16,8 @@ from pytest_accel.skus.peaks import why_not_applicable
 BOUNDS = ("floor", "ceiling", "equals", "one_of", "version", "same_on_all")
 FIGURES = ("floor", "ceiling", "reference")
 """Figures of a limit that its source measured."""
+DEVIATIONS = ("between_devices", "at_clock", "between_runs")
+"""The deviations that a spread may state."""
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
@@ -141,6 +143,16 @@ def _check_bounds(key: str, at: Located, findings: Findings) -> None:
     for name, bound in numbers.items():
         if limit["unit"] == "of peak" and not 0 < bound <= 1:
             findings.add(at.data[name], f"{key}: {name} {bound:g} is not a fraction of a peak in (0, 1]")
+
+
+def check_spreads(root: Located, findings: Findings) -> None:
+    """Find spreads that state no deviation, and one between runs without their number."""
+    for key, at in items_of(root.data.get("spread")):
+        stated = at.plain()
+        if not set(DEVIATIONS) & set(stated):
+            findings.add(at, f"spread.{key}: needs one of {', '.join(DEVIATIONS)}")
+        if ("between_runs" in stated) != ("runs" in stated):
+            findings.add(at, f"spread.{key}: between_runs and runs belong together; one of them is missing")
 
 
 def check_probes(root: Located, findings: Findings) -> None:

@@ -21,6 +21,7 @@ from pytest_accel.skus.checks import (
     check_limits,
     check_methods,
     check_probes,
+    check_spreads,
     check_whole,
     drop_of_source,
     drop_other_kinds,
@@ -82,6 +83,7 @@ def read(name: str) -> tuple[Sku, Located]:
     findings.raise_if_any()
     check_limits(root, findings)
     check_probes(root, findings)
+    check_spreads(root, findings)
     findings.raise_if_any()
     check_methods(root, found.get("probes", {}), findings)
     check_whole(root, findings)
@@ -161,6 +163,8 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
         drop_of_source(both[key], limit, OF_SOURCE)
+    for key, at in items_of(root.data.get("spread")):
+        merged.data["spread"].data[key] = at  # as a whole: a spread has one source
     _join("explained", under.root, root, merged)
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)
@@ -262,16 +266,16 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         budgets=found.get("budgets", {}),
         not_applicable=found.get("not_applicable", {}),
         precision=found.get("precision", Sku.precision),
-        spread={key: _spread(each) for key, each in found.get("spread", {}).items()},
+        spread={key: _spread(found["spread"][key], at, layers) for key, at in items_of(root.data.get("spread"))},
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
     )
 
 
-def _spread(raw: dict[str, Any]) -> Spread:
+def _spread(raw: dict[str, Any], at: Located, layers: _Layers) -> Spread:
     """Return the spread of a metric."""
-    return Spread(raw["between_runs"], raw["runs"], Source(**raw["source"]))
+    return Spread(**{**raw, "source": Source(**raw["source"])}, declared_by=layers.kinds[at.file])
 
 
 def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:

@@ -24,6 +24,9 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", 
 OF_SOURCE = ("healthy", "software")
 """Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
+MOST_SPREAD = 0.2
+"""The largest standard deviation that a file may state: devices that differ more tell nothing about each other."""
+
 WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""
 
@@ -34,6 +37,15 @@ def _method_value(at: Located, key: str, findings: Findings) -> str | float | bo
     if isinstance(at.data, str | int | float):
         return at.data
     findings.add(at, f"{key}: expected a text, a number, true or false")
+    return None
+
+
+@yaml_lines.accepts({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPREAD})
+def _deviation(at: Located, key: str, findings: Findings) -> float | None:
+    """Return a standard deviation as a share of the value."""
+    if isinstance(at.data, int | float) and not isinstance(at.data, bool) and 0 < at.data <= MOST_SPREAD:
+        return float(at.data)
+    findings.add(at, f"{key}: expected a share of the value in (0, {MOST_SPREAD:g}], not {at.data!r}")
     return None
 
 
@@ -282,13 +294,15 @@ _FIELDS: dict[str, Check] = {
     "spread": yaml_lines.mapping_of(
         yaml_lines.record_of(
             {
-                "between_runs": positive.described("one standard deviation, as a share of the value"),
-                "runs": count.described("number of runs that it was measured over"),
+                "between_devices": _deviation.described("standard deviation between the devices of a node"),
+                "at_clock": _deviation.described("the same of a matrix product's rate divided by the SM clock"),
+                "between_runs": _deviation.described("standard deviation between runs of one device"),
+                "runs": count.described("number of runs that between_runs was estimated from"),
                 "source": _source.described("where the figures come from"),
             },
-            required=("between_runs", "runs", "source"),
+            required=("source",),
         )
-    ).described("how far runs of one healthy device lie apart, by probe or metric"),
+    ).described("how far healthy devices, and runs of one, lie apart, by probe or metric"),
     "probes": yaml_lines.mapping_of(
         yaml_lines.mapping_of(yaml_lines.anything.described("value of the argument"))
     ).described("arguments of the packaged tests by probe, such as {matmul: {m: 4096, n: 4096, k: 4096}}"),

@@ -10,7 +10,7 @@ from pytest_accel.core.device_facts import GROUPS, READ_ONCE, UNJUDGED, DeviceFa
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.judging import changed_facts, neighbours
+from pytest_accel.judging import changed_facts, like_devices, neighbours
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
@@ -67,7 +67,7 @@ def _metrics() -> Iterator[Sequence[str]]:
         if declared.fact or not declared.packaged:
             continue
         for metric in _names(declared):
-            beside = neighbours.compared(metric, "", _unit(declared, metric)) and not declared.node
+            beside = like_devices.compared(metric, "", _unit(declared, metric)) and not declared.node
             itself = WRONG.get(declared.verifies, "") if metric not in declared.also else ""
             cells = (
                 limits_of(metric),
@@ -89,7 +89,7 @@ def _unit(declared: Declaration, metric: str) -> str:
 
 
 def _beside(unit: str) -> str:
-    return "FAIL" if unit == neighbours.LATENCY else "FAIL, MARGINAL"
+    return "FAIL" if unit == like_devices.LATENCY else "FAIL, MARGINAL"
 
 
 def _device_row(name: str, fact: DeviceFact, why: str) -> Sequence[str]:

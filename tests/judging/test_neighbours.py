@@ -11,9 +11,9 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import neighbours
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.judge import Attempts, judge
+from pytest_accel.judging.like_devices import kind_of
 
 OTHERS = (500.0, 505.1, 505.1, 510.0, 505.1, 505.1, 520.0)
 """Seven healthy devices; the device under test is the eighth."""
@@ -126,13 +126,18 @@ def test_disturbed_neighbours_do_not_count() -> None:
     assert judge([one(100.0)], None, background=Background([[one(100.0)], *alike])).status is Status.NOT_APPLICABLE
 
 
-def test_a_repeat_clears_up_to_marginal() -> None:
+def test_a_quiet_repeat_does_not_clear_what_was_far_behind_once() -> None:
     verdict = beside(one(100.0), one(505.0))
-    assert verdict.status is Status.MARGINAL
-    assert (
-        verdict.sentence
-        == "505 TFLOPS, holds only on the repeat, first measured 80% below the median of 8 devices (505.1)"
+    assert verdict.status is Status.FAIL
+    assert verdict.sentence == (
+        "505 TFLOPS, holds only on the repeat, first measured 80% below the median of 8 devices (505.1), "
+        "which no noise explains"
     )
+
+
+def test_a_load_before_the_run_excuses_what_was_far_behind_once() -> None:
+    loaded: Details = {"excuse": "pid 4 used the device until the run began"}
+    assert beside(replace(one(100.0), details=loaded), one(505.0)).status is Status.MARGINAL
 
 
 def test_a_device_that_stays_behind_fails_with_its_cause_and_its_rate_alone() -> None:
@@ -166,7 +171,7 @@ def gpu(place: int, **changes: object) -> Device:
 )
 def test_devices_of_one_kind_are_compared(changes: dict[str, object], compared: bool) -> None:
     devices = [*(gpu(place) for place in range(4)), gpu(4, **changes)]
-    result = Attempts(kinds={each.uuid: neighbours.kind_of(each) for each in devices})
+    result = Attempts(kinds={each.uuid: kind_of(each) for each in devices})
     for device in devices:
         result.add(one(100.0 if device.index == 4 else 500.0, device.uuid))
     verdict = result.judged("matmul.fp16", "GPU-4", None, {})
@@ -175,13 +180,13 @@ def test_devices_of_one_kind_are_compared(changes: dict[str, object], compared: 
 
 
 def test_processors_are_never_compared() -> None:
-    assert neighbours.kind_of(gpu(0, driver="cpu")) is None
+    assert kind_of(gpu(0, driver="cpu")) is None
 
 
 def test_a_verdict_follows_the_neighbours_attempts() -> None:
     """What was judged before the others were measured again is judged anew."""
     devices = [gpu(place) for place in range(4)]
-    result = Attempts(kinds={each.uuid: neighbours.kind_of(each) for each in devices})
+    result = Attempts(kinds={each.uuid: kind_of(each) for each in devices})
     for device in devices:
         result.add(one(100.0, device.uuid))
     assert result.judged("matmul.fp16", "GPU-0", None, {}).status is Status.NOT_APPLICABLE

@@ -1,0 +1,138 @@
+"""The distance of a device behind its neighbours, measured in the spread of healthy devices. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from pytest_accel.core.measurement import Measurement, is_rate
+from pytest_accel.core.sku import Spread
+from pytest_accel.core.stats import standard_error
+from pytest_accel.core.verdict import Status, show
+from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, TIMES, compared, part_of, usable, value_of
+from pytest_accel.judging.telemetry import power_capped
+
+FOUND_AT = 4.0
+"""Standard deviations behind the other devices from which on a device is a finding. Of normally distributed healthy
+devices 3 in 100,000 are, and a node has hundreds of figures; a finding counts only if the repeat shows it too."""
+FAILS_AT = 6.0
+"""Standard deviations from which on a finding fails, where the spread is small (`SMALL_SPREAD`)."""
+SMALL_SPREAD = ("memory", "host", "link")
+"""Parts whose rate is fixed by clock and width, so that healthy devices hardly differ: eight H200 lie within 0.2 % of
+each other over the host link (stas00/ml-engineering, network/README.md). Products follow power and temperature."""
+LEAST = {"memory": 0.01, "host": 0.01, "link": 0.01, "compute": 0.02}
+"""The smallest gap that is a finding, by the part that a probe stresses: what is smaller costs nobody anything."""
+LEAST_FAILING = 0.02
+"""The smallest gap that fails."""
+ELSEWHERE, LEAST_ELSEWHERE = 3.0, 0.05
+"""How many times as wide a spread may be here that another tool or another product showed, before a gap fails by it;
+and the smallest such gap."""
+OF_MEDIAN = 1.57
+"""The variance of the median of n normally distributed values is pi / 2 of that of their mean (H. A. David, Order
+Statistics)."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The distance of a device behind its neighbours, measured in the spread of healthy devices.
+
+    `behind` is the share that its speed lacks to the median of the others (`middle`, in the metric's unit); `deviation`
+    is the standard deviation of that share for a healthy device, and `spread` the stated one between devices.
+    """
+
+    behind: float
+    middle: float
+    deviation: float
+    spread: float
+    least: float
+    fails_from: float
+    """The gap from which on the device fails; infinite where it never does."""
+    at_clock: bool = False
+
+    @property
+    def status(self) -> Status:
+        """FAIL, MARGINAL, or PASS if the gap is no finding."""
+        if self.behind > self.fails_from:
+            return Status.FAIL
+        return Status.MARGINAL if self.behind > max(FOUND_AT * self.deviation, self.least) else Status.PASS
+
+    def words(self, unit: str) -> str:
+        """Return the gap as part of a sentence."""
+        at = " at its clock" if self.at_clock else ""
+        return (
+            f"{self.behind:.1%} behind its neighbours{at} "
+            f"(median {number(self.middle, unit)}, spread {100 * self.spread:.2g}%)"
+        )
+
+
+def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | None:
+    """Return the distance of a device behind the median of the others; None if it cannot be compared.
+
+    For a matrix product under the power limit, whose devices run at different clocks, the rate at the clock is compared
+    as well, and the clearer of the two gaps is returned.
+    """
+    others = [each for each in near if each.subject != own.subject and usable(each)]
+    between = spread.between_devices or spread.at_clock
+    if not between or not _narrow(own) or not usable(own) or len(others) < ENOUGH - 1:
+        return None
+    raw = _gap(own, [1.0] * (len(others) + 1), others, spread, spread.between_devices)
+    clocks = _clocks([own, *others])
+    held = _gap(own, clocks, others, spread, spread.at_clock or spread.between_devices) if clocks else None
+    found = [each for each in (raw, held and replace(held, at_clock=True)) if each]
+    return max(found, key=_clearness, default=None)
+
+
+def _clearness(one: Gap) -> float:
+    return one.behind / max(FOUND_AT * one.deviation, one.least)
+
+
+def _narrow(own: Measurement) -> bool:
+    """Return True for a metric that is compared narrowly. Latencies and power follow more than the device."""
+    return compared(own.metric, own.subject, own.unit) and own.unit not in (LATENCY, POWER)
+
+
+def _gap(
+    own: Measurement, by: Sequence[float], others: Sequence[Measurement], spread: Spread, between: float | None
+) -> Gap | None:
+    """Return the gap between speeds, each divided by one of `by`: the own first, then those of the others."""
+    speeds = [_speed(each) / one for each, one in zip([own, *others], by, strict=True)]
+    if not between or min(speeds) <= 0:
+        return None
+    middle, part = median(speeds[1:]), part_of(own.metric)
+    within = standard_error(own.estimate) / abs(own.estimate.mean) if own.estimate and own.estimate.mean else 0.0
+    one = math.sqrt(between**2 + (spread.between_runs or 0.0) ** 2 + within**2)
+    deviation, at_middle = one * math.sqrt(1 + OF_MEDIAN / len(others)), middle * by[0]
+    return Gap(
+        behind=1 - speeds[0] / middle,
+        middle=1 / at_middle if own.unit in TIMES else at_middle,
+        deviation=deviation,
+        spread=between,
+        least=LEAST[part],
+        fails_from=_fails_from(deviation, spread) if part in SMALL_SPREAD else math.inf,
+    )
+
+
+def _fails_from(deviation: float, spread: Spread) -> float:
+    times, least = (1.0, LEAST_FAILING) if spread.ours else (ELSEWHERE, LEAST_ELSEWHERE)
+    return max(FAILS_AT * times * deviation, least)
+
+
+def _speed(one: Measurement) -> float:
+    value = value_of(one)
+    return (1 / value if value > 0 else 0.0) if one.unit in TIMES else value
+
+
+def _clocks(every: Sequence[Measurement]) -> list[float]:
+    """Return the SM clock (MHz) of each if they are products that power limits, as it does most of them; else none."""
+    summaries = [each.details.get("telemetry", {}) for each in every]
+    clocks = [each.get("clock_mhz", {}).get("mean", 0.0) for each in summaries]
+    capped = sum(map(power_capped, summaries))
+    product = part_of(every[0].metric) == "compute" and is_rate(every[0].unit)
+    return clocks if product and all(clocks) and 2 * capped > len(every) else []
+
+
+def number(value: float, unit: str) -> str:
+    """Return a value as text without its unit."""
+    return show(value, unit).removesuffix(f" {unit}")

@@ -1,0 +1,118 @@
+"""Which devices of a node are alike, and which of their measurements can be compared. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import WHOLE
+from pytest_accel.drivers import registry
+from pytest_accel.probes.declare import declaration_of, finder_of
+
+ENOUGH = 4
+"""Number of like devices from which on their median is that of healthy ones if one of them is slow."""
+TIMES = ("s", "ms", "us")
+"""Units of which less is better."""
+LATENCY = "us"
+"""The unit of latencies. They depend on the place of a device in the node (socket, switch) by more than rates do, so a
+device is never marginal for one."""
+POWER = "W"
+"""The unit of the power under load, which like devices draw alike."""
+Attempt = Sequence[Measurement]
+"""The measurements of one metric of one device, oldest first."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What like devices share: the product with its partitioning, and the places of its links in the node."""
+
+    product: Hashable
+    host_link: Hashable = None
+    peer_links: Hashable = None
+
+    def near(self, part: str) -> Hashable:
+        """Return what devices share that are compared narrowly in a probe of `part`."""
+        return self.product, {"host": self.host_link, "link": self.peer_links}.get(part)
+
+
+def kind_of(device: Device) -> Kind | None:
+    """Return the kind of a device; None for a processor.
+
+    Another load on a processor slows it down, and limits on it are shares of a peak measured at the same time. Devices
+    reach the host alike if NUMA node, number of PCIe links on the way and width are the same.
+    """
+    if not registry.vendor(device.driver).accelerator:
+        return None
+    facts = device.facts
+    return Kind(
+        (device.driver, device.model, facts.get("virtualization"), *(facts.get(mode) for mode in WHOLE)),
+        (device.numa_node, len(facts.get("pcie_path") or ()), facts.get("pcie_gen_max"), facts.get("pcie_width_max")),
+        (facts.get("nvlink_count"), len(facts.get("xgmi_states") or ())),
+    )
+
+
+Kinds = Mapping[str, "Kind | None"]
+"""The kind of each device by UUID; a device without a kind is compared with no other."""
+AllAttempts = Mapping[tuple[str, str], Attempt]
+"""The attempts at metrics by metric and subject."""
+
+
+def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
+    """Return the attempts at a metric of all devices of the subject's kind, its own included."""
+    kind = kinds.get(subject)
+    return [] if kind is None else _of(attempts, metric, {uuid for uuid, one in kinds.items() if _same(one, kind)})
+
+
+def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
+    """Return those of `like` whose place in the node is that of the subject too, as far as the metric depends on it."""
+    kind, part = kinds.get(subject), part_of(metric)
+    if kind is None:
+        return []
+    place = kind.near(part)
+    return _of(attempts, metric, {uuid for uuid, one in kinds.items() if one and one.near(part) == place})
+
+
+def _same(one: Kind | None, other: Kind) -> bool:
+    return one is not None and one.product == other.product
+
+
+def _of(attempts: AllAttempts, metric: str, subjects: set[str]) -> list[Attempt]:
+    return [each for (name, subject), each in attempts.items() if name == metric and subject in subjects]
+
+
+def part_of(metric: str) -> str:
+    """Return the part of a device that limits a metric most (`probes.declare.PARTS`); compute if none is declared."""
+    declared = declaration_of(metric) or finder_of(metric) or finder_of(parse(metric).base)
+    return declared.stresses[0] if declared and declared.stresses else "compute"
+
+
+def compared(metric: str, subject: str, unit: str) -> bool:
+    """Return True for a metric that neighbours can judge: a rate, a time or the power of a device under load.
+
+    Facts are judged by limits. A time that a probe finds beside its own metric is a count of seconds, or the tail of a
+    distribution, of which like devices may show several times as much.
+    """
+    declared = finder_of(metric) or finder_of(parse(metric).base)
+    if subject == NODE or (declared and (declared.fact or declared.node)):
+        return False
+    beside = declared is not None and parse(metric).base in declared.also
+    return is_rate(unit) or unit == POWER or (unit in TIMES and not beside)
+
+
+def value_of(one: Measurement) -> float:
+    """Return the value of a usable measurement as a number."""
+    return float(one.value or 0)
+
+
+def usable(one: Measurement) -> bool:
+    """Return whether a measurement has a number that says something about its device.
+
+    A power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first and
+    0 for the second (Linux, aldebaran_ppt.c, aldebaran_get_gpu_metrics).
+    """
+    number = isinstance(one.value, int | float) and not isinstance(one.value, bool) and math.isfinite(one.value)
+    stated = one.unit != POWER or one.value != 0
+    return number and stated and not one.trouble and not one.disturbance
