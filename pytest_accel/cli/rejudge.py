@@ -17,11 +17,13 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.background import background_of
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
+from pytest_accel.judging.history import terms_of
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.probes.declare import conditions_of, declaration_of
+from pytest_accel.run import baseline
 from pytest_accel.run.record import Record, SkuEntry, closing_entry
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
@@ -150,6 +152,9 @@ class _Again:
         self.record, self.terms, self.limits = record, terms, limits
         self.explain = explaining(record.devices)
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
+        run = record.run
+        terms_then = terms_of(run.get("level", ""), run.get("platform", ""), record.software)
+        self.past_of = baseline.kept_in(record.baseline, terms_then)
         self.before: dict[Place, list[Verdict]] = {}
         for verdict in record.verdicts:
             self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
@@ -190,7 +195,7 @@ class _Again:
             return _unmeasured(place, limit, other)
         peaked = [self._peaked(each) for each in attempts]
         spread = terms.sku.spread_of(place[0]) if terms.sku else None
-        beside = background_of(self.attempts, self.kinds, place, spread)
+        beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:

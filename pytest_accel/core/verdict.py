@@ -154,3 +154,11 @@ def show_margin(margin: float) -> str:
 def with_sentence(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
     """Return the verdict with another sentence, and with another status if one is given."""
     return replace(verdict, sentence=sentence, status=status or verdict.status)
+
+
+def worsened(verdict: Verdict, status: Status, words: str) -> Verdict:
+    """Return the verdict with the words added, and with the status if it is worse than its own."""
+    told = show(verdict.value, verdict.unit) if verdict.information else verdict.sentence
+    joint = ", " if verdict.information else "; "
+    worse = min(status, verdict.status, key=WORST_FIRST.index)
+    return with_sentence(verdict, f"{told}{joint}{words}", worse)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.judging.history import Past
 from pytest_accel.judging.like_devices import AllAttempts, Attempt, Kinds, like, near
@@ -16,21 +17,33 @@ class Background:
     """What one metric of one device is compared with besides its limit.
 
     `others` are the attempts of the like devices of this run, its own included, and `near` those of the devices in the
-    same place of the node. `spread` is the variation of the metric among healthy devices, and `past` has the figures of
-    earlier runs.
+    same place of the node. `spread` is the variation of the metric among healthy devices, and `pasts` are the earlier
+    figures of those devices by UUID.
     """
 
     others: Sequence[Attempt] = ()
     near: Sequence[Attempt] = ()
     spread: Spread | None = None
-    past: Past | None = None
+    pasts: Mapping[str, Past] = field(default_factory=dict)
+
+
+PastOf = Callable[[Measurement], "Past | None"]
+"""A function that returns the earlier figures of the metric and the device of a measurement, None if there are none."""
+
+
+def no_past(measurement: Measurement) -> Past | None:  # noqa: ARG001  the signature of `PastOf`
+    """Return None: there is no earlier run."""
+    return None
 
 
 def background_of(
-    attempts: AllAttempts, kinds: Kinds, place: tuple[str, str], spread: Spread | None, past: Past | None = None
+    attempts: AllAttempts, kinds: Kinds, place: tuple[str, str], spread: Spread | None, past_of: PastOf = no_past
 ) -> Background:
     """Return the background of a place (metric, subject) among all attempts of a run."""
-    return Background(like(attempts, kinds, *place), near(attempts, kinds, *place), spread, past)
+    close = near(attempts, kinds, *place)
+    of_devices = close or [attempts[place]]
+    pasts = {each[-1].subject: found for each in of_devices if (found := past_of(each[-1]))}
+    return Background(like(attempts, kinds, *place), close, spread, pasts)
 
 
 NOTHING_ELSE: Final = Background()
@@ -38,9 +51,4 @@ NOTHING_ELSE: Final = Background()
 
 def no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `Attempts.spread_of`
     """Return None: no variation is known."""
-    return None
-
-
-def no_past(metric: str, subject: str) -> Past | None:  # noqa: ARG001  the signature of `Attempts.past_of`
-    """Return None: there is no earlier run."""
     return None

@@ -1,13 +1,65 @@
-"""Compares a figure of a device with those of its own earlier runs. Pure."""
+"""The earlier runs of the devices of a node, and what the past of one metric of one device is. Pure.
+
+Runs are comparable by the method and the conditions of each metric (`key`). What else differs, such as the driver, does
+not exclude an earlier figure and is said with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any
 
-from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Spread
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
+from pytest_accel.judging.like_devices import LATENCY, POWER, compared, usable
+
+VARYING = ("operations_per_block",)
+"""Conditions that differ from run to run although the method is the same."""
+TERMS = ("level", "platform", "driver", "torch", "cuda", "hip", "nccl", "rccl")
+"""What may differ between comparable runs, and is said with an earlier figure then."""
+ENOUGH_RUNS = 8
+"""Earlier runs from which on the deviation from run to run is estimated from them."""
+OF_NORMAL = 1.4826
+"""The standard deviation of a normal distribution as a multiple of its median absolute deviation."""
+ACCEPTING = ("ACCEPTED", "HELD")
+"""The words of the runs whose figures a device has to keep."""
+
+
+@dataclass(frozen=True)
+class KnownDevice:
+    """A device as an earlier record states it; None for what it does not."""
+
+    uuid: str
+    serial: str | None = None
+    slot: str | None = None
+    """Its PCI address."""
+    vbios: str | None = None
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A complete earlier run. `figures` are values in the unit of `key`, by UUID (or `NODE`), by `key`."""
+
+    record: str
+    """The path of the record."""
+    started: str
+    """ISO 8601."""
+    word: str
+    """The result, such as ACCEPTED."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """The value of each of `TERMS` that is known."""
+    devices: Mapping[str, KnownDevice] = field(default_factory=dict)
+    """By UUID."""
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def day(self) -> str:
+        """The day of the run: ISO 8601."""
+        return self.started[:10]
 
 
 @dataclass(frozen=True)
@@ -20,7 +72,7 @@ class EarlierFigure:
     record: str
     """The path of the record."""
     differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Conditions that differ from those of this run, such as the driver: then and now, by name."""
+    """The terms that differ from those of this run, by name: then and now."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +91,148 @@ class Past:
     """True if the user wants a drop to fail instead of being marginal."""
 
 
-def against(verdict: Verdict, attempts: Sequence[Measurement], past: Past | None, spread: Spread | None) -> Verdict:  # noqa: ARG001
-    """Return the verdict on a device after the comparison with its own past."""
-    return verdict
+def key(measurement: Measurement) -> str:
+    """Return what identifies a figure from run to run: metric, unit, and a hash of method and conditions."""
+    return key_of(measurement.metric, measurement.unit, measurement.conditions)
+
+
+def key_of(metric: str, unit: str, conditions: Mapping[str, Any]) -> str:
+    """Return the key of a figure (see `key`) from its parts."""
+    kept = {name: value for name, value in conditions.items() if name not in VARYING}
+    text = json.dumps(kept, sort_keys=True, default=str)
+    return f"{metric} {unit} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def kept(measurement: Measurement) -> bool:
+    """Return True for a figure that a later run is compared with: a rate or a time that says something of its device.
+
+    Latencies and power depend on more than the device.
+    """
+    if not usable(measurement) or measurement.details.get("excuse") or measurement.how != "together":
+        return False
+    if measurement.subject == NODE:
+        return is_rate(measurement.unit)
+    return measurement.unit not in (LATENCY, POWER) and compared(
+        measurement.metric, measurement.subject, measurement.unit
+    )
+
+
+def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str, str]:
+    """Return the `TERMS` of a run, as far as they are known."""
+    known = {**software, "level": level, "platform": platform}
+    return {name: str(known[name]) for name in TERMS if known.get(name)}
+
+
+def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the terms that two runs both state and that differ, by name: then and now."""
+    return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
+
+
+class History:
+    """The earlier runs of the devices of a node, oldest first."""
+
+    def __init__(
+        self,
+        runs: Sequence[EarlierRun],
+        devices: Sequence[Device],
+        terms: Callable[[], Mapping[str, str]],
+        *,
+        fails: bool = False,
+    ) -> None:
+        """`terms` returns those of this run as far as they are known by now: a worker states the version of torch."""
+        self.runs = sorted(runs, key=lambda run: run.started)
+        self._devices = {device.uuid: device for device in devices}
+        self._terms, self.fails = terms, fails
+        self._between: dict[str, float | None] = {}
+
+    def past(self, measurement: Measurement) -> Past | None:
+        """Return the earlier figures of a measurement's metric and device, None if there are none."""
+        name, subject = key(measurement), measurement.subject
+        runs = [run for run in self.runs if subject in run.figures.get(name, ()) and self._same(run, subject)]
+        if not runs:
+            return None
+        accepted = [run for run in runs if run.word in ACCEPTING]
+        first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
+        return Past(first if accepted else None, last, self._between_runs(name), len(runs), self.fails)
+
+    def _same(self, run: EarlierRun, subject: str) -> bool:
+        """Return whether a subject of an earlier run is that of this one: the same device, or all the same devices."""
+        if subject == NODE:
+            return set(run.devices) == set(self._devices)
+        then, now = run.devices.get(subject), self._devices.get(subject)
+        if then is None or now is None:
+            return False
+        return not (then.serial and now.serial) or then.serial == now.serial
+
+    def _figure(self, run: EarlierRun, name: str, subject: str) -> EarlierFigure:
+        return EarlierFigure(run.figures[name][subject], run.day, run.record, differing(run.terms, self._terms()))
+
+    def _between_runs(self, name: str) -> float | None:
+        """Return the deviation from run to run over all devices of the node; None if there were too few runs.
+
+        It is that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it.
+        """
+        if name not in self._between:
+            self._between[name] = self._estimated(name)
+        return self._between[name]
+
+    def _estimated(self, name: str) -> float | None:
+        series: dict[str, list[float]] = {}
+        for run in self.runs:
+            for subject, value in run.figures.get(name, {}).items():
+                if subject in self._devices or subject == NODE:
+                    series.setdefault(subject, []).append(value)
+        if max(map(len, series.values()), default=0) < ENOUGH_RUNS:
+            return None
+        changes = [
+            two / one - 1
+            for values in series.values()
+            for one, two in pairwise(values)
+            if one > 0 and len(values) >= ENOUGH_RUNS
+        ]
+        middle = median(changes)
+        return float(OF_NORMAL * median(abs(each - middle) for each in changes) / 2**0.5)
+
+    # -- what became of the devices
+
+    def changes(self) -> list[str]:
+        """Return one sentence for each device that is another one, or in another place, than in the last run."""
+        last = self.runs[-1] if self.runs else None
+        if last is None:
+            return []
+        told = [text for device in self._devices.values() for text in self._changed(device)]
+        gone = [each for each in last.devices.values() if each.uuid not in self._devices and not self._renamed(each)]
+        by_slot = {device.pci_address: device.name for device in self._devices.values()}
+        for each in gone:
+            slot = f", which was in {each.slot}" if each.slot else ""
+            taken = f"; {by_slot[each.slot]} is there now" if each.slot in by_slot and each.slot else ""
+            told.append(f"{each.serial or each.uuid}{slot} in the record of {last.day}, is gone{taken}")
+        return told
+
+    def _renamed(self, then: KnownDevice) -> bool:
+        return any(device.serial and device.serial == then.serial for device in self._devices.values())
+
+    def _changed(self, device: Device) -> Iterable[str]:
+        known = [run for run in self.runs if device.uuid in run.devices]
+        if not known:
+            by_serial = [
+                (run, each)
+                for run in self.runs
+                for each in run.devices.values()
+                if device.serial and each.serial == device.serial
+            ]
+            if by_serial:
+                run, then = by_serial[-1]
+                yield f"{device.name} has serial {device.serial}, which was {then.uuid} on {run.day}: no past"
+            else:
+                yield f"{device.name} is new since the record of {self.runs[-1].day}: it has no past"
+            return
+        run = known[-1]
+        then = run.devices[device.uuid]
+        if then.serial and device.serial and then.serial != device.serial:
+            yield f"{device.name} states serial {device.serial}, on {run.day} it was {then.serial}: no past"
+        if then.slot and device.pci_address and then.slot != device.pci_address:
+            yield f"{device.name} moved from {then.slot} to {device.pci_address} since {run.day}"
+        vbios = device.facts.get("vbios")
+        if then.vbios and vbios and then.vbios != vbios:
+            yield f"{device.name} has VBIOS {vbios}, on {run.day} it had {then.vbios}"

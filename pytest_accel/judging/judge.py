@@ -14,11 +14,10 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
-from pytest_accel.judging import history, neighbours
+from pytest_accel.judging import drops, neighbours
 from pytest_accel.judging.allowance import far, far_once
-from pytest_accel.judging.background import NOTHING_ELSE, Background, background_of, no_past, no_spread
+from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
-from pytest_accel.judging.history import Past
 from pytest_accel.judging.like_devices import Kinds
 
 MOST_BY_METHOD = 0.15
@@ -65,7 +64,7 @@ def judge(
     """
     verdict = _by_limit(attempts, limit, software, explain)
     beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
-    later = history.against(beside, attempts, background.past, background.spread)
+    later = drops.against(beside, attempts, background.pasts, background.near, background.spread)
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explain(_deciding(attempts)[-1]) if failed_beside else None
     return with_sentence(later, f"{later.sentence}; {why}") if why else later
@@ -351,8 +350,8 @@ class Attempts:
     """The kind of each device (`like_devices.kind_of`)."""
     spread_of: Callable[[str], Spread | None] = no_spread
     """Returns the variation of a metric among healthy devices, None if it is not known."""
-    past_of: Callable[[str, str], Past | None] = no_past
-    """Returns the earlier figures of a metric of a subject, None if there are none."""
+    past_of: PastOf = no_past
+    """Returns the earlier figures of the metric and device of a measurement."""
     _unrecorded: list[Measurement] = field(default_factory=list)
     _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
     """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""
@@ -399,8 +398,7 @@ class Attempts:
         for its_limit, its_software, verdict in remembered:
             if its_limit == limit and its_software == software:
                 return verdict
-        spread, past = self.spread_of(metric), self.past_of(metric, subject)
-        beside = background_of(self.attempts, self.kinds, (metric, subject), spread, past)
+        beside = background_of(self.attempts, self.kinds, (metric, subject), self.spread_of(metric), self.past_of)
         verdict = judge(attempts, limit, software, self.explain, beside)
         remembered.append((limit, dict(software), verdict))
         return verdict

@@ -21,6 +21,9 @@ LATENCY = "us"
 device is never marginal for one."""
 POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
+SHARED = "look at what they share (power, cooling, settings, software)"
+"""What to do about devices that are slow alike."""
+
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
 

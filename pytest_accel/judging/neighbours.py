@@ -13,9 +13,19 @@ from statistics import median
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit, Spread
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence, worsened
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap, number
-from pytest_accel.judging.like_devices import ENOUGH, LATENCY, TIMES, Attempt, compared, part_of, usable, value_of
+from pytest_accel.judging.like_devices import (
+    ENOUGH,
+    LATENCY,
+    SHARED,
+    TIMES,
+    Attempt,
+    compared,
+    part_of,
+    usable,
+    value_of,
+)
 
 FAR = 0.5
 """A device below this share of the median fails: no two healthy devices of one product differ so much."""
@@ -24,8 +34,6 @@ BEHIND = 0.85
 a few percent; over whole clusters 8 % on average and 22 % at most were found (arXiv 2208.11035v3, abstract)."""
 ALIKE = 0.05
 """The largest distance from their median at which devices are alike, where no spread is known."""
-SHARED = "look at what they share (power, cooling, settings, software)"
-"""What to do about devices that are slow alike."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +93,12 @@ def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Ver
         return verdict
     now, before = rounds[-1], [each for each in rounds[:-1] if each and each.share < FAR]
     if now and (status := _status(now, verdict)):
-        return _worse(verdict, status, f"{now.words(verdict.unit)}{_aftermath(attempts) if now.share < FAR else ''}")
+        return worsened(verdict, status, f"{now.words(verdict.unit)}{_aftermath(attempts) if now.share < FAR else ''}")
     if before and now:
         once = f"holds only on the repeat, first measured {before[0].words(verdict.unit)}"
         if _excused(attempts):
-            return _worse(verdict, Status.MARGINAL, once)
-        return _worse(verdict, Status.FAIL, f"{once}, which no noise explains")
+            return worsened(verdict, Status.MARGINAL, once)
+        return worsened(verdict, Status.FAIL, f"{once}, which no noise explains")
     return verdict
 
 
@@ -120,7 +128,7 @@ def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spre
         words = f"{now.words(verdict.unit)}{_aftermath(attempts)}"
     if status is Status.FAIL and attempts[-1].details.get("not_repeated"):
         status = Status.INCONCLUSIVE
-    return replace(_worse(verdict, status, words), behind=True)
+    return replace(worsened(verdict, status, words), behind=True)
 
 
 def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
@@ -192,11 +200,3 @@ def _decided(verdict: Verdict) -> bool:
     if limit is None or limit.severity == "warn" or limit.differs or verdict.advisory:
         return False
     return limit.equals is not None or (limit.ceiling if verdict.unit in TIMES else limit.floor) is not None
-
-
-def _worse(verdict: Verdict, status: Status, words: str) -> Verdict:
-    """Return the verdict with the words added, and with the status if it is worse than its own."""
-    told = show(verdict.value, verdict.unit) if verdict.information else verdict.sentence
-    joint = ", " if verdict.information else "; "
-    worse = min(status, verdict.status, key=WORST_FIRST.index)
-    return with_sentence(verdict, f"{told}{joint}{words}", worse)

@@ -427,6 +427,8 @@ def _options(config: pytest.Config) -> Options:
         devices=tuple(filter(None, (part.strip() for part in option.accel_devices.split(",")))),
         output=Path(option.accel_output) if option.accel_output else None,
         waivers=Path(option.accel_waivers) if option.accel_waivers else None,
+        baseline=option.accel_baseline,
+        baseline_fail=option.accel_baseline_fail,
         patience=option.accel_patience,
         time_limit=option.accel_time_limit or _time_limit_of_ini(config),
         simulate=option.accel_simulate,

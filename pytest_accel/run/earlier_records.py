@@ -1,7 +1,7 @@
 """The records of earlier runs that lie beside the record of this one.
 
 They are known by their summaries. Whatever else lies there must neither stop a run nor slow it down: only regular files
-are read, up to a size, and only the newest ones.
+are read, up to a size, and only so many of them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.run import record
-from pytest_accel.run.record import EarlierRecord, Summary
+from pytest_accel.run import record, summaries
+from pytest_accel.run.record import EarlierRecord
+from pytest_accel.run.summaries import Summary
 
-MOST_SUMMARIES = 500
-"""Most summaries that are read, the newest ones. 500 take about 50 ms."""
-SUMMARY_BYTES = 256 << 10
-"""Size of the largest summary that is read. A device takes about 150 bytes."""
+MOST_SUMMARIES = 1000
+"""Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
+OLDEST = 100
+"""How many of them are the oldest ones, among which the first accepted run lies."""
+SUMMARY_BYTES = 1 << 20
+"""Size of the largest summary that is read. That of eight devices with forty figures each has about 20 kB."""
 MOST_RECORDS = 20
 """Most records without a summary that are read, the newest ones."""
 RECORDS_BYTES = 4 << 20
@@ -73,7 +75,7 @@ class EarlierRecords:
         count = len(self.ignored) + self.not_read
         if not count:
             return []
-        first = self.ignored[0] if self.ignored else "older ones than the newest are not read"
+        first = self.ignored[0] if self.ignored else "there are too many"
         more = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
         files = "1 earlier record was" if count == 1 else f"{count} earlier records were"
         return [f"{files} not read: {first}{more}"]
@@ -81,38 +83,49 @@ class EarlierRecords:
 
 def read(folder: Path) -> EarlierRecords:
     """Return the records in the folders beside `folder`."""
+    return inside(folder.parent, folder)
+
+
+def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
+    """Return the records in the folders of a folder, without that in the folder `own`."""
     earlier = EarlierRecords()
-    summaries, records = _beside(folder)
-    for path in summaries[:MOST_SUMMARIES]:
+    summed, records = _in(parent, own)
+    some_summed = _oldest_and_newest(summed)
+    for path in some_summed:
         _keep(earlier, path.with_name(record.FILE), path, SUMMARY_BYTES)
     some = _as_many_as_fit(records)
     for path in some:
         _keep(earlier, path, path, RECORD_BYTES)
-    earlier.not_read = len(summaries[MOST_SUMMARIES:]) + len(records) - len(some)
+    earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
     earlier.found.sort(key=lambda pair: pair[1]["started"], reverse=True)
     return earlier
 
 
-def _beside(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the summaries beside `folder`, and the records that have none; each newest first."""
-    summaries: list[tuple[float, Path]] = []
+def _oldest_and_newest(paths: list[Path]) -> list[Path]:
+    """Return as many of the summaries, newest first, as are read: the newest, and the oldest for the first accepted."""
+    return paths if len(paths) <= MOST_SUMMARIES else [*paths[: MOST_SUMMARIES - OLDEST], *paths[-OLDEST:]]
+
+
+def _in(parent: Path, own: Path | None) -> tuple[list[Path], list[Path]]:
+    """Return the summaries in the folders of `parent`, and the records that have none; each newest first."""
+    summed: list[tuple[float, Path]] = []
     records: list[tuple[float, Path]] = []
     try:
-        entries = list(os.scandir(folder.parent))
+        entries = list(os.scandir(parent))
     except OSError:
         return [], []
     for entry in entries:
         place = Path(entry.path)
-        if place == folder or not _is_folder(entry):
+        if place == own or not _is_folder(entry):
             continue
-        for name, paths in ((record.SUMMARY, summaries), (record.FILE, records)):
+        for name, paths in ((summaries.SUMMARY, summed), (record.FILE, records)):
             try:
                 changed = (place / name).lstat().st_mtime
             except OSError:
                 continue
             paths.append((changed, place / name))
             break
-    return _newest(summaries), _newest(records)
+    return _newest(summed), _newest(records)
 
 
 def _as_many_as_fit(records: Sequence[Path]) -> list[Path]:
@@ -152,7 +165,7 @@ def _keep(earlier: EarlierRecords, path: Path, file: Path, most: int) -> None:
     """Add the record at `path` by its summary, or by the record itself in place of one (`file`)."""
     try:
         raw = untrusted.read_json(file, most=most, follow=False)
-        found = _checked(raw) if file.name == record.SUMMARY else record.summary(raw)
+        found = summaries.checked(raw) if file.name == summaries.SUMMARY else summaries.summary(raw)
     except BadFile as bad:
         earlier.ignored.append(str(bad).splitlines()[0])
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -160,20 +173,6 @@ def _keep(earlier: EarlierRecords, path: Path, file: Path, most: int) -> None:
     else:
         if not found["judged_again"]:  # that is no measurement of hardware
             earlier.found.append((path, found))
-
-
-def _checked(raw: Any) -> Summary:
-    """Return a summary as it was read. Raises KeyError or TypeError for anything else."""
-    return record.summary(
-        {
-            "run": {"started": raw["started"], "host": raw["host"], "simulated": raw["simulated"]},
-            "state": raw["state"],
-            "closing": {"line": raw["line"]},
-            "judged_from": raw["judged_again"],
-            "devices": raw["devices"],
-            "verdicts": [{"subject": each, "status": "FAIL"} for each in raw["rejected"]],
-        }
-    )
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

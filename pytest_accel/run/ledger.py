@@ -17,8 +17,9 @@ from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
-from pytest_accel.run import earlier_records, record, simulation
+from pytest_accel.run import baseline, earlier_records, record, simulation
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
@@ -37,6 +38,7 @@ class Ledger:
     def __init__(self, setup: Setup, pool: WorkerPool) -> None:
         self.folder = RecordFolder()
         self.record = record.Record(run={})
+        self.baseline = baseline.Baseline(History((), (), dict), setup.options.baseline)
         self._setup, self._pool = setup, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
@@ -106,6 +108,14 @@ class Ledger:
         earlier, uuids = earlier_records.read(folder), [device.uuid for device in self._setup.devices]
         self.record.earlier_attempts = earlier.of(uuids, simulated=self._setup.node is not None)
         self.record.notes += earlier.notes()
+        self.baseline, notes = baseline.find(self._setup, earlier, self._terms)
+        self.record.baseline = self.baseline.entry
+        self.record.notes += notes
+
+    def _terms(self) -> dict[str, str]:
+        """Return the level, platform and software of this run, as far as they are known."""
+        software = {**self.record.software, **self._pool.software}
+        return terms_of(self._setup.options.level, self._setup.platform.name, software)
 
     # -- measurements and verdicts
 

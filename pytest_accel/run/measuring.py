@@ -84,7 +84,8 @@ class Measuring:
         if key not in self._results:
             kinds = {device.uuid: kind_of(device) for device in self._devices}
             spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
-            result = Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of)
+            past_of = self._ledger.baseline.past_of
+            result = Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)

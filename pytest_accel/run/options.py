@@ -24,6 +24,10 @@ _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
+AUTO, NONE = "auto", "none"
+"""The values of --accel-baseline that name no file."""
+
+
 class Refused(Exception):
     """An error that keeps a run from starting: a wrong option or file, a device in use, an unwritable output folder."""
 
@@ -42,6 +46,8 @@ class Options:
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
+    baseline: str = AUTO
+    baseline_fail: bool = False
     patience: float = 60.0
     time_limit: float | None = None
     simulate: str | None = None
@@ -107,6 +113,20 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="Folder for the record of the run and the logs of its processes; it must not hold another record. "
         "Default: accel-records/<host>-<UTC time>.",
+    )
+    add(
+        "--accel-baseline",
+        metavar="RECORD|DIR|auto|none",
+        type=_name,
+        default=AUTO,
+        help="Earlier runs that every device is compared with: a RECORD, a DIR of records, or those beside the record "
+        "of this run (auto). A device that lost more than two runs differ by, since its first accepted or its last "
+        "run, is MARGINAL. Default: %(default)s.",
+    )
+    add(
+        "--accel-baseline-fail",
+        action="store_true",
+        help="Let a device that lost more than two runs differ by FAIL instead of being MARGINAL.",
     )
     add(
         "--accel-patience",

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run import summaries
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiversEntry
 
@@ -30,7 +31,6 @@ SCHEMA: Final = 2
 READABLE: Final = (1, 2)
 """The versions of the format that are read. In version 1 every verdict held its limit, and the record no hash."""
 FILE = "record.json"
-SUMMARY = "summary.json"
 TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
 
@@ -82,28 +82,45 @@ class EarlierRecord(TypedDict, total=False):
     """UUIDs of those that it rejected, or "node" for what concerns all."""
 
 
-class SummaryDevice(TypedDict):
-    """A device in the summary of a record."""
+class BaselineRun(TypedDict):
+    """An earlier run that figures were compared with."""
 
-    uuid: str
-    model: str
-    driver: str
-
-
-class Summary(TypedDict):
-    """What a later run has to know of a record, beside which it lies."""
-
-    schema: int
+    record: str
     started: str
-    host: str
-    state: str
-    line: str
-    """The closing line; empty until the run has ended."""
-    simulated: bool
-    judged_again: bool
-    devices: list[SummaryDevice]
-    rejected: list[str]
-    """UUIDs of the devices that the record rejects, or "node" for what concerns all."""
+    word: str
+    terms: dict[str, str]
+    """Level, platform and software, by name."""
+
+
+class BaselineFigure(TypedDict):
+    """A figure of an earlier run, in the unit of its key; `run` is its place in `runs`."""
+
+    value: float
+    run: int
+
+
+class BaselinePast(TypedDict):
+    """The earlier figures of one metric of one device."""
+
+    first: BaselineFigure | None
+    """That of the first accepted run."""
+    last: BaselineFigure | None
+    between_runs: float | None
+    """The standard deviation from run to run as a fraction of the value; None if there were too few runs."""
+    runs: int
+    """The number of comparable runs."""
+
+
+class BaselineEntry(TypedDict, total=False):
+    """What the figures of the run were compared with."""
+
+    asked: str
+    """The value of --accel-baseline."""
+    fails: bool
+    """True if a drop fails (--accel-baseline-fail)."""
+    runs: list[BaselineRun]
+    pasts: dict[str, dict[str, BaselinePast]]
+    """By metric, unit and hash of the method, and by subject."""
 
 
 class TelemetryFile(TypedDict, total=False):
@@ -149,6 +166,7 @@ class Record:
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences that a reader should know besides the verdicts."""
     earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)
+    baseline: BaselineEntry = dataclasses.field(default_factory=BaselineEntry)
     telemetry: TelemetryFile = dataclasses.field(default_factory=TelemetryFile)
     state: Literal["running", "interrupted", "finished"] = "running"
     closing: ClosingEntry = dataclasses.field(default_factory=ClosingEntry)
@@ -214,39 +232,12 @@ def _write_summary(plain: Mapping[str, Any], folder: Path) -> None:
 
     If that fails there is none, so that the record itself is read in its place.
     """
-    path = folder / SUMMARY
+    path = folder / summaries.SUMMARY
     try:
-        _replace(path, json.dumps(summary(plain)) + "\n", sync=False)
+        _replace(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()
-
-
-def summary(raw: Mapping[str, Any]) -> Summary:
-    """Return the summary of the content of a record, of any version.
-
-    Raises KeyError, TypeError or AttributeError for a content that is no record.
-    """
-    run, closing = raw["run"], raw.get("closing") or {}
-    rejected = {
-        str(each["subject"])
-        for each in raw.get("verdicts", ())
-        if each["status"] == Status.FAIL.value and not each.get("waiver")
-    }
-    return {
-        "schema": SCHEMA,
-        "started": str(run.get("started") or ""),
-        "host": str(run.get("host") or ""),
-        "state": str(raw.get("state") or ""),
-        "line": str(closing.get("line") or ""),
-        "simulated": bool(run.get("simulated")),
-        "judged_again": bool(raw.get("judged_from")),
-        "devices": [
-            {"uuid": str(each["uuid"]), "model": str(each["model"]), "driver": str(each["driver"])}
-            for each in raw["devices"]
-        ],
-        "rejected": sorted(rejected),
-    }
 
 
 def content(record: Record) -> dict[str, Any]:
@@ -318,7 +309,7 @@ def _temporary(path: Path, text: str, *, sync: bool = True) -> Path:
 
 def remove(folder: Path) -> None:
     """Remove the empty record of a run that never began, so that its folder can be used again."""
-    for name in (FILE, SUMMARY, TELEMETRY):
+    for name in (FILE, summaries.SUMMARY, TELEMETRY):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
     with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record
+from pytest_accel.run import record, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 
@@ -147,7 +147,7 @@ def _leftovers(folder: Path) -> str | None:
 
     A run makes its record before anything else, so that whatever another run makes meanwhile has its record beside it.
     """
-    found = [name for name in (record.LOGS, record.SUMMARY, record.TELEMETRY) if (folder / name).exists()]
+    found = [name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY) if (folder / name).exists()]
     return found[0] if found and not (folder / record.FILE).exists() else None
 
 

@@ -16,7 +16,8 @@ from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.earlier_records import MOST_RECORDS, MOST_SUMMARIES, rejected_before
-from pytest_accel.run.record import FILE, SUMMARY, EarlierRecord, Record, write
+from pytest_accel.run.record import FILE, EarlierRecord, Record, write
+from pytest_accel.run.summaries import SUMMARY
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
 CPU = Device(uuid="CPU-0", index=0, driver="cpu", model="EPYC")
@@ -187,7 +188,7 @@ def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> No
         run_of(place + 1)["started"] for place in range(2, MOST_RECORDS + 2)
     ]
     assert earlier_records.read(tmp_path / "now").notes() == [
-        "2 earlier records were not read: older ones than the newest are not read"
+        "2 earlier records were not read: there are too many"
     ]
 
 

@@ -18,7 +18,8 @@ from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import ledger, record
-from pytest_accel.run.record import FILE, SUMMARY, Record, create, write
+from pytest_accel.run.record import FILE, Record, create, write
+from pytest_accel.run.summaries import SUMMARY
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
 

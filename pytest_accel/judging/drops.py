@@ -1,0 +1,115 @@
+"""Compares a figure of a device with those of its own earlier runs. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sku import Spread
+from pytest_accel.core.stats import standard_error
+from pytest_accel.core.verdict import Status, Verdict, worsened
+from pytest_accel.judging.gaps import FOUND_AT, LEAST, number
+from pytest_accel.judging.history import EarlierFigure, Past, kept
+from pytest_accel.judging.like_devices import ENOUGH, SHARED, TIMES, Attempt, part_of, value_of
+
+UNKNOWN = {"memory": 0.02, "host": 0.02, "link": 0.02, "compute": 0.05}
+"""The drop that is a finding where nobody knows how much two runs differ, by the part that a probe stresses: products
+of one H200 differed by up to 2.9 % over five goes (stas00/ml-engineering, branch fast-mamf, 082816f)."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The share that a device has lost since an earlier run, and the share `allowed` that two runs may differ by."""
+
+    share: float
+    allowed: float
+    since: EarlierFigure
+    run: str
+    """Which run that was: "first accepted" or "last"."""
+
+    @property
+    def found(self) -> bool:
+        """True if the device lost more than two runs differ by."""
+        return self.share > self.allowed
+
+    def words(self, unit: str) -> str:
+        """Return the drop as part of a sentence."""
+        than = "longer than in" if unit in TIMES else "below"
+        share = 1 / (1 - self.share) - 1 if unit in TIMES else self.share
+        differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in self.since.differs.items())
+        return (
+            f"{share:.1%} {than} its {self.run} run of {self.since.day} "
+            f"({number(self.since.value, unit)}; two runs differ by up to {self.allowed:.1%}{differs})"
+        )
+
+
+def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
+    """Return the clearer of the drops since the first accepted and the last run; None if nothing can be compared."""
+    allowed = allowed_drop(own, past, spread)
+    runs = (("first accepted", past.first), ("last", past.last))
+    drops = [
+        Drop(share, allowed, figure, name)
+        for name, figure in runs
+        if figure and (share := _lost(own, figure)) is not None
+    ]
+    return max(drops, key=lambda each: each.share, default=None) if kept(own) else None
+
+
+def allowed_drop(own: Measurement, past: Past, spread: Spread | None) -> float:
+    """Return the share by which two runs of a healthy device may differ.
+
+    Both deviate from the long-run value by the deviation between runs and by the standard error within the run. The
+    former is known from earlier runs, or else from the SKU's file; without either the drop has to be large.
+    """
+    part = part_of(own.metric)
+    between = past.between_runs if past.between_runs is not None else spread.between_runs if spread else None
+    if between is None:
+        return UNKNOWN[part]
+    found = own.estimate
+    within = standard_error(found) / abs(found.mean) if found and found.mean else 0.0
+    return max(FOUND_AT * math.sqrt(2 * (between**2 + within**2)), LEAST[part])
+
+
+def _lost(own: Measurement, figure: EarlierFigure) -> float | None:
+    now, then = value_of(own), figure.value
+    if now <= 0 or then <= 0:
+        return None
+    return 1 - (then / now if own.unit in TIMES else now / then)
+
+
+def against(
+    verdict: Verdict,
+    attempts: Attempt,
+    pasts: Mapping[str, Past],
+    near: Sequence[Attempt] = (),
+    spread: Spread | None = None,
+) -> Verdict:
+    """Return the verdict on a device after the comparison with its own past.
+
+    `pasts` are those of the devices of `near`, the like devices of this run, by UUID. A drop that every attempt shows
+    is marginal, or fails where the user wants that.
+    """
+    past = pasts.get(verdict.subject)
+    together = [each for each in attempts if each.how == "together"]
+    if past is None or verdict.status is Status.FAIL or not together:
+        return verdict
+    drops = [drop(each, past, spread) for each in together if not each.trouble]
+    now = drops[-1] if drops else None
+    if now is None or not all(each is None or each.found for each in drops):
+        return verdict
+    words = now.words(verdict.unit) + _shared(pasts, near, spread)
+    status = Status.FAIL if past.fails else Status.MARGINAL
+    if why := together[-1].details.get("not_repeated"):
+        status = Status.INCONCLUSIVE if past.fails else status
+        words += f"; not measured again for lack of time: {why}"
+    return replace(worsened(verdict, status, words), behind=True)
+
+
+def _shared(pasts: Mapping[str, Past], near: Sequence[Attempt], spread: Spread | None) -> str:
+    """Return what to look at if all devices of the node dropped alike; empty otherwise."""
+    last = [each[-1] for each in near]
+    drops = [drop(each, pasts[each.subject], spread) for each in last if each.subject in pasts]
+    alike = len(drops) == len(last) >= ENOUGH and all(each and each.found for each in drops)
+    return f"; all {len(last)} devices alike: {SHARED}" if alike else ""

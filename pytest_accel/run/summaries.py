@@ -1,0 +1,166 @@
+"""The summary of a record, a small file beside it by which later runs know of the run and of its figures.
+
+A summary is written by us and read as somebody else's text: whoever can write into the folder can change it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict, cast
+
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.history import TERMS, EarlierRun, KnownDevice, kept, key_of, terms_of
+
+SCHEMA: Final = 2
+SUMMARY = "summary.json"
+
+
+class SummaryDevice(TypedDict, total=False):
+    """A device in the summary of a record."""
+
+    uuid: str
+    model: str
+    driver: str
+    serial: str | None
+    slot: str | None
+    """Its PCI address."""
+    vbios: str | None
+
+
+class Summary(TypedDict, total=False):
+    """What a later run has to know of a record, beside which it lies."""
+
+    schema: int
+    started: str
+    host: str
+    state: str
+    line: str
+    """The closing line; empty until the run has ended."""
+    word: str
+    """The result, such as ACCEPTED; empty until the run has ended, and in summaries of older versions."""
+    filtered: bool
+    """True if the run measured less than the level has."""
+    sku: str
+    terms: dict[str, str]
+    """Level, platform and software (`judging.history.TERMS`), as far as they are known."""
+    simulated: bool
+    judged_again: bool
+    devices: list[SummaryDevice]
+    rejected: list[str]
+    """UUIDs of the devices that the record rejects, or "node" for what concerns all."""
+    figures: dict[str, dict[str, float]]
+    """The value of each metric of each device (UUID, or "node"), by `judging.history.key`; empty until the run has
+    ended."""
+
+
+def summary(raw: Mapping[str, Any]) -> Summary:
+    """Return the summary of the content of a record, of any version.
+
+    Raises KeyError, TypeError, AttributeError or ValueError for a content that is no record.
+    """
+    run, closing, software = raw["run"], raw.get("closing") or {}, raw.get("software") or {}
+    circumstances, ended = raw.get("circumstances") or {}, raw.get("state") == "finished"
+    rejected = {
+        str(each["subject"])
+        for each in raw.get("verdicts", ())
+        if each["status"] == Status.FAIL.value and not each.get("waiver")
+    }
+    return {
+        "schema": SCHEMA,
+        "started": str(run.get("started") or ""),
+        "host": str(run.get("host") or ""),
+        "state": str(raw.get("state") or ""),
+        "line": str(closing.get("line") or ""),
+        "word": str(closing.get("word") or ""),
+        "filtered": bool(circumstances.get("filtered")),
+        "sku": str((raw.get("sku") or {}).get("name") or ""),
+        "terms": terms_of(str(run.get("level") or ""), str(run.get("platform") or ""), software),
+        "simulated": bool(run.get("simulated")),
+        "judged_again": bool(raw.get("judged_from")),
+        "devices": [
+            _device(each, each.get("pci_address"), (each.get("facts") or {}).get("vbios")) for each in raw["devices"]
+        ],
+        "rejected": sorted(rejected),
+        "figures": _figures(raw.get("measurements", ())) if ended else {},
+    }
+
+
+def _device(raw: Mapping[str, Any], slot: Any, vbios: Any) -> SummaryDevice:
+    known = {"serial": raw.get("serial"), "slot": slot, "vbios": vbios}
+    return {
+        "uuid": str(raw["uuid"]),
+        "model": str(raw["model"]),
+        "driver": str(raw["driver"]),
+        **{name: str(value) for name, value in known.items() if value},  # type: ignore[typeddict-item]
+    }
+
+
+def _figures(measurements: Any) -> dict[str, dict[str, float]]:
+    """Return the figures of a record that a later run is compared with; of several attempts the last one counts."""
+    figures: dict[str, dict[str, float]] = {}
+    for raw in measurements:
+        one = Measurement(
+            metric=str(raw["metric"]),
+            subject=str(raw["subject"]),
+            unit=str(raw["unit"]),
+            value=raw.get("value"),
+            conditions=raw.get("conditions") or {},
+            trouble=Trouble("need", "") if raw.get("trouble") else None,
+            disturbance=raw.get("disturbance"),
+            how=str(raw.get("how") or "together"),
+            details=cast("Details", raw.get("details") or {}),
+        )
+        if kept(one):
+            figures.setdefault(key_of(one.metric, one.unit, one.conditions), {})[one.subject] = float(raw["value"])
+    return figures
+
+
+def checked(raw: Any) -> Summary:
+    """Return a summary as it was read. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
+    return {
+        "schema": SCHEMA,
+        "started": str(raw["started"]),
+        "host": str(raw["host"]),
+        "state": str(raw["state"]),
+        "line": str(raw["line"]),
+        "word": str(raw.get("word", "")),
+        "filtered": bool(raw.get("filtered", False)),
+        "sku": str(raw.get("sku", "")),
+        "terms": {name: str(value) for name, value in raw.get("terms", {}).items() if name in TERMS},
+        "simulated": bool(raw["simulated"]),
+        "judged_again": bool(raw["judged_again"]),
+        "devices": [_device(each, each.get("slot"), each.get("vbios")) for each in raw["devices"]],
+        "rejected": [str(each) for each in raw["rejected"]],
+        "figures": {
+            str(name): {str(subject): _value(value) for subject, value in values.items()}
+            for name, values in raw.get("figures", {}).items()
+        },
+    }
+
+
+def _value(value: Any) -> float:
+    """Return a figure. Raises ValueError for anything but a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise ValueError(value)
+    return float(value)
+
+
+def run_of(path: str, found: Summary) -> EarlierRun:
+    """Return the earlier run that a summary tells of."""
+    devices = {
+        each["uuid"]: KnownDevice(each["uuid"], each.get("serial"), each.get("slot"), each.get("vbios"))
+        for each in found["devices"]
+    }
+    return EarlierRun(path, found["started"], found["word"], found["terms"], devices, found["figures"])
+
+
+def is_history(found: Summary, sku: str, simulated: bool) -> bool:
+    """Return True for a complete run that judged the devices as the same SKU; filtered and re-judged ones are none.
+
+    Runs of simulated nodes are the history of simulated nodes.
+    """
+    complete = found["state"] == "finished" and bool(found["word"]) and not found["filtered"]
+    return complete and not found["judged_again"] and found["sku"] == sku and found["simulated"] == simulated
