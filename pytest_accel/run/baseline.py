@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
-from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.history import EarlierFigure, EarlierRun, History, Past, differing, key
-from pytest_accel.run import earlier_records, record, summaries
+from pytest_accel.run import summaries
 from pytest_accel.run.earlier_records import EarlierRecords
-from pytest_accel.run.options import AUTO, NONE, Refused
+from pytest_accel.run.options import AUTO, NONE
 from pytest_accel.run.record import BaselineEntry, BaselineFigure
 from pytest_accel.run.setup import Setup
-from pytest_accel.run.summaries import Summary
 
 
 class Baseline:
@@ -52,14 +48,12 @@ class Baseline:
 
 
 def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, str]]) -> tuple[Baseline, list[str]]:
-    """Return the baseline that the options ask for, and notes on what became of the devices since. Raises Refused.
+    """Return the baseline that the options ask for, and notes on what became of the devices since.
 
     `beside` are the records beside that of this run. Processors have no past: other work on them slows them down.
     """
     asked = setup.options.baseline
-    found: Iterable[tuple[Path, Summary]] = beside.found if asked == AUTO else ()
-    if asked not in (AUTO, NONE):
-        found = _named(asked)
+    found = beside.found if asked == AUTO else setup.baseline
     devices = [each for each in setup.devices if registry.vendor(each.driver).accelerator]
     sku, simulated = setup.sku.name if setup.sku else "", setup.node is not None
     runs = [summaries.run_of(str(path), each) for path, each in found if summaries.is_history(each, sku, simulated)]
@@ -76,26 +70,6 @@ def _holds(run: EarlierRun, devices: Iterable[Device]) -> bool:
     """Return whether a run had one of the devices, by UUID or serial."""
     serials = {each.serial for each in run.devices.values() if each.serial}
     return any(each.uuid in run.devices or each.serial in serials for each in devices)
-
-
-def _named(asked: str) -> list[tuple[Path, Summary]]:
-    """Return the record, or those in the folder, that the option names. Raises Refused if there is none."""
-    path = Path(asked)
-    if not untrusted.exists(path):
-        raise Refused(f"--accel-baseline: {asked} does not exist; name a record, a folder of records, auto or none")
-    if path.is_dir() and not (path / record.FILE).exists():
-        records = earlier_records.inside(path)
-        if not records.found:
-            why = f": {records.ignored[0]}" if records.ignored else ""
-            raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
-        return records.found
-    file = path / record.FILE if path.is_dir() else path
-    try:
-        return [(file, summaries.summary(untrusted.read_json(file)))]
-    except BadFile as bad:
-        raise Refused(f"--accel-baseline: {bad}") from None
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise Refused(f"--accel-baseline: {file} is not a record of pytest-accel, or a damaged one") from None
 
 
 def kept_in(entry: BaselineEntry, terms: Mapping[str, str]) -> Callable[[Measurement], Past | None]:

@@ -15,6 +15,7 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import record, summaries
+from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record import EarlierRecord
 from pytest_accel.run.summaries import Summary
 
@@ -173,6 +174,28 @@ def _keep(earlier: EarlierRecords, path: Path, file: Path, most: int) -> None:
     else:
         if not found["judged_again"]:  # that is no measurement of hardware
             earlier.found.append((path, found))
+
+
+def named(asked: str) -> list[tuple[Path, Summary]]:
+    """Return the record, or those in the folder, that --accel-baseline names. Raises Refused if there is none."""
+    if asked in (AUTO, NONE):
+        return []
+    path = Path(asked)
+    if not untrusted.exists(path):
+        raise Refused(f"--accel-baseline: {asked} does not exist; name a record, a folder of records, auto or none")
+    if path.is_dir() and not (path / record.FILE).exists():
+        records = inside(path)
+        if not records.found:
+            why = f": {records.ignored[0]}" if records.ignored else ""
+            raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
+        return records.found
+    file = path / record.FILE if path.is_dir() else path
+    try:
+        return [(file, summaries.summary(untrusted.read_json(file)))]
+    except BadFile as bad:
+        raise Refused(f"--accel-baseline: {bad}") from None
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise Refused(f"--accel-baseline: {file} is not a record of pytest-accel, or a damaged one") from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

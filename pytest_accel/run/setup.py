@@ -19,6 +19,7 @@ from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
+from pytest_accel.run.summaries import Summary
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 
@@ -40,6 +41,8 @@ class Setup:
         self.sku: Sku | None = None
         self.platform = Platform("unknown", None)
         self.waivers = Waivers()
+        self.baseline: list[tuple[Path, Summary]] = []
+        """The earlier records that the options name; those beside the record of this run are found later."""
         self.node: Node | None = None
         """The simulated node, None on real hardware."""
         self.filtered: list[str] = []
@@ -57,6 +60,7 @@ class Setup:
         self.node = simulation.node(self.options)
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
         self.waivers = selection.waivers(self.options.waivers)
+        self.baseline = earlier_records.named(self.options.baseline)
 
     def check_torch(self) -> None:
         """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.

@@ -16,6 +16,8 @@ from pytest_accel.judging.history import TERMS, EarlierRun, KnownDevice, kept, k
 
 SCHEMA: Final = 2
 SUMMARY = "summary.json"
+DIGITS = 6
+"""Significant digits of a figure."""
 
 
 class SummaryDevice(TypedDict, total=False):
@@ -114,7 +116,8 @@ def _figures(measurements: Any) -> dict[str, dict[str, float]]:
             details=cast("Details", raw.get("details") or {}),
         )
         if kept(one):
-            figures.setdefault(key_of(one.metric, one.unit, one.conditions), {})[one.subject] = float(raw["value"])
+            name = key_of(one.metric, one.unit, one.conditions)
+            figures.setdefault(name, {})[one.subject] = float(f"{raw['value']:.{DIGITS}g}")
     return figures
 
 

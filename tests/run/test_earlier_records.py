@@ -187,9 +187,7 @@ def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> No
     assert [entry["started"] for entry in entries(tmp_path)] == [
         run_of(place + 1)["started"] for place in range(2, MOST_RECORDS + 2)
     ]
-    assert earlier_records.read(tmp_path / "now").notes() == [
-        "2 earlier records were not read: there are too many"
-    ]
+    assert earlier_records.read(tmp_path / "now").notes() == ["2 earlier records were not read: there are too many"]
 
 
 @pytest.mark.slow

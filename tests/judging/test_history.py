@@ -1,0 +1,217 @@
+"""A device against its own past: which runs count, how large a drop is a finding, and what is said of devices."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.sku import Source, Spread
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.background import Background
+from pytest_accel.judging.history import EarlierRun, History, KnownDevice, kept, key
+from pytest_accel.judging.judge import judge
+
+GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})
+KNOWN = KnownDevice("GPU-0", "165", "0000:1a:00.0", "96.00")
+SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, runs=20)
+
+
+def memory(value: float, subject: str = "GPU-0", **changes: Any) -> Measurement:
+    return replace(Measurement("stream.triad", subject, "GB/s", value, conditions={"array": "1 GiB"}), **changes)
+
+
+def run(
+    day: int,
+    value: float,
+    word: str = "ACCEPTED",
+    terms: Mapping[str, str] | None = None,
+    of: Measurement | None = None,
+) -> EarlierRun:
+    """Return a run of January 2026."""
+    name = key(of or memory(value))
+    return EarlierRun(
+        f"r{day}", f"2026-01-{day:02}T02:00:00+00:00", word, terms or {}, {"GPU-0": KNOWN}, {name: {"GPU-0": value}}
+    )
+
+
+def verdict(
+    runs: Sequence[EarlierRun],
+    *attempts: Measurement,
+    spread: Spread | None = SPREAD,
+    terms: Mapping[str, str] | None = None,
+    fails: bool = False,
+    devices: Sequence[Device] = (GPU,),
+) -> Verdict:
+    history = History(runs, devices, lambda: terms or {}, fails=fails)
+    past = history.past(attempts[-1])
+    pasts = {attempts[-1].subject: past} if past else {}
+    return judge(attempts, None, background=Background(spread=spread, pasts=pasts))
+
+
+def test_a_drop_is_told_with_date_and_figure() -> None:
+    found = verdict([run(3, 3000.0), run(9, 2990.0)], memory(2880.0))
+    assert found.status is Status.MARGINAL
+    assert found.behind, "worth another measurement"
+    assert found.sentence == (
+        "2880 GB/s, 4.0% below its first accepted run of 2026-01-03 (3000; two runs differ by up to 1.1%)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "status"),
+    [
+        (2970.0, SPREAD, Status.NOT_APPLICABLE),
+        (2960.0, SPREAD, Status.MARGINAL),
+        (2960.0, None, Status.NOT_APPLICABLE),  # nobody knows how much runs differ
+        (2930.0, None, Status.MARGINAL),
+        (3200.0, SPREAD, Status.NOT_APPLICABLE),
+    ],
+)
+def test_how_large_a_drop_is_a_finding(value: float, spread: Spread | None, status: Status) -> None:
+    assert verdict([run(3, 3000.0)], memory(value), spread=spread).status is status
+
+
+def test_the_last_run_counts_where_the_device_has_become_faster_since_the_first() -> None:
+    found = verdict([run(3, 2800.0), run(9, 3000.0)], memory(2850.0))
+    assert "below its last run of 2026-01-09 (3000;" in found.sentence
+
+
+def test_a_slow_loss_shows_against_the_first_accepted_run() -> None:
+    runs = [run(day, 3000.0 - 5 * day) for day in range(1, 20)]
+    found = verdict(runs, memory(2900.0), spread=None)
+    assert "below its first accepted run of 2026-01-01 (2995;" in found.sentence
+
+
+def test_rejected_runs_are_no_measure_but_for_the_last() -> None:
+    found = verdict([run(1, 5000.0, "REJECTED"), run(3, 3000.0), run(9, 2880.0, "REJECTED")], memory(2880.0))
+    assert "its first accepted run of 2026-01-03" in found.sentence
+    only = verdict([run(1, 5000.0, "REJECTED")], memory(2880.0))
+    assert "its last run of 2026-01-01" in only.sentence
+
+
+def test_what_differs_is_said() -> None:
+    then, now = {"torch": "2.6", "driver": "570", "level": "quick"}, {"torch": "2.7", "driver": "570"}
+    found = verdict([run(3, 3000.0, terms=then)], memory(2880.0), terms=now)
+    assert found.sentence.endswith("two runs differ by up to 1.1%; torch 2.6 then, 2.7 now)")
+
+
+def test_another_method_is_not_compared() -> None:
+    other = memory(3000.0, conditions={"array": "2 GiB"})
+    assert verdict([run(3, 3000.0, of=other)], memory(2880.0)).status is Status.NOT_APPLICABLE
+    calls = memory(2880.0, conditions={"array": "1 GiB", "operations_per_block": 7})
+    assert verdict([run(3, 3000.0)], calls).status is Status.MARGINAL, "a count of operations is no method"
+
+
+def test_a_finding_has_to_be_confirmed_and_may_fail() -> None:
+    runs = [run(3, 3000.0)]
+    assert verdict(runs, memory(2880.0), memory(2995.0)).status is Status.NOT_APPLICABLE
+    assert verdict(runs, memory(2880.0), memory(2881.0)).status is Status.MARGINAL
+    assert verdict(runs, memory(2880.0), fails=True).status is Status.FAIL
+    left = memory(2880.0, details={"not_repeated": "no time"})
+    assert verdict(runs, left, fails=True).status is Status.INCONCLUSIVE
+    assert "not measured again for lack of time: no time" in verdict(runs, left).sentence
+
+
+def test_a_time_has_become_longer() -> None:
+    step = Measurement("mine.step", "GPU-0", "ms", 11.0)
+    found = verdict([run(3, 10.0, of=step)], step)
+    assert "10.0% longer than in its first accepted run of 2026-01-03 (10;" in found.sentence
+
+
+def test_the_deviation_from_run_to_run_is_estimated_from_eight_runs_on() -> None:
+    draw = random.Random(1)  # noqa: S311
+    values = [3000.0 * (1 + draw.gauss(0, 0.01)) for _ in range(28)]
+    history = History([run(day + 1, value) for day, value in enumerate(values)], [GPU], dict)
+    past = history.past(memory(3000.0))
+    assert past is not None
+    assert past.between_runs == pytest.approx(0.01, rel=0.5)
+    few = History([run(day + 1, value) for day, value in enumerate(values[:7])], [GPU], dict).past(memory(3000.0))
+    assert few is not None
+    assert few.between_runs is None
+
+
+def test_a_slow_loss_does_not_widen_the_deviation() -> None:
+    history = History([run(day, 3000.0 - 10 * day) for day in range(1, 29)], [GPU], dict)
+    past = history.past(memory(3000.0))
+    assert past is not None
+    assert past.between_runs is not None
+    assert past.between_runs < 0.001
+
+
+def test_devices_that_dropped_alike_share_the_cause() -> None:
+    devices = [replace(GPU, uuid=f"GPU-{place}", index=place, serial=None) for place in range(4)]
+    known = {each.uuid: KnownDevice(each.uuid) for each in devices}
+    name = key(memory(3000.0))
+    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, known, {name: dict.fromkeys(known, 3000.0)})
+    history = History([earlier], devices, dict)
+    now = [[memory(2800.0, each.uuid)] for each in devices]
+    pasts = {one[0].subject: past for one in now if (past := history.past(one[0]))}
+    found = judge(now[0], None, background=Background(now, now, SPREAD, pasts))
+    assert found.sentence.endswith(
+        "; all 4 devices alike: look at what they share (power, cooling, settings, software)"
+    )
+    now[1] = [memory(3000.0, "GPU-1")]
+    assert "alike" not in judge(now[0], None, background=Background(now, now, SPREAD, pasts)).sentence
+
+
+@pytest.mark.parametrize(
+    ("one", "counts"),
+    [
+        (memory(3000.0), True),
+        (memory(3000.0, NODE), True),
+        (memory(3000.0, trouble=Trouble("need", "no time")), False),
+        (memory(3000.0, disturbance="in use"), False),
+        (memory(3000.0, details={"excuse": "loaded"}), False),
+        (memory(3000.0, how="alone"), False),
+        (Measurement("soak.power", "GPU-0", "W", 700.0), False),
+        (Measurement("host_copy.latency", "GPU-0", "us", 7.0), False),
+        (Measurement("inventory.nvlink_speed", "GPU-0", "GB/s", 25.0), False),
+        (Measurement("ddp.step_ms", NODE, "ms", 25.0), False),
+    ],
+)
+def test_which_figures_a_later_run_is_compared_with(one: Measurement, counts: bool) -> None:
+    assert kept(one) is counts
+
+
+def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
+    node = memory(400.0, NODE)
+    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {"GPU-0": KNOWN}, {key(node): {NODE: 450.0}})
+    assert verdict([earlier], node).status is Status.MARGINAL
+    two = [GPU, replace(GPU, uuid="GPU-1")]
+    assert verdict([earlier], node, devices=two).status is Status.NOT_APPLICABLE
+
+
+def changes(*now: Device, then: Sequence[KnownDevice] = (KNOWN,)) -> list[str]:
+    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {each.uuid: each for each in then})
+    return History([earlier], now, dict).changes()
+
+
+def test_what_became_of_the_devices_is_said() -> None:
+    assert changes(GPU) == []
+    assert changes(replace(GPU, pci_address="0000:2b:00.0")) == [
+        "gpu0 moved from 0000:1a:00.0 to 0000:2b:00.0 since 2026-01-03"
+    ]
+    assert changes(replace(GPU, facts={"vbios": "96.01"})) == ["gpu0 has VBIOS 96.01, on 2026-01-03 it had 96.00"]
+    assert changes(replace(GPU, uuid="GPU-9", serial="900")) == [
+        "gpu0 is new since the record of 2026-01-03: it has no past",
+        "165, which was in 0000:1a:00.0 in the record of 2026-01-03, is gone; gpu0 is there now",
+    ]
+    assert changes(replace(GPU, uuid="GPU-9")) == ["gpu0 has serial 165, which was GPU-0 on 2026-01-03: no past"]
+    assert changes(replace(GPU, serial="900")) == ["gpu0 states serial 900, on 2026-01-03 it was 165: no past"]
+
+
+def test_another_serial_under_the_same_uuid_has_no_past() -> None:
+    other = replace(GPU, serial="900")
+    assert verdict([run(3, 3000.0)], memory(2000.0), devices=[other]).status is Status.NOT_APPLICABLE
+
+
+def test_a_new_device_has_no_past_and_the_others_keep_theirs() -> None:
+    devices = [GPU, replace(GPU, uuid="GPU-9", serial="900", index=1)]
+    runs = [run(3, 3000.0)]
+    assert verdict(runs, memory(2000.0, "GPU-9"), devices=devices).status is Status.NOT_APPLICABLE
+    assert verdict(runs, memory(2000.0), devices=devices).status is Status.MARGINAL

@@ -1,0 +1,193 @@
+"""Earlier records as a baseline: which count, what the option names, and that the record keeps what was compared."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import in_process
+import pytest
+
+from pytest_accel import probes
+from pytest_accel.cli import record_reader
+from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.verdict import Status
+from pytest_accel.run import earlier_records
+from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.session import Session
+from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history
+
+HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
+SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.05}}]\n"
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
+
+
+def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
+    """Run the triad on a simulated node into a folder of its own."""
+    file = folder / f"{name}.yaml"
+    file.write_text(node)
+    importlib.import_module("torch").manual_seed(0)
+    given = Options(sku="", level="quick", output=folder / "records" / name, simulate=str(file), **options)
+    here = Session(given, pool=in_process.Here())
+    here.open()
+    for device in here.devices:
+        here.check(probes.stream, {"op": "triad"}, device.uuid)
+    here.finish()
+    return here
+
+
+def accept(folder: Path, name: str, **changes: Any) -> None:
+    """Make the summary of a record, which measured one metric, that of a whole accepted run of an earlier day."""
+    path = folder / "records" / name / SUMMARY
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "word": "ACCEPTED", "started": "2026-01-03T02:00:00+00:00", **changes}))
+
+
+def triad(here: Session) -> dict[str, tuple[Status, str]]:
+    return {here.names[each.subject]: (each.status, each.sentence) for each in here.verdicts}
+
+
+DROPPED = "below its first accepted run of 2026-01-03"
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_same(tmp_path: Path) -> None:
+    measured(tmp_path, "first", HEALTHY)
+    accept(tmp_path, "first")
+    here = measured(tmp_path, "second", SLOWER)
+    found = triad(here)
+    assert found["gpu3"][0] is Status.MARGINAL
+    assert DROPPED in found["gpu3"][1]
+    assert not any(DROPPED in sentence for name, (_, sentence) in found.items() if name != "gpu3")
+
+    told = json.loads((tmp_path / "records/first" / SUMMARY).read_text())
+    assert len(json.dumps(told["figures"])) < 500, "every run reads a year of nights, of forty metrics each"
+    saved = record_reader.load(tmp_path / "records/second/record.json")
+    assert [run["word"] for run in saved.baseline["runs"]] == ["ACCEPTED"]
+    (tmp_path / "records/first").rename(tmp_path / "gone")
+    again = judge_again(saved, Terms(here.sku, here.setup.platform, "quick"))
+    assert {(each.subject, each.status, each.sentence) for each in again.verdicts} >= {
+        (each.subject, each.status, each.sentence) for each in here.verdicts
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast")
+def test_a_drop_fails_where_the_user_wants_that(tmp_path: Path) -> None:
+    measured(tmp_path, "first", HEALTHY)
+    accept(tmp_path, "first")
+    found = triad(measured(tmp_path, "second", SLOWER, baseline_fail=True))
+    assert found["gpu3"][0] is Status.FAIL
+    assert {status for name, (status, _) in found.items() if name != "gpu3"} == {Status.PASS}
+
+
+BARE = {"schema": 2, "started": "", "host": "", "state": "", "line": "", "simulated": False, "judged_again": False}
+WHOLE = {**BARE, "state": "finished", "word": "ACCEPTED", "sku": "h100-sxm", "devices": [], "rejected": []}
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"word": "REJECTED"}, True),
+        ({"state": "interrupted"}, False),
+        ({"simulated": True}, False),
+        ({"filtered": True}, False),
+        ({"sku": "h200-sxm"}, False),
+        ({"judged_again": True}, False),
+        ({"word": ""}, False),  # of a version that kept no figures
+    ],
+)
+def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
+    found = checked({**WHOLE, **changes})
+    assert is_history(found, "h100-sxm", simulated=False) is counts
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast")
+def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
+    measured(tmp_path, "first", HEALTHY)
+    accept(tmp_path, "first")
+    records = tmp_path / "records"
+    elsewhere = tmp_path / "kept"
+    records.rename(elsewhere)
+    for named in (elsewhere / "first", elsewhere / "first/record.json", elsewhere):
+        found = triad(measured(tmp_path, f"of-{len(str(named))}", SLOWER, baseline=str(named)))
+        assert "run of 20" in found["gpu3"][1], named
+    assert "run of 20" not in triad(measured(tmp_path, "none", SLOWER, baseline="none"))["gpu3"][1]
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (None, "--accel-baseline: {} does not exist; name a record, a folder of records, auto or none"),
+        ({}, "--accel-baseline: {} holds no record of a run"),
+        ({"record.json": "{}"}, "--accel-baseline: {}/record.json is not a record of pytest-accel, or a damaged one"),
+        ({"record.json": "["}, "--accel-baseline: {}/record.json:"),
+    ],
+)
+def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None, said: str) -> None:
+    place = tmp_path / "baseline"
+    if made is not None:
+        place.mkdir()
+        for name, text in made.items():
+            (place / name).write_text(text)
+    with pytest.raises(Refused) as refused:
+        measured(tmp_path, "run", HEALTHY, baseline=str(place))
+    assert str(refused.value).startswith(said.format(place))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast")
+def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
+    measured(tmp_path, "first", "sku: h200-sxm\nplatform: hgx8\n")
+    here = measured(tmp_path, "second", HEALTHY, baseline=str(tmp_path / "records/first"))
+    asked = tmp_path / "records/first"
+    assert (
+        f"--accel-baseline {asked} holds no complete run of all tests as h100-sxm: nothing is compared with it"
+        in here.record.notes
+    )
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path) -> None:
+    here = measured(tmp_path, "first", HEALTHY)
+    devices: list[SummaryDevice] = json.loads((tmp_path / "records/first" / SUMMARY).read_text())["devices"]
+    gone = {**devices[3], "uuid": "GPU-gone", "serial": "901"}
+    accept(tmp_path, "first", devices=[gone if place == 3 else each for place, each in enumerate(devices)])
+    every = "".join(f"- {{fault: slow-memory, device: {place}, by: 0.05}}\n" for place in range(8))
+    here = measured(tmp_path, "second", f"{HEALTHY}faults:\n{every}")
+    found = triad(here)
+    assert DROPPED not in found["gpu3"][1]
+    assert all(DROPPED in sentence for name, (_, sentence) in found.items() if name != "gpu3")
+    notes = [each for each in here.record.notes if "record of 2026-01-03" in each]
+    assert notes == [
+        "gpu3 is new since the record of 2026-01-03: it has no past",
+        f"901, which was in {devices[3]['slot']} in the record of 2026-01-03, is gone; gpu3 is there now",
+    ]
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [[], {"a": []}, {"a": {"b": "c"}}, {"a": {"b": float("nan")}}, {"a": {"b": -1}}, {"a": {"b": True}}, {"a": 7}],
+)
+def test_figures_that_are_none_make_a_summary_damaged(tmp_path: Path, figures: object) -> None:
+    told = {**BARE, "devices": [], "rejected": [], "figures": figures}
+    with pytest.raises((KeyError, TypeError, AttributeError, ValueError)):
+        checked(told)
+    folder = tmp_path / "records/old"
+    folder.mkdir(parents=True)
+    (folder / SUMMARY).write_text(json.dumps(told))
+    earlier = earlier_records.read(tmp_path / "records/now")
+    assert not earlier.found
+    assert "1 earlier record was not read" in earlier.notes()[0]
