@@ -239,6 +239,8 @@ EVERY = ("host_copy", "stream", "memory_pattern", "matmul", "matmul_mamf", "exac
 SOAK = (
     "rate",
     "droop_slow",
+    "slowest_window",
+    "last_tenth",
     "power",
     "throttle.hw_thermal",
     "throttle.sw_thermal",

@@ -125,6 +125,8 @@ class ProbeDetails(TypedDict, total=False):
     anchors: Mapping[str, float]
     """TFLOPS of the shapes that every search tries, by shape."""
 
+    window_rates: Sequence[float]
+    """soak: the rate (TFLOPS) of each window, without its slowest block. For the record."""
     slowest: int
     """stream_windows: the place of the slowest window. For the record, as the two below."""
     of_median: float
@@ -206,6 +208,8 @@ class TelemetrySummary(TypedDict, total=False):
     """The highest generation of the host link that was seen."""
     pcie_width: int
     """The fewest lanes of the host link that were seen."""
+    clock_swing: float
+    """The largest height that the SM clock rose and fell by three times, as a share of its median."""
     reasons: int
     """Every clock event reason that was seen, as one mask."""
     sampled: Sequence[str]

@@ -13,13 +13,14 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 from pytest_accel.judging import heat
+from pytest_accel.judging.clock_swing import LEAST_READINGS, clock_swing
 
 Reading = Mapping[str, Any]
 
 GaugeName = Literal["clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c"]
 ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s", "hw_slowdown_s"]
 CounterName = Literal["energy_j", "busy_s", "steal_s", "foreign_s", ReasonName]
-SoakName = Literal["power_w", "thermal_margin_k", ReasonName]
+SoakName = Literal["power_w", "thermal_margin_k", "clock_swing", ReasonName]
 LinkName = Literal["pcie_gen", "pcie_width"]
 
 GAUGES: tuple[GaugeName, ...] = get_args(GaugeName)
@@ -65,6 +66,7 @@ SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
     "soak.throttle.hw_slowdown": ("hw_slowdown_s", "s"),
     "soak.thermal_margin": ("thermal_margin_k", "K"),
+    "soak.clock_swing": ("clock_swing", "1"),
 }
 """Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), that increase as
 a fraction of the time (1), or the least margin to the temperature of the slowdown (K)."""
@@ -93,6 +95,8 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     found.update(_sampled(readings))
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
+    if (swing := clock_swing(readings)) is not None:
+        found["clock_swing"] = swing
     lost = next((each["lost"] for each in readings if "lost" in each), None)
     if lost:
         found["lost"] = lost
@@ -230,15 +234,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     for metric, (name, unit) in SOAK_METRICS.items():
         value = _metric_value(name, device, summary)
         trouble = soak.trouble
-        if value is not None and unit == "1":
-            value = value / summary["seconds"] if summary.get("seconds") else None
         if value is None and trouble is None:
-            why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
-            unknown = name == "thermal_margin_k" and not why and not heat.FACTS & set(device.facts)
-            trouble = Trouble(
-                "not_applicable" if unknown else "need",
-                f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",
-            )
+            trouble = _unread(name, device)
         bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
@@ -251,6 +248,18 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     return found
 
 
+def _unread(name: SoakName, device: Device) -> Trouble:
+    """Return why a metric of the sensor has no value."""
+    if name == "clock_swing":
+        return Trouble("not_applicable", f"fewer than {LEAST_READINGS} readings of the clock after it settled")
+    why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
+    unknown = name == "thermal_margin_k" and not why and not heat.FACTS & set(device.facts)
+    return Trouble(
+        "not_applicable" if unknown else "need",
+        f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",
+    )
+
+
 def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> float | None:
     """Return the mean of a gauge, the increase of a counter in seconds, or the least margin; None without any."""
     if name == "thermal_margin_k":
@@ -259,6 +268,8 @@ def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> 
         return heat.margin(hottest, least, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
+    if name == "sw_thermal_s" and name in summary:
+        return summary[name] / summary["seconds"] if summary.get("seconds") else None
     return summary.get(name)
 
 

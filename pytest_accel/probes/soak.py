@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil
+from statistics import median
+
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import sustained
+
+WINDOW_SECONDS = 10.0
+"""Length of the windows of a soak that is long enough for `WINDOWS` of them."""
+WINDOWS = 10
+LEAST_BLOCKS = 6
+"""Blocks that a window needs at least; with fewer of them it is longer."""
 
 
 @probe(
@@ -15,6 +25,10 @@ from pytest_accel.probes.matmul import sustained
     stresses=["compute"],
     also={
         "soak.droop_slow": "1",
+        "soak.slowest_window": "1",
+        "soak.last_tenth": "1",
+        "soak.block_p95": "1",
+        "soak.clock_swing": "1",
         "soak.power": "W",
         "soak.throttle.hw_thermal": "s",
         "soak.throttle.sw_thermal": "1",
@@ -32,10 +46,14 @@ from pytest_accel.probes.matmul import sustained
     small={"m": 32, "n": 32, "k": 32},
 )
 def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> list[ProbeResult]:
-    """Measure `soak.rate`, the TFLOPS over the whole time, and `soak.droop_slow`, the share of it that is lost to heat.
+    """Measure `soak.rate`, the TFLOPS over the whole time, and how steady it is.
 
-    droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter soak). The
-    sensor process reads power, temperature and throttle counters meanwhile.
+    droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter soak).
+    slowest_window is the rate of the slowest of the windows of 10 s (or of a tenth of a shorter soak) as a share of
+    their median, and last_tenth that of the last tenth; both leave out the slowest block, which something else may have
+    delayed. block_p95 is the 95th percentile of the durations of blocks
+    over their median. The sensor process reads power, temperature, clock and throttle counters meanwhile; clock_swing
+    is the height, as a share of the median SM clock, that the clock rose and fell by three times.
     """
     gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
@@ -48,7 +66,7 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     )
     result.details.update(device.counted_clock())
     gemm.check()
-    return [result, droop(result)]
+    return [result, droop(result), *steadiness(result)]
 
 
 def droop(rate: ProbeResult) -> ProbeResult:
@@ -62,3 +80,38 @@ def droop(rate: ProbeResult) -> ProbeResult:
     value = 1 - estimate_rate(late).mean / estimate_rate(early).mean
     conditions = dict(rate.conditions, early_seconds=list(window))
     return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions)
+
+
+def steadiness(rate: ProbeResult) -> list[ProbeResult]:
+    """Return `soak.slowest_window`, `soak.last_tenth` and `soak.block_p95` of a `soak.rate`."""
+    ends, rates = rate.details["ends"], rate.samples
+    begin, end = ends[0], ends[-1]
+    wanted = max(WINDOWS, int((end - begin) / WINDOW_SECONDS))
+    count = max(1, min(wanted, len(rates) // LEAST_BLOCKS))
+    windows = [_undelayed(each) for each in _windows(ends, rates, count) if each]
+    tenth = end - (end - begin) / 10
+    late = [each for at, each in zip(ends, rates, strict=True) if at >= tenth]
+    seconds = sorted(1 / each for each in rates)
+    conditions = dict(rate.conditions, window_seconds=round((end - begin) / count, 3))
+    rate.details["window_rates"] = [round(each, 4) for each in windows]
+    values = {
+        "soak.slowest_window": min(windows) / median(windows),
+        "soak.last_tenth": _undelayed(late) / median(windows),
+        "soak.block_p95": seconds[ceil(0.95 * len(seconds)) - 1] / median(seconds),
+    }
+    return [ProbeResult(name, "1", value=value, conditions=conditions) for name, value in values.items()]
+
+
+def _windows(ends: Sequence[float], rates: Sequence[float], count: int) -> list[list[float]]:
+    """Return the rates of the blocks that ended in each of `count` windows of equal length."""
+    begin, length = ends[0], (ends[-1] - ends[0]) / count or 1.0
+    windows: list[list[float]] = [[] for _ in range(count)]
+    for at, each in zip(ends, rates, strict=True):
+        windows[min(count - 1, int((at - begin) / length))].append(each)
+    return windows
+
+
+def _undelayed(rates: Sequence[float]) -> float:
+    """Return the rate of some blocks without the slowest of them, which something else may have delayed."""
+    kept = sorted(rates)[1:] if len(rates) > LEAST_BLOCKS // 2 else rates
+    return estimate_rate(kept).mean

@@ -7,6 +7,10 @@ from pytest_accel import probes
 METRICS = [
     "soak.rate",
     "soak.droop_slow",
+    "soak.slowest_window",
+    "soak.last_tenth",
+    "soak.block_p95",
+    "soak.clock_swing",
     "soak.power",
     "soak.throttle.hw_thermal",
     "soak.throttle.sw_thermal",

@@ -23,8 +23,10 @@ HEAD = (
     "advises (its source measured by another method) or warns; the numbers count the shipped SKUs that have one. A",
     "file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a device below",
     f"{neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no limit that",
-    "may reject bounds the metric; for a latency it never is. A fact that **changes** during the run fails if the new",
-    "value breaks its limit, and is marginal otherwise.",
+    "may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices lie apart",
+    "(`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory and links. Its",
+    "own **past** makes a device marginal that lost more than two runs differ by ([history.md](history.md)). A fact that",
+    "**changes** during the run fails if the new value breaks its limit, and is marginal otherwise.",
 )
 PLACES = {
     DeclaredBy.SKU_FILE: "SKU's file",
@@ -37,6 +39,7 @@ NOTHING = {
     "host_copy.latency_p99": "the tail of a distribution, of which like devices show several times as much",
     "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
     "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
+    "soak.block_p95": "a figure beside the mean; slowest window, last tenth and droop judge how steady a soak is",
     "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
     "ddp.exposed": "of the node, which has no neighbour; nobody publishes a share of our model",
 }

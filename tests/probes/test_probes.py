@@ -239,12 +239,13 @@ def test_peer_copies_at_once_count_what_one_device_moves(how: str, sent: int) ->
 
 def test_soak_finds_rate_and_droop(device: Compute) -> None:
     device.seconds = 0.6
-    rate, slow = probes.soak(device, dtype="fp32", m=64, n=64, k=64)
+    rate, slow, *steady = probes.soak(device, dtype="fp32", m=64, n=64, k=64)
     assert per_call(rate) == pytest.approx(2 * 64**3 / 1e12)
     assert rate.details["ended_by"] == "budget"
     assert (slow.metric, slow.unit) == ("soak.droop_slow", "1")
     assert slow.value is not None
     assert slow.value < 1
+    assert [each.metric for each in steady] == ["soak.slowest_window", "soak.last_tenth", "soak.block_p95"]
 
 
 @pytest.mark.parametrize(("end", "early", "late", "expected"), [(100, 100.0, 95.0, 0.05), (30, 50.0, 60.0, -0.2)])

@@ -95,6 +95,9 @@ def test_the_others(device: Compute) -> None:
     assert [each.metric for each in probes.soak(device, dtype="fp32", m=64, n=64, k=64)] == [
         "soak.rate",
         "soak.droop_slow",
+        "soak.slowest_window",
+        "soak.last_tenth",
+        "soak.block_p95",
     ]
 
 
