@@ -83,7 +83,10 @@ def beside(
     if verdict.status is Status.FAIL:
         return verdict
     wide = _wide(verdict, attempts, others)
-    return wide if wide.status is Status.FAIL else _narrowly(wide, attempts, near, spread)
+    if wide.status is Status.FAIL:
+        return wide
+    narrow = _narrowly(verdict, attempts, near, spread)
+    return wide if narrow is verdict else narrow
 
 
 def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Verdict:

@@ -210,18 +210,30 @@ def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary
     if measured.metric == "soak.rate":
         return soak_measurements(measured, device, summary)
     if measured.metric == "host_copy.h2d" and not measured.trouble:
-        return link_measurements(measured, summary)
+        return link_measurements(measured, device, summary)
     return []
 
 
-def link_measurements(copy: Measurement, summary: TelemetrySummary) -> list[Measurement]:
+def link_measurements(copy: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return generation and width of the host link under load; an idle link may show less although it is healthy."""
-    unread = Trouble("not_applicable", "no driver here reads this link under load")
     bare = replace(copy, unit="count", samples=(), seconds=(), peak=None)
     return [
-        replace(bare, metric=f"host_copy.{name}", value=summary.get(name), trouble=None if name in summary else unread)
+        replace(
+            bare,
+            metric=f"host_copy.{name}",
+            value=summary.get(name),
+            trouble=None if name in summary else _unseen(name, copy, device),
+        )
         for name in LINK
     ]
+
+
+def _unseen(name: LinkName, copy: Measurement, device: Device) -> Trouble:
+    """Return why the link was not seen under load: nobody can read it, or no reading fell into the copy."""
+    if device.facts.get(name) is None:
+        return Trouble("not_applicable", "no driver here reads this link under load")
+    seconds = copy.ended - copy.started
+    return Trouble("not_applicable", f"the copies took {seconds:.1f} s, too short for a reading of the link under load")
 
 
 def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
@@ -250,9 +262,9 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
 
 def _unread(name: SoakName, device: Device) -> Trouble:
     """Return why a metric of the sensor has no value."""
-    if name == "clock_swing":
-        return Trouble("not_applicable", f"fewer than {LEAST_READINGS} readings of the clock after it settled")
     why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
+    if name == "clock_swing" and not why:
+        return Trouble("not_applicable", f"fewer than {LEAST_READINGS} readings of the clock after it settled")
     unknown = name == "thermal_margin_k" and not why and not heat.FACTS & set(device.facts)
     return Trouble(
         "not_applicable" if unknown else "need",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,20 +25,20 @@ DIRECTIONS = ("d2h", "h2d", "both")
 device had come before it (ROCm/rocm-systems, pull request 4035)."""
 
 
-def _method(direction: str, mib: int) -> dict[str, Any]:
+def method(direction: str, mib: int) -> dict[str, Any]:
     """Return the method of the copies: that of nvbandwidth's host_to_device_memcpy_ce and device_to_host_memcpy_ce."""
-    method = {"engine": "copy engine", "memory": "pinned", "size": f"{mib} MiB", "statistic": "median"}
-    return {**method, "counted": "both, until the slower ends"} if direction == "both" else method
+    stated = {"engine": "copy engine", "memory": "pinned", "size": f"{mib} MiB", "statistic": "median"}
+    return {**stated, "counted": "both, until the slower ends"} if direction == "both" else stated
 
 
 def _method_of_one(direction: str, mib: int) -> dict[str, Any]:
     """Return the method of `host_copy`."""
-    return {**_method(direction, mib), "devices": "one at a time"}
+    return {**method(direction, mib), "devices": "one at a time"}
 
 
 def _method_of_all(direction: str, mib: int) -> dict[str, Any]:
     """Return the method of `host_copy_all`."""
-    return {**_method(direction, mib), "devices": "all at once"}
+    return {**method(direction, mib), "devices": "all at once"}
 
 
 @probe(
@@ -65,7 +65,7 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 512) -> Pro
     of a transfer in MiB. The copies are those of nvbandwidth's tests by copy engine: pinned memory near the device, and
     several copies back to back in a sample. The value is the median of the samples.
     """
-    return _host_copy(device, f"host_copy.{direction}", direction, mib)
+    return timed_copies(device, f"host_copy.{direction}", direction, mib, where=place(device))
 
 
 @probe(
@@ -86,18 +86,24 @@ def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 512) ->
 
     Shared PCIe switches, host memory or the processor may limit it. The conditions are those of `host_copy`.
     """
-    return _host_copy(device, f"host_copy_all.{direction}", direction, mib)
+    return timed_copies(device, f"host_copy_all.{direction}", direction, mib, where=place(device))
 
 
-def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeResult:
-    """Time the copies, then compare what arrived with what was sent."""
+def timed_copies(
+    device: Compute, metric: str, direction: str, mib: int, *, where: Mapping[str, Any], room: int = 1
+) -> ProbeResult:
+    """Time copies of `mib` MiB, then compare what arrived with what was sent.
+
+    `where` are the conditions that say where the host memory lies. The host memory is `room` times as large as what is
+    copied.
+    """
     if direction not in DIRECTIONS:
         raise NotApplicable(f"direction {direction!r} is not known (known: {', '.join(DIRECTIONS)})")
     torch, pinned = device.torch, not device.is_cpu
     n = mib * 2**20 // 4
     ways = [way for way in ("h2d", "d2h") if direction in (way, "both")]
     device.require_memory(4 * n * (len(ways) + 1))
-    pairs = [_ends(device, way, n) for way in ways]
+    pairs = [_ends(device, way, n, room) for way in ways]
     earlier = list(device.host_copies)
     device.host_copies.update(dict.fromkeys(ways))
     work, streams = _work(device, pairs)
@@ -111,7 +117,7 @@ def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeR
             "mib": mib,
             "pinned": pinned,
             "earlier_copies": ", ".join(earlier) or "none",
-            **place(device),
+            **where,
         },
         streams=streams,
         statistic="median",
@@ -124,13 +130,13 @@ def _host_copy(device: Compute, metric: str, direction: str, mib: int) -> ProbeR
     return result
 
 
-def _ends(device: Compute, way: str, n: int) -> tuple[Tensor, Tensor]:
+def _ends(device: Compute, way: str, n: int, room: int) -> tuple[Tensor, Tensor]:
     """Return source and target of the copies in one direction, in fresh memory.
 
     What is sent is made where it lies: nothing is copied before the first copy that counts.
     """
     torch = device.torch
-    host = device.host_memory(n, torch.int32)
+    host = device.host_memory(room * n, torch.int32)[:n]
     far = torch.empty(n, dtype=torch.int32, device=device.torch_device)
     source, target = (host, far) if way == "h2d" else (far, host)
     torch.arange(0, n, out=source)

@@ -9,6 +9,9 @@ from typing import Any
 from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
+UPGRADE = "upgrade nvidia-ml-py"
+"""What to do about a wrapper that is too old."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -53,7 +56,7 @@ class NvmlAsker(Asker):
     def _field(self, field: Field) -> Any:
         key = self._id(field)
         if key is None:
-            raise Refusal(f"this pynvml has no {field.name}", unsupported=True)
+            raise Refusal(f"this pynvml has no {field.name}: {UPGRADE}")
         return or_raise(self._known[key])
 
     def _value(self, answer: Any) -> Any:
@@ -71,7 +74,9 @@ class NvmlAsker(Asker):
             return question()
         except nvml.NVMLError as error:
             return self._refusal(error)
-        except (AttributeError, TypeError, getattr(nvml, "NVMLLibraryMismatchError", TypeError)):
+        except AttributeError as error:  # the package, which a user can exchange: nobody knows what the GPU would say
+            return Refusal(f"this pynvml has no {error.name or 'function for it'}: {UPGRADE}")
+        except (TypeError, getattr(nvml, "NVMLLibraryMismatchError", TypeError)):
             return Refusal(f"pynvml or driver {self._driver} is too old for it", unsupported=True)
         except ValueError as error:
             return Refusal(f"the library's answer cannot be interpreted: {error}")
