@@ -71,7 +71,7 @@ def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | 
     """Return the distance of a device behind the median of the others; None if it cannot be compared.
 
     For a matrix product under the power limit, whose devices run at different clocks, the rate at the clock is compared
-    as well, and the clearer of the two gaps is returned.
+    as well, and returned where the rate by itself is no finding.
     """
     others = [each for each in near if each.subject != own.subject and usable(each)]
     between = spread.between_devices or spread.at_clock
@@ -79,13 +79,11 @@ def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | 
         return None
     raw = _gap(own, [1.0] * (len(others) + 1), others, spread, spread.between_devices)
     clocks = _clocks([own, *others])
-    held = _gap(own, clocks, others, spread, spread.at_clock or spread.between_devices) if clocks else None
-    found = [each for each in (raw, held and replace(held, at_clock=True)) if each]
-    return max(found, key=_clearness, default=None)
-
-
-def _clearness(one: Gap) -> float:
-    return one.behind / max(FOUND_AT * one.deviation, one.least)
+    at_clock = spread.at_clock or spread.between_devices
+    held = replace(each, at_clock=True) if clocks and (each := _gap(own, clocks, others, spread, at_clock)) else None
+    if raw is None or held is None:
+        return raw or held
+    return held if raw.status is Status.PASS else raw
 
 
 def _narrow(own: Measurement) -> bool:

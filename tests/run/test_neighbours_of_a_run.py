@@ -51,8 +51,8 @@ def test_a_dtype_without_a_limit_is_compared(
     fault = f"fault: slow-dtype, device: 1, dtype: {dtype}, by: {by}"
     here, verdicts = measured(tmp_path, fault, dtype)
     assert verdicts["gpu1"].status is status
-    told = "behind its neighbours (median " if by < 0.5 else "below the median of 4 devices ("
-    assert told in verdicts["gpu1"].sentence
+    words = "behind its neighbours (median " if by < 0.5 else "below the median of 4 devices ("
+    assert words in verdicts["gpu1"].sentence
     others = {each.status for name, each in verdicts.items() if name != "gpu1"}
     assert others <= {Status.NOT_APPLICABLE, Status.PASS}
     together = [each for each in here.record.measurements if each.how == "together"]
