@@ -140,7 +140,7 @@ def test_a_cause_that_the_measurement_holds_goes_first() -> None:
 def test_nobody_looks_for_the_cause_of_what_holds() -> None:
     asked: list[Measurement] = []
     for value in (730.0, 612.4):
-        judge([replace(measured("matmul.bf16", {}), value=value)], FLOOR, explain=asked.append)
+        judge([replace(measured("matmul.bf16", {}), value=value)], FLOOR, explain=lambda each, *_: asked.append(each))
     assert [each.value for each in asked] == [612.4]
 
 

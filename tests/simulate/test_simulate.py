@@ -233,7 +233,7 @@ def test_readings_follow_what_the_worker_does(
     for place in (0, 1):
         board.write(place, **{"began soak": 0.0})
         sick = made.symptoms(place, board.row(place))
-        board.write(place, **made.step(board.row(place), 100.0, "compute", sick))
+        board.write(place, **made.step(place, board.row(place), 100.0, "compute", sick))
     time.sleep(2 * management.FRESH_SECONDS)
     good, bad = (dict(opened.read(device)) for device in devices)
     assert good["power_w"] == bad["power_w"] == 700
