@@ -32,8 +32,8 @@ DRAWN = 0.75
 """Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
 LOWERED = 0.99
 """Fraction of the default power limit: a limit below it counts as lowered."""
-NAMED_SHARE = 0.01
-"""Share of the lost clock below which a reason is not named."""
+NAMED_SHARE = 0.03
+"""Share of the lost clock below which a reason is not named: shares are only known to some percent."""
 
 POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clocks", "lowered_limit", "unexplained"
 

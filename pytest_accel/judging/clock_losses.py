@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -38,6 +38,8 @@ QUIET = 0.02
 """Fraction of an interval up to which a reason does not count as held in it."""
 ENOUGH = 0.05
 """Fraction of the window that has to be free of reasons that came and went, for the loss without them to be known."""
+MIXED = 0.05
+"""Weight of an interval in which a reason began or ended, relative to one under the same reasons throughout."""
 SWEEPS = 300
 """Sweeps of the coordinate descent: enough for six columns that are not alike."""
 JOINT = "+"
@@ -69,13 +71,12 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
     held = {name: column for name, column in columns.items() if _mean(column, weights) > SHARE}
     always = [name for name, column in held.items() if _steady(column, weights)]
     changing = _merged({name: column for name, column in held.items() if name not in always}, weights)
-    total = _mean([each.loss for each in found], weights)
-    by_reason = _separated(changing, [each.loss for each in found], weights, total)
+    by_reason, throughout, lost = _separated(changing, [each.loss for each in found], weights)
     return {
-        "mhz": from_mhz * _mean([math.exp(-each.loss) for each in found], weights),
+        "mhz": from_mhz * _mean([math.exp(-each) for each in lost], weights),
         "from_mhz": from_mhz,
         "by_reason": by_reason,
-        "throughout": max(0.0, total - math.fsum(by_reason.values())),
+        "throughout": max(0.0, throughout),
         "always": always,
     }
 
@@ -135,28 +136,31 @@ def _alike(one: Sequence[float], other: Sequence[float], weights: Sequence[float
 
 
 def _separated(
-    columns: Mapping[str, Sequence[float]], loss: Sequence[float], weights: Sequence[float], total: float
-) -> dict[str, float]:
-    """Return the mean loss by each column, as far as the loss exceeds that of the intervals without any of them."""
-    if not columns:
-        return {}
-    base = _without(columns, loss, weights)
-    rows = dict(columns) if base is not None else {**columns, "": [1.0] * len(loss)}
-    slopes = _least_squares(rows, [each - (base or 0.0) for each in loss], weights)
-    parts = {name: slopes[name] * _mean(column, weights) for name, column in columns.items()}
-    explained = math.fsum(parts.values())
-    over = max(0.0, total - base) if base is not None else min(explained, total)
-    return {name: part * over / explained for name, part in parts.items() if part > 0} if explained > 0 else {}
+    columns: Mapping[str, Sequence[float]], loss: Sequence[float], weights: Sequence[float]
+) -> tuple[dict[str, float], float, list[float]]:
+    """Return the mean loss by each column, the mean loss of the intervals without any, and the loss of every interval.
 
-
-def _without(columns: Mapping[str, Sequence[float]], loss: Sequence[float], weights: Sequence[float]) -> float | None:
-    """Return the median loss of the intervals without any of these reasons, None if there are too few of them.
-
-    Not the mean: a clock may be read a moment before or after the counters, so that some of them show another's loss.
+    The loss of an interval is laid to the reasons that held in it, in proportion to what each takes by the least
+    squares. In one in which a reason began or ended it is the fitted loss, since a clock is read at the ends only.
     """
-    quiet = [place for place in range(len(loss)) if all(column[place] <= QUIET for column in columns.values())]
-    time = math.fsum(weights[place] for place in quiet)
-    return median(loss[place] for place in quiet) if time > ENOUGH else None
+    places = range(len(loss))
+    quiet = [all(each[place] <= QUIET for each in columns.values()) for place in places]
+    pure = [all(min(each[place], 1 - each[place]) <= QUIET for each in columns.values()) for place in places]
+    trusted = [weight * (1.0 if clean else MIXED) for weight, clean in zip(weights, pure, strict=True)]
+    free = math.fsum(weights[place] for place in places if quiet[place])
+    base = fmean(loss[place] for place in places if quiet[place]) if free > ENOUGH else None
+    rows = dict(columns) if base is not None else {**columns, "": [1.0] * len(loss)}
+    slopes = _least_squares(rows, [each - (base or 0.0) for each in loss], trusted)
+    base = slopes[""] if base is None else base
+    parts, lost = dict.fromkeys(columns, 0.0), []
+    for place in places:
+        fitted = {name: slopes[name] * column[place] for name, column in columns.items()}
+        whole = math.fsum(fitted.values())
+        excess = loss[place] - base if pure[place] else whole
+        for name, part in fitted.items():
+            parts[name] += weights[place] * excess * part / whole if whole else 0.0
+        lost.append(base + excess)
+    return {name: part for name, part in parts.items() if part > 0}, base, lost
 
 
 def _least_squares(
