@@ -218,10 +218,10 @@ class TelemetrySummary(TypedDict, total=False):
 
 
 class ClockLosses(TypedDict):
-    """The loss of clock while the samples were taken, by throttle reasons: the mean of ln(`from_mhz` / clock), whose
-    parts add.
+    """The loss of clock by throttle reasons while the samples were taken.
 
-    Written by judging/clock_losses, read by judging/causes.
+    A loss is the mean of ln(`from_mhz` / clock), so that the parts add. Written by judging/clock_losses, read by
+    judging/causes.
     """
 
     mhz: float

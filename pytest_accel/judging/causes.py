@@ -200,7 +200,7 @@ def _corrected(found: Mapping[str, float], measurement: Measurement, device: Dev
 def _at_limit(measurement: Measurement, device: Device) -> bool:
     """Return whether a device drew about as much as its power limit allows; True if that is not known."""
     limit, drawn = device.facts.get("power_limit_w"), measurement.details.get("telemetry", {}).get("power_w")
-    return not (limit and drawn) or drawn["mean"] >= DRAWN * limit
+    return not (limit and drawn) or drawn["max"] >= DRAWN * limit
 
 
 def lowered(device: Device) -> bool:

@@ -31,6 +31,8 @@ class Throttle:
     share: float
     counter: str
     reasons: int
+    spares_power: bool = False
+    """True if the device draws less power by the same share while the reason holds."""
 
     @property
     def depth(self) -> float:
@@ -242,9 +244,8 @@ def _(symptoms: Symptoms, by: float = 0.4) -> None:
 @fault("power-brake", "soak.throttle.power_brake, matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
     """Let the chassis or its power supply trigger the power brake."""
-    symptoms.draw *= 1 - by
     reasons = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
-    symptoms.throttles.append(Throttle(by, share, "hw_power_brake_s", reasons))
+    symptoms.throttles.append(Throttle(by, share, "hw_power_brake_s", reasons, spares_power=True))
 
 
 @fault("power-cap-lowered", "health.power_limit_lowered, inventory.power_limit; matmul.*, soak.rate")

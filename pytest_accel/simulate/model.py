@@ -110,6 +110,7 @@ class Model:
             symptoms.clock *= throttle.rest
             if self.holds(throttle, place, number, row["now"]):
                 symptoms.clock *= 1 - throttle.depth
+                symptoms.draw *= 1 - throttle.depth if throttle.spares_power else 1.0
                 symptoms.reasons |= throttle.reasons
         if symptoms.fades:
             symptoms.clock *= 1 - symptoms.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
