@@ -3,7 +3,7 @@
 Losses are logarithms of the ratio of two clocks, so that those of several reasons add. Each reading of the clock has
 the reasons that held at that moment: those of its mask, or those whose counters moved before and after it. The readings
 under the same reasons make a state with its mean loss. The loss of a state is laid to its reasons; where there are
-several, by a least squares over all states, without negative losses. How long each reason held is what its counter says.
+several, by a least squares over all states, without negative losses. Its counter says how long each reason held.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def cause(
         return _with_shortfall(found, _by_link(device, summary, measurement.details.get("of_alone")), measurement.unit)
     if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
         return None
-    told = _of_memory(device, summary) if "memory" in declared.stresses else _of_clock(found, device)
+    told = _of_memory(device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
     if not found.by_reason:
         told += _uneven(measurement.details.get("variation"))
     return f"{_with_shortfall(found, '; '.join(told), measurement.unit)}{_climate(measurement)}" if told else None
@@ -94,8 +94,11 @@ def _with_shortfall(found: Shares, told: str | None, unit: str) -> str | None:
     return f"{found.shortfall:+.1%} against {found.expected.of} ({show(value, unit)}): {told}"
 
 
-def _of_clock(found: Shares, device: Device) -> list[str]:
-    """Return the factors of a rate of the compute units: the clock, and what the device does at that clock."""
+def _of_clock(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
+    """Return the factors of a rate of the compute units: the clock, and what the device does at that clock.
+
+    A record of an older version has no shares: the reasons are told with the time that they held.
+    """
     clock, expected = found.clock, found.expected.clock
     if not clock:
         return ["unexplained"] if found.shortfall is not None else []
@@ -106,7 +109,11 @@ def _of_clock(found: Shares, device: Device) -> list[str]:
         f"{reason_words(name, device)} {share:.0%}{' (normal)' if name == POWER_CAP else ''}"
         for name, share in found.by_reason.items()
     ]
-    held = f"{held}, of which {', '.join(parts) or 'unexplained 100%'}"
+    held = (
+        f"{held}, of which {', '.join(parts)}"
+        if parts
+        else ", ".join([held, *(_meanwhile(summary) or ["unexplained"])])
+    )
     return [each for each in (held, _at_clock(found)) if each]
 
 
@@ -139,10 +146,15 @@ def _of_memory(device: Device, summary: TelemetrySummary) -> list[str]:
         found.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
     if heat and hottest and heat["max"] > hottest - NEAR_C:
         found.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
-    meanwhile = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in SLOWDOWNS]
-    found += [f"{text} {share:.0%} of the time" for share, text in sorted(meanwhile, reverse=True) if share > SHARE]
+    found += _meanwhile(summary)
     known = f" at the memory's full clock of {most:g} MHz" if clock and most else ""
     return found or [f"unexplained{known}"]
+
+
+def _meanwhile(summary: TelemetrySummary) -> list[str]:
+    """Return the slowdowns that were reported, with the fraction of the time, longest first."""
+    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in SLOWDOWNS]
+    return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 
 def _uneven(share: float | None) -> list[str]:
