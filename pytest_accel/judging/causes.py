@@ -94,7 +94,8 @@ def expectation(
     """Return what a measurement should have been.
 
     That is the median of the like devices, if there are four that nothing disturbed and this one is slower than they
-    are; else the figure that the limit is derived from, and the device's highest clock.
+    are; else the figure that the limit is derived from, and the device's highest clock: the one that it states, or as
+    a processor states none, the highest that was read.
     """
     alike = [each for attempt in others if (each := _last(attempt, own))]
     known = [each for each in map(mean_clock, alike) if each]
@@ -106,7 +107,8 @@ def expectation(
             return Expected(middle, usual, f"the median of {len(alike)} devices", alike=True)
     elif not _timed(own) and clock and usual and clock < FULL_CLOCK * usual:
         return Expected(None, usual, f"the median of {len(known)} devices", alike=True)
-    highest = device.facts.get("clock_max_mhz")
+    lost = own.details.get("clock_losses")
+    highest = device.facts.get("clock_max_mhz") or (lost["from_mhz"] if lost else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
     if figure and _timed(own) and limit and not limit.relative:
         return Expected(figure, highest, "what is expected")
