@@ -38,7 +38,6 @@ IN_PROCESS: Sequence[Case] = (
         ("ecc-off", "inventory.ecc"),
         # -- what the devices say of their health
         ("ecc-change-pending", "health.ecc_pending_change"),
-        ("sync-boost", "health.clock_lock"),
         ("slow-at-rest", "health.slowdown"),
         ("hot-at-rest", "health.thermal_margin"),
         ("ecc-counted", "health.ecc_uncorrectable_volatile"),
@@ -114,6 +113,8 @@ IN_PROCESS: Sequence[Case] = (
     Case("power-brake, device: 1", ("soak.throttle.power_brake", "matmul.*")),
     Case("power-cap-lowered, device: 1", ("health.power_limit_lowered", "inventory.power_limit", "matmul.*")),
     Case("clock-locked, device: 1", ("health.clock_lock", "matmul.*")),
+    Case("clock-limited, device: 1", ("matmul.*", "soak.rate"), measured=("matmul", "soak")),
+    Case("sync-boost, device: 1", ("health.clock_lock", "matmul.*", "soak.rate"), measured=("matmul", "soak")),
     Case("low-power, device: 1", ("soak.power",)),
     Case("low-power, device: 5, by: 0.6", ("soak.power",), "gpu5", sku="eight", platform="hgx8", measured=("soak",)),
     # -- changed in the middle

@@ -116,6 +116,7 @@ IN_PROCESS: Sequence[Case] = (
     two("cooling-fades", "soak.droop_slow", measured=SOAK),
     three("power-cap-lowered", "health.power_limit_lowered", "inventory.power_limit", "matmul.*", measured=("matmul",)),
     two("clock-locked", "health.perf_level", "matmul.*"),
+    two("clock-limited", "matmul.*", "soak.rate", measured=("matmul", "soak")),
     replace(two("capped", measured=SOAK), closing="HELD", exit=6),
     # -- lost in the middle
     two("device-lost, at: matmul", "matmul.*", "soak.*"),

@@ -122,12 +122,13 @@ class CalledSensor(Called):
     """The sensor of a node: it reads a device when it is told that the device worked, and not beside it."""
 
     sensor: Sensor
+    model: Model
 
     def send(self, event: str, **fields: Any) -> None:
         if event == "node":
-            model = Model.read(fields["model"])
-            self.sensor = Deaf(self.said, machine(model))  # type: ignore[arg-type]
-            self._library: Any = amdsmi.installed() if model.vendor == "amd" else pynvml.nvmlLib
+            self.model = Model.read(fields["model"])
+            self.sensor = Deaf(self.said, machine(self.model))  # type: ignore[arg-type]
+            self._library: Any = amdsmi.installed() if self.model.vendor == "amd" else pynvml.nvmlLib
         elif event == "rest":
             self.said.send("resting", turn=fields["turn"])
         elif event != "watch":
@@ -171,6 +172,13 @@ class Here(WorkerPool):
 
     def begin(self, processes: Processes, logs: Path | None) -> None:
         super().begin(replace(processes, spawn=self._call), logs)
+
+    @property
+    def model(self) -> Model:
+        """The model of the node."""
+        sensor = self._called[0]
+        assert isinstance(sensor, CalledSensor)
+        return sensor.model
 
     def part(self) -> None:
         """Have workers in processes of their own from now on: the ranks of a collective have to meet."""

@@ -171,8 +171,9 @@ class Gauge(TypedDict):
 class TelemetrySummary(TypedDict, total=False):
     """The sensor's readings of one device while a probe measured. Written by judging/telemetry, as far as they exist.
 
-    Read by judging/diagnosis (the cause of a shortfall), judging/efficiency (the fraction of the peak at that clock),
-    and judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds, within the window.
+    Read by judging/causes and judging/diagnosis (the cause of a shortfall), judging/efficiency (the fraction of the
+    peak at that clock), and judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds,
+    within the window.
     """
 
     readings: int
@@ -220,6 +221,25 @@ class TelemetrySummary(TypedDict, total=False):
     """The reason why the device was lost meanwhile."""
 
 
+class ClockLosses(TypedDict):
+    """The loss of clock by throttle reasons while the samples were taken.
+
+    A loss is the mean of ln(`from_mhz` / clock), so that the parts add. Written by judging/clock_losses, read by
+    judging/causes.
+    """
+
+    mhz: float
+    """The mean clock."""
+    from_mhz: float
+    """The clock that the loss is counted from: the device's highest."""
+    by_reason: Mapping[str, float]
+    """The loss by reasons that came and went. Names joined by "+" held together and cannot be separated."""
+    throughout: float
+    """The loss that was there all the time."""
+    always: Sequence[str]
+    """The reasons that held all the time."""
+
+
 class OfClock(TypedDict, total=False):
     """The rate of a matrix product as a fraction of the peak at its clock. Written by judging/efficiency."""
 
@@ -260,6 +280,8 @@ class JudgingDetails(TypedDict, total=False):
     telemetry: TelemetrySummary
     """Any probe on a device: the sensor's readings meanwhile. Written by judging/evidence, read by
     judging/diagnosis."""
+    clock_losses: ClockLosses
+    """Any probe on a device whose clock is read. Written by judging/evidence, read by judging/causes."""
     of_peak: float
     """The value as a fraction of its peak, from the datasheet or measured in the same run. Written by
     judging/evidence."""

@@ -22,6 +22,7 @@ from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
+from pytest_accel.drivers.sampling import Sampling
 
 Answer = TypeVar("Answer")
 
@@ -61,6 +62,7 @@ class Sensor:
         self._pipe, self._machine = pipe, machine
         self._drivers: dict[str, Driver] = {}
         self._devices: dict[str, Device] = {}
+        self._sampling = Sampling()
         self._rested = 0
         self._wake = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
@@ -172,11 +174,16 @@ class Sensor:
         return deadlines.each(asked, SILENT_SECONDS)
 
     def watch(self, turn: int, hz: float) -> None:
-        """Send a reading of every device, `hz` times a second, until `rest` of the same turn.
+        """Send a reading of every device, `hz` times a second, until `rest` of the same turn; then what it cost so far.
 
         Every device has a thread of its own: one whose readings hang keeps no other from being read. While some
         answer, one that has been silent for SILENT_SECONDS is lost; when none does, it may be the library.
         """
+        with self._sampling.watching():
+            self._watch(turn, hz)
+        self._pipe.send("resting", turn=turn, sampling=self._sampling.totals())
+
+    def _watch(self, turn: int, hz: float) -> None:
         for uuid in self._devices:
             if uuid in self._threads:
                 self._threads[uuid].join(2 / hz)  # the end of its last turn
@@ -191,7 +198,6 @@ class Sensor:
                 text = f"its management library has not answered for {SILENT_SECONDS:g} s"
                 self._pipe.send("reading", uuid=uuid, at=self._machine.now(uuid), lost=text)
         self._wake.clear()
-        self._pipe.send("resting", turn=turn)
 
     def _follow(self, uuid: str, turn: int, hz: float) -> None:
         """Read one device until the turn is over. An error ends its readings; it is no answer to anything asked."""
@@ -199,7 +205,8 @@ class Sensor:
         try:
             while self._rested < turn:
                 self._asked[uuid] = began = time.monotonic()
-                self.read(device)
+                with self._sampling.reading():
+                    self.read(device)
                 self._wake.wait(max(0.0, began + 1 / hz - time.monotonic()))
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("unread", uuid=uuid, reason=f"{type(error).__name__}: {error}")

@@ -1,82 +1,81 @@
-"""Finds the cause of a shortfall in what the sensor read during the measurement. Pure.
+"""Tells the cause of a shortfall in one sentence, from what the sensor read during the measurement. Pure.
 
-It names what was observed, worst first, and says so if nothing was: a device that is slow at full clock without any
-reason is a different case from one that is hot. Power capping at the power limit is normal and named as such.
+The sentence names what was observed and how much of the shortfall it accounts for (`judging/causes.py`). What nothing
+observed accounts for is called unexplained: no reason is named without evidence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.judging.fact_metrics import LOCKS
-from pytest_accel.judging.judge import stored_cause
-from pytest_accel.judging.telemetry import CAPPED, GaugeName, ReasonName
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import show
+from pytest_accel.judging import causes
+from pytest_accel.judging.causes import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
+from pytest_accel.judging.clock_losses import JOINT, SHARE
+from pytest_accel.judging.judge import Explain, stored_cause
+from pytest_accel.judging.like_devices import Attempt
+from pytest_accel.judging.telemetry import GaugeName, ReasonName
 from pytest_accel.probes.declare import declaration_of
 
-SHARE = 0.01
-"""Fraction of the time: throttling for less than that explains nothing."""
-FULL_CLOCK = 0.97
-"""Fraction of the maximum clock: above it the clock is not the cause."""
-DRAWN = 0.75
-"""Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
-LOWERED = 0.99
-"""Fraction of the default power limit: a limit below it counts as lowered."""
 NEAR_C = 3.0
 """Memory this close (in C) to its maximum temperature refreshes more often or is slowed down."""
 UNEVEN = 0.02
-"""Relative standard deviation of the blocks that is worth naming: throttling alone slows every block alike."""
-USUAL_SHARE = 0.75
-"""Fraction of the peak at the clock that was held: below it neither clock nor power limit explains the rate. AMD's
-published pairs of rate and clock give 0.83 to 0.94 (ROCm blog, "Understanding Peak and Max-Achievable FLOPS", part 2).
-"""
+"""Relative standard deviation of the blocks that is worth naming where no reason comes and goes."""
 SHARED = 0.95
 """Fraction of the rate alone: below it the devices compete for the host link or the host's memory."""
-
-COUNTED_SLOWDOWNS: tuple[tuple[ReasonName, str], ...] = (
-    ("hw_thermal_s", "HW thermal slowdown"),
-    ("hw_power_brake_s", "HW power brake"),
-    ("sw_thermal_s", "SW thermal slowdown"),
-    ("hw_slowdown_s", "HW slowdown without a named reason"),
-)
-CLIMATE: tuple[tuple[GaugeName, str], ...] = (("clock_mhz", "MHz"), ("temperature_c", "C"), ("power_w", "W"))
+WORDS = {
+    POWER_CAP: "power cap",
+    "sw_thermal_s": "SW thermal",
+    "hw_thermal_s": "HW thermal",
+    "hw_power_brake_s": "power brake",
+    "hw_slowdown_s": "HW slowdown without a named reason",
+    causes.LOCK: "application or locked clocks",
+    "sync_boost": "sync boost",
+    UNEXPLAINED: "unexplained",
+}
+"""Each reason in words."""
+SLOWDOWNS: tuple[ReasonName, ...] = ("hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s")
+CLIMATE: tuple[tuple[GaugeName, str], ...] = (("temperature_c", "C"), ("power_w", "W"))
 """The gauges that a cause is told with, and their units."""
 
 
-def explaining(devices: Iterable[Device]) -> Callable[[Measurement], str | None]:
+def explaining(devices: Iterable[Device]) -> Explain:
     """Return the function that `judge` calls for the cause of a shortfall of one of the devices."""
     known = {device.uuid: device for device in devices}
 
-    def explain(measurement: Measurement) -> str | None:
+    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempt] = ()) -> str | None:
         device = known.get(measurement.subject)
-        return stored_cause(measurement) or (cause(measurement, device) if device else None)
+        return stored_cause(measurement) or (cause(measurement, device, limit, others) if device else None)
 
     return explain
 
 
-def cause(measurement: Measurement, device: Device) -> str | None:
+def cause(
+    measurement: Measurement, device: Device, limit: Limit | None = None, others: Sequence[Attempt] = ()
+) -> str | None:
     """Return one sentence on the cause of a shortfall, or None if nothing was observed that could tell.
 
-    It uses only the details of the measurement, which are in the record: the telemetry summary, the fraction of the
-    peak at the observed clock (`of_clock`), the fraction of the rate alone, and the variation of the blocks.
+    It uses only the details of the measurements, which are in the record. `limit` is the one that was broken, and
+    `others` are the attempts of the like devices, its own included.
     """
-    declared, details = declaration_of(measurement.metric), measurement.details
-    summary: TelemetrySummary = details.get("telemetry", {})
+    declared = declaration_of(measurement.metric)
+    summary: TelemetrySummary = measurement.details.get("telemetry", {})
     if declared is None or declared.unit == "count":
         return None  # no clock explains a number of wrong elements
-    stresses = declared.stresses
-    if "host" in stresses:
-        return _by_link(device, summary, details.get("of_alone"))
-    if not {"compute", "memory"} & set(stresses) or not summary.get("seconds"):
+    found = causes.shares(measurement, device, limit, others)
+    if "host" in declared.stresses:
+        return _with_shortfall(found, _by_link(device, summary, measurement.details.get("of_alone")), measurement.unit)
+    if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
         return None
-    of_clock = details.get("of_clock", {}).get("share")
-    found = [*_slowdowns(summary), *_lowered(device), *(_memory(device, summary) if "memory" in stresses else ())]
-    found = [*_by_share(of_clock), *found] or _by_clock(device, summary)
-    uneven = _uneven(details.get("variation"))
-    return f"{', '.join([*found, *uneven])}{_climate(summary, of_clock)}" if found else None
+    told = _of_memory(device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
+    if not found.by_reason:
+        told += _uneven(measurement.details.get("variation"))
+    return f"{_with_shortfall(found, '; '.join(told), measurement.unit)}{_climate(measurement)}" if told else None
 
 
 def variation(samples: Sequence[float]) -> float | None:
@@ -87,19 +86,58 @@ def variation(samples: Sequence[float]) -> float | None:
     return stdev(samples) / mean if mean else None
 
 
-def _slowdowns(summary: TelemetrySummary) -> list[str]:
-    shares = [(summary.get(name, 0.0) / summary["seconds"], text) for name, text in COUNTED_SLOWDOWNS]
-    return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
+def _with_shortfall(found: Shares, told: str | None, unit: str) -> str | None:
+    """Return the cause behind the shortfall that it is the cause of, if it is known what to expect."""
+    value = found.expected.value
+    if not told or found.shortfall is None or value is None:
+        return told
+    return f"{found.shortfall:+.1%} against {found.expected.of} ({show(value, unit)}): {told}"
 
 
-def _lowered(device: Device) -> list[str]:
-    limit, default = device.facts.get("power_limit_w"), device.facts.get("power_limit_default_w")
-    if limit and default and limit < LOWERED * default:
-        return [f"power limit {limit:g} W, lowered from {default:g} W"]
-    return []
+def _of_clock(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
+    """Return the factors of a rate of the compute units: the clock, and what the device does at that clock.
+
+    A record of an older version has no shares: the reasons are told with the time that they held.
+    """
+    clock, expected = found.clock, found.expected.clock
+    if not clock:
+        return ["unexplained"] if found.shortfall is not None else []
+    held = f"clock {clock:.0f}{f' of {expected:.0f}' if expected else ''} MHz"
+    if not found.low_clock:
+        return [held, _at_clock(found) or "unexplained"]
+    parts = [
+        f"{reason_words(name, device)} {share:.0%}{' (normal)' if name == POWER_CAP else ''}"
+        for name, share in found.by_reason.items()
+    ]
+    held = (
+        f"{held}, of which {', '.join(parts)}"
+        if parts
+        else ", ".join([held, *(_meanwhile(summary) or ["unexplained"])])
+    )
+    return [each for each in (held, _at_clock(found)) if each]
 
 
-def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
+def _at_clock(found: Shares) -> str:
+    """Return what the device does at the clock that it held, in words; empty if it is not known what is usual."""
+    usual = found.usual_at_clock
+    if usual is None or found.at_clock is None:
+        return ""
+    if usual:
+        return "normal at the clock that it held" if found.low_clock else ""
+    by = f"{1 - found.at_clock:.0%} " if found.expected.alike else ""
+    return f"{by}too slow for the clock that it held, unexplained"
+
+
+def reason_words(names: str, device: Device) -> str:
+    """Return reasons that cannot be separated in words, as the keys of `Shares.by_reason` name them."""
+    facts = device.facts
+    lowered = f"power limit lowered from {facts.get('power_limit_default_w'):g} to {facts.get('power_limit_w'):g} W"
+    words = {**WORDS, causes.LOWERED_LIMIT: lowered} if causes.lowered(device) else WORDS
+    parts = [words.get(name, name) for name in names.split(JOINT)]
+    return " and ".join(parts) + (" together" if len(parts) > 1 else "")
+
+
+def _of_memory(device: Device, summary: TelemetrySummary) -> list[str]:
     """Return causes in the state of the memory, whose clock does not follow that of the compute units."""
     clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
     heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
@@ -108,31 +146,15 @@ def _memory(device: Device, summary: TelemetrySummary) -> list[str]:
         found.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
     if heat and hottest and heat["max"] > hottest - NEAR_C:
         found.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
-    return found
+    found += _meanwhile(summary)
+    known = f" at the memory's full clock of {most:g} MHz" if clock and most else ""
+    return found or [f"unexplained{known}"]
 
 
-def _by_share(of_clock: float | None) -> list[str]:
-    """Return a cause for a device that is slow for its clock: units that are broken or starved, at any clock."""
-    if of_clock is None or of_clock >= USUAL_SHARE:
-        return []
-    return ["too slow for the clock that it held, so clock and power limit do not explain it"]
-
-
-def _by_clock(device: Device, summary: TelemetrySummary) -> list[str]:
-    """Return the cause if there is no slowdown: the power limit, a clock setting, or an unnamed limit."""
-    clock, most = summary.get("clock_mhz"), device.facts.get("clock_max_mhz")
-    if not clock:
-        return []
-    if summary.get("sw_power_cap_s", 0.0) / summary["seconds"] > CAPPED:
-        limit, drawn = device.facts.get("power_limit_w"), summary.get("power_w")
-        if limit and drawn and drawn["mean"] < DRAWN * limit:
-            return [f"reports the power limit of {limit:g} W as the reason, at {drawn['mean']:.0f} W: another limit"]
-        return [f"clock held down by the power limit{f' of {limit:g} W' if limit else ''}, normal under full load"]
-    if most and clock["mean"] < FULL_CLOCK * most:
-        if held := [name for bit, name in LOCKS.items() if summary.get("reasons", 0) & bit]:
-            return [f"clock below its maximum of {most:g} MHz, set by {' and '.join(held)}"]
-        return [f"clock below its maximum of {most:g} MHz without any throttle reason: locked, or a hidden limit"]
-    return ["slow at full clock, without any throttle reason"]
+def _meanwhile(summary: TelemetrySummary) -> list[str]:
+    """Return the slowdowns that were reported, with the fraction of the time, longest first."""
+    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in SLOWDOWNS]
+    return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 
 def _uneven(share: float | None) -> list[str]:
@@ -141,15 +163,12 @@ def _uneven(share: float | None) -> list[str]:
     return [f"samples vary by {share:.0%}: fed too slowly by the host, or unstable"]
 
 
-def _climate(summary: TelemetrySummary, of_clock: float | None) -> str:
-    """Return the mean clock, the fraction of the peak at that clock, temperature and power, in parentheses."""
-    used = "" if of_clock is None else f", {of_clock:.2f} of the peak at that clock"
-    shown = [
-        f"{summary[name]['mean']:.0f} {unit}{used if name == 'clock_mhz' else ''}"
-        for name, unit in CLIMATE
-        if name in summary
-    ]
-    return f" (at {', '.join(shown)})" if shown else ""
+def _climate(measurement: Measurement) -> str:
+    """Return the fraction of the peak at the mean clock, mean temperature and mean power, in parentheses."""
+    summary, share = measurement.details.get("telemetry", {}), measurement.details.get("of_clock", {}).get("share")
+    shown = [f"{summary[name]['mean']:.0f} {unit}" for name, unit in CLIMATE if name in summary]
+    used = [] if share is None else [f"{share:.2f} of the peak at that clock"]
+    return f" ({', '.join([*used, *shown])})" if used or shown else ""
 
 
 def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:

@@ -9,6 +9,7 @@ from pytest_accel.core.details import Details, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Sku
 from pytest_accel.judging import results
+from pytest_accel.judging.clock_losses import losses
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.efficiency import joules, of_clock
@@ -37,6 +38,8 @@ def with_evidence(
     disturbed = None if excuse else disturbance(device, summary) or misplaced(measurement) or foreign
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary
+    if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
+        details["clock_losses"] = lost
     if little := unproven(measurement.metric, device, readings):
         details["unproven"] = little
     if moved:
@@ -44,6 +47,13 @@ def with_evidence(
     found = with_excuse(replace(measurement, disturbance=disturbed, details=details), excuse)
     measured = results.foreseen(found, sku)
     return [measured, *seen_beside(measured, device, summary)]
+
+
+def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Sequence[Reading]:
+    """Return the readings while the samples were taken, without those of the warm-up; all if that is not known."""
+    ends = measurement.details.get("ends")
+    since = measurement.ended - ends[-1] if ends else measurement.started
+    return [each for each in readings if each["at"] >= since]
 
 
 def with_excuse(measurement: Measurement, excuse: str | None) -> Measurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -38,11 +39,18 @@ _OF_TROUBLE = {
 }
 
 
-Explain = Callable[[Measurement], "str | None"]
-"""A function that returns the cause of a shortfall, or None."""
+Explain = Callable[[Measurement, "Limit | None", Sequence[neighbours.Attempt]], "str | None"]
+"""A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
+there is one, and the attempts of the like devices, the measurement's own included."""
+Why = Callable[[Measurement], "str | None"]
+"""The same for one limit and one set of like devices."""
 
 
-def stored_cause(measurement: Measurement) -> str | None:
+def stored_cause(
+    measurement: Measurement,
+    limit: Limit | None = None,  # noqa: ARG001  the signature of `Explain`, as the next line
+    others: Sequence[neighbours.Attempt] = (),  # noqa: ARG001
+) -> str | None:
     """Return the cause that is stored in the measurement itself, or None."""
     return measurement.details.get("explains")
 
@@ -62,12 +70,20 @@ def judge(
     the versions in use: a shortfall outside the range that the limit was validated on is inconclusive. `explain` is
     called for the cause of a shortfall only.
     """
-    verdict = _by_limit(attempts, limit, software, explain)
+    explained = partial(_explain, explain, limit, background.others)
+    verdict = _by_limit(attempts, limit, software, explained)
     beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
     later = drops.against(beside, attempts, background.pasts, background.near, background.spread)
     failed_beside = later.status is Status.FAIL is not verdict.status
-    why = explain(_deciding(attempts)[-1]) if failed_beside else None
+    why = explained(_deciding(attempts)[-1]) if failed_beside else None
     return with_sentence(later, f"{later.sentence}; {why}") if why else later
+
+
+def _explain(
+    explain: Explain, limit: Limit | None, others: Sequence[neighbours.Attempt], measurement: Measurement
+) -> str | None:
+    """Return the cause of a shortfall of a measurement, as a `Why` once the first three are given."""
+    return explain(measurement, limit, others)
 
 
 def _unchanged(details: Details) -> Details:
@@ -83,7 +99,7 @@ def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _by_limit(
-    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
+    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why
 ) -> Verdict:
     """Judge the attempts against the limit alone.
 
@@ -119,9 +135,7 @@ def _advise(verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _judge(
-    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Explain
-) -> Verdict:
+def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why) -> Verdict:
     together = _deciding(attempts)
     for each in attempts:
         if each.trouble and each.trouble.kind == "device":
@@ -146,7 +160,7 @@ def _judge(
 
 
 def _seen_before(
-    verdict: Verdict, together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
+    verdict: Verdict, together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
 ) -> Verdict:
     """Return the verdict on a metric that holds on the repeat after the attempts before it were taken into account.
 
@@ -166,7 +180,7 @@ def _seen_before(
 
 
 def _unrepeated(
-    together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Explain
+    together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
 ) -> Verdict | None:
     """Return the shortfall that stands because it could not be measured again, or None.
 
@@ -195,7 +209,7 @@ def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
     return with_sentence(verdict, sentence, Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE)
 
 
-def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Explain) -> Verdict:
+def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Why) -> Verdict:
     """Return the verdict on one measurement by itself, with the cause of a shortfall if one is known."""
     verdict = compare(measurement, limit, attempts)
     if verdict.status is not Status.FAIL or verdict.margin is None:

@@ -408,6 +408,8 @@ class Acceptance:
             lines.append((f"again: {shlex.join(words)}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
+        if self._config.option.verbose > 0 and "sampling" in accel_session.record.run:
+            lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
         folder = accel_session.folder
         return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
 

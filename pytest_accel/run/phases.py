@@ -13,6 +13,17 @@ sampled; checking results and limits, and writing them; waiting for the sensor; 
 everything else (pytest itself)."""
 
 
+class SamplingCost(TypedDict):
+    """The cost of the sensor's readings while the workers measured."""
+
+    readings: int
+    """The number of readings, over all devices."""
+    seconds_per_reading: float
+    cpu_share: float
+    """The processor time of the sensor as a fraction of the time of the devices' processors: those that a CPU device
+    is made of, or those near a GPU."""
+
+
 class TimeSpent(TypedDict, total=False):
     """The time of a run in seconds, by phase and by probe."""
 
@@ -20,6 +31,8 @@ class TimeSpent(TypedDict, total=False):
     """Seconds by phase, and under "device" the time that the devices were at work."""
     probes: dict[str, dict[str, float]]
     """Seconds by metric and phase."""
+    sampling: SamplingCost
+    """Absent if the sensor read nothing."""
 
 
 class Timeline:

@@ -212,8 +212,8 @@ class SimulatedDevice(Compute):
         for place in self.places:
             row = self.board.row(place)
             if self.time >= row["now"]:
-                symptoms = self._symptoms(place)
-                self.board.write(place, **self.model.step(row, self.time - row["now"], self._kind, symptoms))
+                symptoms = self.model.symptoms(place, {**row, "now": self.time})
+                self.board.write(place, **self.model.step(place, row, self.time - row["now"], self._kind, symptoms))
         began, simulated_then = self._pace
         early = (self.time - simulated_then) / SPEEDUP - (time.monotonic() - began)
         if early > 0:

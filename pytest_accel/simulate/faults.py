@@ -15,6 +15,35 @@ from pytest_accel.core import yaml_lines
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.yaml_lines import Check, Findings, Located
 
+DEEPEST = 0.8
+"""The largest share of the clock that a throttle takes while it holds; what `by` has beyond that is always lost."""
+
+
+@dataclass(frozen=True)
+class Throttle:
+    """A reason that comes and goes: it holds for a `share` of the time under load, and lowers the clock only then.
+
+    `by` is the mean share of the clock that is lost. `counter` is the one of board.BOARD_COUNTERS that counts the time,
+    empty for none, and `reasons` are the bits of the clock event reasons.
+    """
+
+    by: float
+    share: float
+    counter: str
+    reasons: int
+    spares_power: bool = False
+    """True if the device draws less power by the same share while the reason holds."""
+
+    @property
+    def depth(self) -> float:
+        """The share of the clock that is lost while the reason holds."""
+        return min(DEEPEST, self.by / self.share)
+
+    @property
+    def rest(self) -> float:
+        """The share of the clock that remains all the time: below 1 only if `by` is too much for `share`."""
+        return (1 - self.by) / (1 - self.depth * self.share)
+
 
 @dataclass
 class Symptoms:
@@ -28,6 +57,10 @@ class Symptoms:
     """Share of the healthy clock, which also scales the compute rate."""
     fades: float = 0.0
     """Share of the clock that is lost at the temperature that the device reaches at its power limit."""
+    throttles: list[Throttle] = field(default_factory=list)
+    """Reasons that come and go; the model adds what those that hold now do to the clock and the reasons."""
+    below_cap: bool = False
+    """True if something else holds the clock below the one at which the power limit would."""
     throttled: dict[str, float] = field(default_factory=dict)
     """Share of the time under load that a counter of board.BOARD_COUNTERS counts, by counter."""
     reasons: int = 0
@@ -90,7 +123,7 @@ FLIPPED = ("matmul", "always", "copy", "memory", "collective")
 FAULT_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 
 PARAMETERS: dict[str, tuple[Check, str]] = {
-    "by": (_share, "share of the healthy value that is lost, between 0 and 1"),
+    "by": (_share, "share of the healthy value that is lost on average, between 0 and 1"),
     "share": (_share, "share of the time under load, between 0 and 1"),
     "kind": (yaml_lines.one_of(*HOT), f"one of {', '.join(HOT)}"),
     "block": (yaml_lines.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
@@ -197,26 +230,22 @@ def _(symptoms: Symptoms, by: float = 0.12) -> None:
 @fault("thermal-slowdown", "soak.throttle.hw_thermal or .sw_thermal, matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.15, kind: str = "hw", share: float = 0.4) -> None:
     """Overheat the device, so that it lowers its clock."""
-    symptoms.clock *= 1 - by
     symptoms.degrees += 22
-    counter, reasons = HOT[kind]
-    symptoms.throttled[counter] = share
-    symptoms.reasons |= reasons
+    symptoms.throttles.append(Throttle(by, share, *HOT[kind]))
 
 
 @fault("cooling-fades", "soak.droop_slow, matmul.*")
 def _(symptoms: Symptoms, by: float = 0.4) -> None:
     """Lower the clock with rising temperature without counting it, as with bad contact of the cooler."""
     symptoms.fades = by
+    symptoms.below_cap = True
 
 
 @fault("power-brake", "soak.throttle.power_brake, matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.3, share: float = 0.5) -> None:
     """Let the chassis or its power supply trigger the power brake."""
-    symptoms.clock *= 1 - by
-    symptoms.power *= 1 - by
-    symptoms.throttled["hw_power_brake_s"] = share
-    symptoms.reasons |= ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
+    reasons = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE
+    symptoms.throttles.append(Throttle(by, share, "hw_power_brake_s", reasons, spares_power=True))
 
 
 @fault("power-cap-lowered", "health.power_limit_lowered, inventory.power_limit; matmul.*, soak.rate")
@@ -230,7 +259,24 @@ def _(symptoms: Symptoms, by: float = 0.3) -> None:
 def _(symptoms: Symptoms, by: float = 0.25) -> None:
     """Lock the clock below the one that the device would choose."""
     symptoms.clock *= 1 - by
+    symptoms.below_cap = True
     symptoms.reasons |= ClockEvent.APPLICATION_CLOCKS
+
+
+@fault("clock-limited", "matmul.*, soak.rate")
+def _(symptoms: Symptoms, by: float = 0.2) -> None:
+    """Hold the clock below the one that the device would choose, by a limit that no reason names."""
+    symptoms.clock *= 1 - by
+    symptoms.below_cap = True
+
+
+@fault("sync-boost", "health.clock_lock, matmul.*, soak.rate")
+def _(symptoms: Symptoms, by: float = 0.15) -> None:
+    """Put the device into a sync boost group, whose slowest device sets the clock."""
+    symptoms.clock *= 1 - by
+    symptoms.below_cap = True
+    symptoms.reasons |= ClockEvent.SYNC_BOOST
+    symptoms.shows["reasons"] = symptoms.shows.get("reasons", 0) | ClockEvent.SYNC_BOOST
 
 
 @fault("capped", "no check: power capping is normal")
@@ -246,10 +292,9 @@ def _(symptoms: Symptoms, by: float = 0.4) -> None:
 
 
 @fault("hw-slowdown", "soak.throttle.hw_slowdown, matmul.*")
-def _(symptoms: Symptoms, by: float = 0.1) -> None:
+def _(symptoms: Symptoms, by: float = 0.1, share: float = 0.5) -> None:
     """Let the hardware lower the clock and name neither heat nor the power brake."""
-    symptoms.clock *= 1 - by
-    symptoms.reasons |= ClockEvent.HW_SLOWDOWN
+    symptoms.throttles.append(Throttle(by, share, "", ClockEvent.HW_SLOWDOWN))
 
 
 @fault("hot", "soak.thermal_margin, if the device becomes as hot as it is where it slows itself down")

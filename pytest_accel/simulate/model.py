@@ -20,7 +20,7 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
-from pytest_accel.simulate.faults import FAULTS, Symptoms
+from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
 from pytest_accel.simulate.node import Fault, Node
 from pytest_accel.skus import peaks
 
@@ -34,6 +34,9 @@ LOAD = {"compute": 1.0, "memory": 0.7, "host": 0.3, "link": 0.5, "": 0.1}
 """Power under load as a share of the power limit, by the part that does the work; "" is idle."""
 COOLANT_C, KELVIN_AT_LIMIT, TAU_S = 30.0, 36.0, 30.0
 """Assumed: inlet temperature, temperature rise at the power limit, time constant of a heat sink."""
+PERIOD_S = (1.2, 2.4)
+"""Assumed: the shortest and the longest period in which a throttle comes and goes. A product of the quick level, which
+takes 5 s, sees some periods of it."""
 CAPPED_SHARE, CAPPED_CLOCK = 0.9, 0.8
 """Assumed: share of the time in which power limits a matrix product, and share of the highest clock then."""
 
@@ -103,9 +106,35 @@ class Model:
     def symptoms(self, place: int, row: Mapping[str, float]) -> Symptoms:
         """Return the symptoms of a device now, from all of its faults that have begun."""
         symptoms = applied(*(fault for fault in self.faults if place in fault.devices and begun(fault, row)))
+        for number, throttle in enumerate(symptoms.throttles):
+            symptoms.clock *= throttle.rest
+            if self.holds(throttle, place, number, row["now"]):
+                symptoms.clock *= 1 - throttle.depth
+                symptoms.draw *= 1 - throttle.depth if throttle.spares_power else 1.0
+                symptoms.reasons |= throttle.reasons
         if symptoms.fades:
             symptoms.clock *= 1 - symptoms.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
         return symptoms
+
+    def holds(self, throttle: Throttle, place: int, number: int, now: float) -> bool:
+        """Return whether a device's throttle of that number holds at a simulated time."""
+        period, phase = self._slices(place, number)
+        return (now / period + phase) % 1.0 < throttle.share
+
+    def held(self, throttle: Throttle, place: int, number: int, start: float, end: float) -> float:
+        """Return for how many seconds it holds between two times: `share` of each period, from the phase on."""
+        period, phase = self._slices(place, number)
+
+        def until(now: float) -> float:
+            whole, part = divmod(now / period + phase, 1.0)
+            return period * (whole * throttle.share + min(part, throttle.share))
+
+        return until(end) - until(start)
+
+    def _slices(self, place: int, number: int) -> tuple[float, float]:
+        """Return the period in seconds of a device's throttle, and its phase, the same for the same seed."""
+        drawn = random.Random(f"{self.seed}/{place}/throttle {number}")  # noqa: S311  the same every time
+        return drawn.uniform(*PERIOD_S), drawn.random()
 
     def of_node(self) -> Symptoms:
         """Return the symptoms of the management library and the host."""
@@ -149,24 +178,32 @@ class Model:
             yield 1 + off
             off = LAG_1 * off + drawn.gauss(0.0, deviation * math.sqrt(1 - LAG_1**2))
 
-    def step(self, row: Mapping[str, float], seconds: float, kind: str, symptoms: Symptoms) -> dict[str, float]:
+    def step(
+        self, place: int, row: Mapping[str, float], seconds: float, kind: str, symptoms: Symptoms
+    ) -> dict[str, float]:
         """Return the row of a device after `seconds` of load by `kind`; "" is idling."""
         watts = self.watts * symptoms.power * symptoms.draw * LOAD[kind]
         target = COOLANT_C + KELVIN_AT_LIMIT * watts / self.watts + (symptoms.degrees if kind else 0.0)
         before = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
-        capped = kind == "compute"
-        counted = {**({"sw_power_cap_s": CAPPED_SHARE} if capped else {}), **(symptoms.throttled if kind else {})}
+        compute = kind == "compute"
+        capped = compute and not symptoms.below_cap
+        counted = {**({"sw_power_cap_s": CAPPED_SHARE * seconds} if capped else {})}
+        counted |= {counter: share * seconds for counter, share in symptoms.throttled.items() if kind}
+        for number, throttle in enumerate(symptoms.throttles if kind else ()):
+            if throttle.counter:
+                held = self.held(throttle, place, number, row["now"], row["now"] + seconds)
+                counted[throttle.counter] = min(seconds, counted.get(throttle.counter, 0.0) + held)
         return {
             "now": row["now"] + seconds,
             "loaded": float(bool(kind)),
             "power_w": watts,
             "temperature_c": target + (before - target) * math.exp(-seconds / TAU_S),
-            "clock_mhz": self.clock_mhz * symptoms.clock * (CAPPED_CLOCK if capped else 1.0),
+            "clock_mhz": self.clock_mhz * symptoms.clock * (CAPPED_CLOCK if compute else 1.0),
             "energy_j": row["energy_j"] + watts * seconds,
             "reasons": float(
                 (symptoms.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
             ),
-            **{counter: row[counter] + share * seconds for counter, share in counted.items()},
+            **{counter: row[counter] + held for counter, held in counted.items()},
         }
 
 

@@ -45,8 +45,6 @@ OF_DEVICE: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("compute-prohibited", "every metric that is measured on the device is UNMEASURED",
      "Set the compute mode to prohibited.",
      {"compute_mode": 2}),
-    ("sync-boost", "health.clock_lock", "Put the device into a sync boost group, whose slowest device sets the clock.",
-     {"reasons": ClockEvent.SYNC_BOOST}),
     ("slow-at-rest", "health.slowdown", "Lower the clock because of heat while idle.",
      {"reasons": ClockEvent.HW_THERMAL}),
     ("hot-at-rest", "health.thermal_margin", "Be as hot at rest as where the device slows itself down.",

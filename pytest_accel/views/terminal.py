@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run.phases import PHASES
+from pytest_accel.run.phases import PHASES, SamplingCost
 
 COLOURS = {
     Status.FAIL: "red",
@@ -27,6 +27,15 @@ def time_line(seconds: Mapping[str, float]) -> Line:
     """Return the line that shows the seconds of the run, in all and by phase."""
     parts = [f"{name.replace('_', '-')} {round(seconds[name])}" for name in PHASES if _worth_saying(name, seconds)]
     return f"time: {seconds['wall']:.0f} s: {', '.join(parts)}", ""
+
+
+def sampling_line(cost: SamplingCost) -> Line:
+    """Return the line that shows what the sensor's readings cost."""
+    took = 1000 * cost["seconds_per_reading"]
+    return (
+        f"sampling: {cost['readings']} readings of {took:.3g} ms, {cost['cpu_share']:.2%} of the processors' time",
+        "",
+    )
 
 
 def _worth_saying(phase: str, seconds: Mapping[str, float]) -> bool:

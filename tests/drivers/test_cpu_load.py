@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.vendors.cpu.load import ForeignLoad, before_the_run
+from pytest_accel.judging.judge import judge
+from pytest_accel.judging.telemetry import disturbance, summarise
 
 BURNS = "while True: pass"
 RESTS = "import time; time.sleep(600)"
@@ -71,3 +77,23 @@ def test_a_process_of_ours_that_ended_stays_ours() -> None:
 def test_only_a_load_worth_the_name_is_stated(share: float, says: str | None) -> None:
     sentence = before_the_run(share)
     assert sentence == says if says is None else (sentence or "").startswith(says)
+
+
+def test_a_load_that_begins_while_a_probe_measures_is_named(other: subprocess.Popen[bytes]) -> None:
+    """Half of the time without it, half with as many burning processes as there are CPUs."""
+    load, readings, burning = ForeignLoad(other.pid), [], []
+    device = Device("CPU-0", 0, "cpu", "a processor", cpus=sorted(load.cpus))
+    for place in range(8):
+        if place == 4:
+            burning = [subprocess.Popen([sys.executable, "-c", BURNS]) for _ in load.cpus]
+        readings.append({"at": time.monotonic(), "foreign_s": load.seconds()})
+        time.sleep(0.25)
+    for process in burning:
+        process.kill()
+        process.wait()
+    why = disturbance(device, summarise(readings))
+    assert why, readings
+    assert re.fullmatch(r"other processes took \d+% of the CPU time", why)
+    short = Measurement("matmul.fp32", "CPU-0", "TFLOPS", 0.05, disturbance=why)
+    verdict = judge([short], Limit("matmul.fp32", "TFLOPS", floor=0.1))
+    assert (verdict.status, verdict.sentence.endswith(f"; disturbed: {why}")) == (Status.INCONCLUSIVE, True)

@@ -61,7 +61,7 @@ def watched(
     time.sleep(seconds)
     found.hear({"event": "rest", "turn": 1})
     turn.join(5.0)
-    assert {"event": "resting", "turn": 1} in heard.messages
+    assert ("resting", 1) in [(each["event"], each.get("turn")) for each in heard.messages]
     return found, heard
 
 
@@ -141,3 +141,16 @@ def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: p
     (said,) = heard.messages[-1]["profilers"]
     assert "running profilers could not be listed" in said["says"]
     assert heard.messages[-1]["reasons"] == {}
+
+
+def test_what_the_readings_cost_is_told() -> None:
+    def slow() -> dict[str, float]:
+        time.sleep(0.02)
+        return {}
+
+    _, heard = watched(slow, 0.3)
+    cost = next(each["sampling"] for each in heard.messages if each["event"] == "resting")
+    read = [each["uuid"] for each in heard.messages if each["event"] == "reading"]
+    assert cost["readings"] == len(read)
+    assert cost["reading_s"] >= 0.02 * read.count(RIGHT.uuid)
+    assert 0 <= cost["cpu_s"] < cost["watched_s"]

@@ -1,11 +1,12 @@
 """The cause of a shortfall: what was seen beside it is named, and what was not is not."""
 
+import math
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from pytest_accel.core.details import Details, Gauge, TelemetrySummary
+from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.diagnosis import cause, explaining, variation
@@ -42,6 +43,94 @@ def around(value: float) -> Gauge:
     return {"mean": value, "min": value - 1, "max": value}
 
 
+def lost(by_reason: dict[str, float], throughout: float, *always: str, mhz: float = 1400.0) -> ClockLosses:
+    return {"mhz": mhz, "from_mhz": 1980.0, "by_reason": by_reason, "throughout": throughout, "always": list(always)}
+
+
+HALF = math.log(1980 / 1400) / 2
+CAPPED = lost({}, 2 * HALF, "sw_power_cap_s")
+
+
+@pytest.mark.parametrize(
+    ("device", "losses", "words"),
+    [
+        (
+            gpu(),
+            lost({"hw_thermal_s": HALF}, HALF, "sw_power_cap_s"),
+            "of which HW thermal 50%, power cap 50% (normal)",
+        ),
+        (
+            gpu(),
+            lost({"hw_thermal_s": 2 * HALF}, 0.0, "sw_power_cap_s"),
+            "clock 1400 of 1980 MHz, of which HW thermal 100%",
+        ),
+        (gpu(), lost({"hw_thermal_s+sw_thermal_s": 2 * HALF}, 0.0), "HW thermal and SW thermal together 100%"),
+        (gpu(), lost({"hw_thermal_s": HALF}, HALF), "HW thermal 50%, unexplained 50%"),
+        (gpu(), lost({"hw_slowdown_s": HALF}, HALF, "sync_boost"), "without a named reason 50%, sync boost 50%"),
+        (gpu(), lost({"hw_thermal_s": 0.02 * HALF}, 2 * HALF), "1400 of 1980 MHz, of which unexplained 99%"),
+        (gpu(), CAPPED, "clock 1400 of 1980 MHz, of which power cap 100% (normal)"),
+        (gpu(power_limit_w=500.0), CAPPED, "of which power limit lowered from 700 to 500 W 100%"),
+        (gpu(power_limit_w=500.0), lost({}, 2 * HALF), "of which power limit lowered from 700 to 500 W 100%"),
+        (gpu(power_limit_w=1200.0, power_limit_default_w=1200.0), CAPPED, "of which unexplained 100%"),
+        (gpu(), lost({}, 2 * HALF, "application_clocks"), "application or locked clocks 100%"),
+        (gpu(clock_application_mhz=1980), lost({}, 2 * HALF, "application_clocks"), "unexplained 100%"),
+        (gpu(clock_application_mhz=1400, clock_application_default_mhz=1980), lost({}, 2 * HALF), "locked clocks 100%"),
+        (gpu(perf_level="determinism"), lost({}, 2 * HALF), "locked clocks 100%"),
+        (gpu(perf_level="auto"), lost({}, 2 * HALF), "of which unexplained 100%"),
+        (gpu(), lost({"hw_thermal_s": 0.01}, 0.0, mhz=1960.0), "clock 1960 of 1980 MHz; unexplained"),
+    ],
+)
+def test_the_lost_clock_is_told_in_shares(device: Device, losses: ClockLosses, words: str) -> None:
+    said = str(cause(measured("matmul.bf16", seen(), clock_losses=losses), device))
+    assert words in said
+    assert said.endswith("(62 C, 690 W)")
+
+
+def test_no_reason_is_named_beside_a_clock_that_is_not_low() -> None:
+    said = cause(measured("matmul.bf16", seen(), clock_losses=lost({"hw_thermal_s": 0.01}, 0.0, mhz=1960.0)), gpu())
+    assert "thermal" not in str(said)
+
+
+def among(*values: float, mhz: float = 1980.0) -> list[list[Measurement]]:
+    """The attempts of like devices, which are capped by power from 1980 MHz to `mhz`."""
+    losses = lost({}, math.log(1980 / mhz), "sw_power_cap_s", mhz=mhz)
+    one = measured("matmul.bf16", seen(mhz, sw_power_cap_s=9.0), clock_losses=losses)
+    return [[replace(one, value=value)] for value in values]
+
+
+def test_like_devices_tell_the_clock_that_is_usual() -> None:
+    """They are held at 1584 MHz by power. What this one lost beyond that was heat, and it is normal at its clock."""
+    losses = lost({"hw_thermal_s": math.log(1584 / 1400)}, math.log(1980 / 1584), "sw_power_cap_s")
+    own = measured("matmul.bf16", seen(), clock_losses=losses)
+    said = cause(own, gpu(), None, [[own], *among(693.0, 693.0, 693.0, 693.0, mhz=1584.0)])
+    assert str(said).startswith(
+        "-11.6% against the median of 5 devices (693 TFLOPS): clock 1400 of 1584 MHz, of which HW thermal 100%; "
+        "normal at the clock that it held (62 C"
+    )
+
+
+def test_a_reason_beside_the_power_cap_that_like_devices_have_too_goes_first() -> None:
+    own = measured("matmul.bf16", seen(), clock_losses=lost({}, 2 * HALF, "sw_power_cap_s", "sync_boost"))
+    assert "of which power cap and sync boost together 100%" in str(cause(own, gpu()))
+    beside = cause(own, gpu(), None, [[own], *among(700.0, 700.0, 700.0, 700.0, mhz=1584.0)])
+    assert "of which sync boost 100%" in str(beside)
+
+
+def test_what_is_slow_at_its_clock_is_told_with_the_share_that_it_lacks() -> None:
+    own = measured("matmul.bf16", seen(1584.0), clock_losses=lost({}, math.log(1.25), "sw_power_cap_s", mhz=1584.0))
+    said = cause(own, gpu(), None, [[own], *among(700.0, 700.0, 700.0, 700.0, mhz=1584.0)])
+    assert "clock 1584 of 1584 MHz; 13% too slow for the clock that it held, unexplained" in str(said)
+
+
+def test_like_devices_that_are_as_slow_explain_nothing() -> None:
+    limit = Limit("matmul.bf16", "TFLOPS", floor=672.0, reference=730.0)
+    own = measured("matmul.bf16", seen(), clock_losses=CAPPED)
+    said = cause(own, gpu(), limit, [[own], *among(613.0, 612.0, 611.0, 612.0, mhz=1400.0)])
+    assert str(said).startswith(
+        "-16.1% against what is expected (730 TFLOPS): clock 1400 of 1980 MHz, of which power cap"
+    )
+
+
 @pytest.mark.parametrize(
     ("metric", "device", "summary", "words"),
     [
@@ -49,27 +138,11 @@ def around(value: float) -> Gauge:
             "matmul.bf16",
             gpu(),
             seen(hw_thermal_s=4.1),
-            "HW thermal slowdown 41% of the time (at 1400 MHz, 62 C, 690 W)",
+            "clock 1400 of 1980 MHz, HW thermal 41% of the time (62 C, 690 W)",
         ),
-        ("matmul.bf16", gpu(), seen(sw_thermal_s=2.0, hw_power_brake_s=5.0), "brake 50% of the time, SW thermal slow"),
-        ("soak.rate", gpu(power_limit_w=500.0), seen(sw_power_cap_s=9.9), "power limit 500 W, lowered from 700 W"),
-        ("matmul.fp8", gpu(), seen(sw_power_cap_s=9.0), "clock held down by the power limit of 700 W, normal"),
-        (
-            "soak.power",
-            gpu(),
-            seen(sw_power_cap_s=9.0, power_w=around(280.0)),
-            "reports the power limit of 700 W as the reason, at 280 W: another limit",
-        ),
-        ("matmul.fp8", gpu(), seen(), "clock below its maximum of 1980 MHz without any throttle reason"),
-        ("matmul.fp8", gpu(), seen(clock=1975.0), "slow at full clock, without any throttle reason"),
-        ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "slow at full clock"),  # half a percent
-        (
-            "matmul.fp8",
-            gpu(),
-            seen(reasons=0x02),
-            "clock below its maximum of 1980 MHz, set by application clocks",
-        ),
-        ("soak.rate", gpu(), seen(reasons=0x12), ", set by application clocks and sync boost"),
+        ("matmul.fp8", gpu(), seen(), "clock 1400 of 1980 MHz, unexplained"),  # records of older versions, as above
+        ("matmul.fp8", gpu(), seen(clock=1975.0), "clock 1975 of 1980 MHz; unexplained"),
+        ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "unexplained"),  # half a percent
         ("stream.copy", MEMORY, seen(memory_clock_mhz=around(1593.0)), "memory clock 1593 of 2619 MHz: locked, or"),
         (
             "stream.read",
@@ -77,8 +150,14 @@ def around(value: float) -> Gauge:
             seen(memory_temperature_c=around(94.0)),
             "memory at 94 C, close to its maximum of 95 C",
         ),
-        ("stream.read", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(2619.0)), "slow at full clock"),
-        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(1593.0)), "slow at full clock"),
+        (
+            "stream.read",
+            MEMORY,
+            seen(memory_clock_mhz=around(2619.0)),
+            "unexplained at the memory's full clock of 2619 MHz",
+        ),
+        ("stream.read", MEMORY, seen(hw_thermal_s=4.1), "HW thermal 41% of the time"),
+        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz=around(1593.0)), "1980 of 1980 MHz; unexplained"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 4, "pcie_width": 8}, "ran at PCIe 4 x8 under load, its maximum is 5 x16"),
         ("host_copy.h2d", gpu(), {"pcie_gen": 5, "pcie_width": 16}, "at its maximum, PCIe 5 x16: check NUMA"),
     ],
@@ -87,23 +166,16 @@ def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: Teleme
     assert words in str(cause(measured(metric, summary), device))
 
 
-def test_the_share_of_what_the_clock_gives_is_said_beside_the_clock() -> None:
-    """0.93 is a healthy chip that is held back, 0.7 is one whose units are short at any clock."""
-    said = cause(measured("matmul.bf16", seen(clock=1380.0, sw_power_cap_s=9.0), of_clock={"share": 0.9312}), gpu())
-    assert str(said).endswith("(at 1380 MHz, 0.93 of the peak at that clock, 62 C, 690 W)")
-
-
-def test_what_the_clock_does_not_explain_is_not_laid_to_the_power_limit() -> None:
-    said = cause(measured("matmul.bf16", seen(clock=1584.0, sw_power_cap_s=9.0), of_clock={"share": 0.54}), gpu())
-    assert str(said).startswith("too slow for the clock that it held, so clock and power limit do not explain it (at")
-    assert "0.54 of the peak at that clock" in str(said)
-    assert "normal" not in str(said)
-
-
-def test_a_slowdown_is_told_beside_a_low_share() -> None:
-    said = cause(measured("matmul.bf16", seen(hw_thermal_s=4.1), of_clock={"share": 0.54}), gpu())
-    assert "too slow for the clock that it held" in str(said)
-    assert "HW thermal slowdown 41%" in str(said)
+def test_the_share_of_what_the_clock_gives_is_said() -> None:
+    """0.93 is a healthy chip that is held back, 0.54 is one whose units are short at any clock."""
+    healthy, short = (
+        str(cause(measured("matmul.bf16", seen(), clock_losses=CAPPED, of_clock={"share": share}), gpu()))
+        for share in (0.9312, 0.54)
+    )
+    assert healthy.endswith("; normal at the clock that it held (0.93 of the peak at that clock, 62 C, 690 W)")
+    assert short.endswith(
+        "; too slow for the clock that it held, unexplained (0.54 of the peak at that clock, 62 C, 690 W)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,19 +192,20 @@ def test_where_nothing_can_tell_nothing_is_said(metric: str, summary: TelemetryS
 
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0)
-TOLD = "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); HW thermal slowdown 41% of the time"
+OLD = "HW thermal slowdown 41% of the time"
+TOLD = f"612.4 TFLOPS, floor 672 TFLOPS (-8.9%); {OLD}"
 
 
 def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None:
-    hot = measured("matmul.bf16", {"seconds": 10.0, "hw_thermal_s": 4.1})
+    hot = measured("matmul.bf16", seen(), clock_losses=lost({"hw_thermal_s": 2 * HALF}, 0.0))
     short, fine = (judge([each], FLOOR, explain=explaining([gpu()])) for each in (hot, replace(hot, value=730.0)))
-    assert short.sentence == TOLD
+    assert "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); clock 1400 of 1980 MHz, of which HW thermal 100%" in short.sentence
     assert "HW thermal" not in fine.sentence
 
 
 def test_a_cause_that_the_measurement_holds_goes_first() -> None:
     """A matrix of peers tells it, and records of older versions have it of every measurement."""
-    told = measured("matmul.bf16", {}, explains="HW thermal slowdown 41% of the time")
+    told = measured("matmul.bf16", {}, explains=OLD)
     assert judge([told], FLOOR, explain=explaining([gpu()])).sentence == TOLD
     assert judge([told], FLOOR).sentence == TOLD
 
@@ -140,19 +213,19 @@ def test_a_cause_that_the_measurement_holds_goes_first() -> None:
 def test_nobody_looks_for_the_cause_of_what_holds() -> None:
     asked: list[Measurement] = []
     for value in (730.0, 612.4):
-        judge([replace(measured("matmul.bf16", {}), value=value)], FLOOR, explain=asked.append)
+        judge([replace(measured("matmul.bf16", {}), value=value)], FLOOR, explain=lambda each, *_: asked.append(each))
     assert [each.value for each in asked] == [612.4]
 
 
 def test_blocks_that_vary_are_said_beside_the_cause() -> None:
-    """What holds a device back holds it back in every block; a host that feeds it too slowly does not."""
+    """A limit that is always there holds every block back; a host that feeds the device too slowly does not."""
     even, uneven = [700.0, 702.0, 698.0] * 5, [700.0, 500.0, 690.0] * 5
     blocks = {"even": variation(even), "uneven": variation(uneven)}
     assert "samples vary" not in str(
         cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["even"]), gpu())
     )
     said = cause(measured("matmul.bf16", seen(clock=1980.0), variation=blocks["uneven"]), gpu())
-    assert "slow at full clock, without any throttle reason, samples vary by 15%" in str(said)
+    assert "clock 1980 of 1980 MHz; unexplained; samples vary by 15%" in str(said)
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
 
 def test_what_failed_once_is_told_with_its_cause() -> None:
     cause = "HW power brake 50% of the time"
-    verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda _: cause)
+    verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda *_: cause)
     said = f"20 TFLOPS, floor 672 TFLOPS (-97.0%); {cause}; failed once by far, holds on the repeat: 730 TFLOPS"
     assert verdict.sentence == said
 

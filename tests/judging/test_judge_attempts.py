@@ -17,7 +17,7 @@ LOST = Trouble("device", "it fell off the bus")
 
 def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
     asked: list[Measurement] = []
-    result = Attempts(explain=asked.append)  # which is asked whenever a shortfall is judged
+    result = Attempts(explain=lambda each, *_: asked.append(each))  # which is asked whenever a shortfall is judged
     result.add(SHORT)
     first = [*result.short(FLOOR.metric, FLOOR, {}), result.judged(FLOOR.metric, "GPU-0", FLOOR, {})]
     assert [each.status for each in first] == [Status.FAIL] * 2

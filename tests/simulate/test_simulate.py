@@ -232,17 +232,20 @@ def test_readings_follow_what_the_worker_does(
     devices = opened.discover()
     for place in (0, 1):
         board.write(place, **{"began soak": 0.0})
-        sick = made.symptoms(place, board.row(place))
-        board.write(place, **made.step(board.row(place), 100.0, "compute", sick))
+        at = next(
+            now / 10 for now in range(1000, 1100) if made.symptoms(1, {"now": now / 10, "began soak": 0.0}).reasons
+        )
+        sick = made.symptoms(place, {**board.row(place), "now": at})
+        board.write(place, **made.step(place, board.row(place), at, "compute", sick))
     time.sleep(2 * management.FRESH_SECONDS)
     good, bad = (dict(opened.read(device)) for device in devices)
     assert good["power_w"] == bad["power_w"] == 700
-    assert good["energy_j"] == pytest.approx(70_000)
-    assert good["sw_power_cap_s"] == pytest.approx(90)
+    assert good["energy_j"] == pytest.approx(70_000, rel=0.05)
+    assert good["sw_power_cap_s"] == pytest.approx(90, rel=0.05)
     assert good["hw_thermal_s"] == 0
-    assert bad["hw_thermal_s"] == pytest.approx(40)
+    assert bad["hw_thermal_s"] == pytest.approx(40, rel=0.05)
     assert bad["temperature_c"] > good["temperature_c"] + 15
-    assert bad["clock_mhz"] < 0.9 * good["clock_mhz"]
+    assert bad["clock_mhz"] == pytest.approx(good["clock_mhz"] * (1 - 0.15 / 0.4), rel=0.01), "while it holds"
     assert (int(good["reasons"]) & 0x40, int(bad["reasons"]) & 0x40) == (0, 0x40)
 
 

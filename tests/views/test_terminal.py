@@ -15,12 +15,13 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options
+from pytest_accel.run.phases import SamplingCost
 from pytest_accel.run.session import Session
 from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.table import table
-from pytest_accel.views.terminal import closing_lines, folded, time_line
+from pytest_accel.views.terminal import closing_lines, folded, sampling_line, time_line
 
 NAMES = {"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"}
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -351,3 +352,8 @@ def test_the_timer_reads_back_what_it_was_given(seconds: list[float]) -> None:
         taken.append(clock() - start)
     assert taken == seconds
     assert replay.used
+
+
+def test_what_the_readings_cost_is_one_line() -> None:
+    cost: SamplingCost = {"readings": 512, "seconds_per_reading": 0.00123, "cpu_share": 0.00071}
+    assert sampling_line(cost)[0] == "sampling: 512 readings of 1.23 ms, 0.07% of the processors' time"

@@ -26,7 +26,7 @@ from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.phases import Timeline
+from pytest_accel.run.phases import SamplingCost, Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.supervisor import Child, listen, stood_still
@@ -51,6 +51,8 @@ class SensorClient:
         self.profilers: list[Message] = []
         """Profilers and diagnostic tools that ran on this host when the devices were checked for being idle."""
         self.timeline = Timeline()
+        self._sampled: dict[str, float] = {}
+        """The cost of the current sensor's readings so far, as it stated at the end of the last phase of readings."""
         self.foreign: dict[str, str] = {}
         """Sentence about other processes that used a device when the last probe ended, by its UUID."""
         self.addresses: dict[str, str | None] = {}
@@ -213,7 +215,19 @@ class SensorClient:
 
     def rest(self, patience: float) -> None:
         """Stop the readings, and wait at most `patience` seconds for the sensor to confirm it."""
-        self._ask("resting", "rest", patience, turn=self._turn)
+        answer = self._ask("resting", "rest", patience, turn=self._turn)
+        self._sampled = answer.get("sampling", self._sampled)
+
+    def sampling(self, cpus: int) -> SamplingCost | None:
+        """Return what the readings cost, of the time of so many processors; None if there were none."""
+        found = self._sampled
+        if not found.get("readings") or not found["watched_s"]:
+            return None
+        return {
+            "readings": int(found["readings"]),
+            "seconds_per_reading": round(found["reading_s"] / found["readings"], 6),
+            "cpu_share": round(found["cpu_s"] / (found["watched_s"] * max(1, cpus)), 6),
+        }
 
     def hear(self, child: Child, message: Message) -> None:
         """Process one message of the sensor, asked for or not. Messages of other processes are ignored."""

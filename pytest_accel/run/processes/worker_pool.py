@@ -386,10 +386,14 @@ class WorkerPool:
         return {"event": "open", "devices": fields, "visible": visible, "threads": self.processes.threads(group)}
 
     def spent(self) -> TimeSpent:
-        """Return the seconds of the run by phase and of the devices at work, and the seconds by metric and phase."""
+        """Return the seconds of the run by phase, metric and of the devices at work, and what the readings cost."""
         seconds = {**self.timeline.seconds(), "device": self.device_seconds}
         probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
-        return {"seconds": _rounded(seconds), "probes": probes}
+        found: TimeSpent = {"seconds": _rounded(seconds), "probes": probes}
+        cpus = {cpu for device in self.devices for cpu in device.cpus}
+        if cost := self.sensor.sampling(len(cpus) or os.cpu_count() or 1):
+            found["sampling"] = cost
+        return found
 
     def stop(self) -> None:
         """End every process, the sensor included. A process that cannot be killed is named in the notes."""

@@ -1,0 +1,225 @@
+"""Splits a shortfall into factors, and the lost clock into shares by reasons, from the details of a measurement. Pure.
+
+A rate is the clock times what the device does at that clock. What each of the two should be is known from the like
+devices of the same run, and where there are too few of them, or they are as slow, from the device's highest clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from pytest_accel.core.details import ClockLosses
+from pytest_accel.core.measurement import Device, Measurement, is_rate
+from pytest_accel.core.sku import Limit
+from pytest_accel.judging.clock_losses import JOINT
+from pytest_accel.judging.neighbours import ENOUGH, TIMES, Attempt
+
+FULL_CLOCK = 0.97
+"""Fraction of the expected clock: above it the clock is not the cause."""
+AS_FAST = 0.97
+"""Fraction of the like devices' rate: above it they are as slow as this one, and explain nothing."""
+USUAL = 0.95
+"""Fraction of what the like devices do at their clock: above it a device is normal at the clock that it held."""
+USUAL_SHARE = 0.75
+"""Fraction of the peak at the clock that was held: below it neither clock nor power limit explains the rate. AMD's
+published pairs of rate and clock give 0.83 to 0.94 (ROCm blog, "Understanding Peak and Max-Achievable FLOPS", part 2).
+"""
+DRAWN = 0.75
+"""Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
+LOWERED = 0.99
+"""Fraction of the default power limit: a limit below it counts as lowered."""
+NAMED_SHARE = 0.03
+"""Share of the lost clock below which a reason is not named: shares are only known to some percent."""
+
+POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clocks", "lowered_limit", "unexplained"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a device is compared with: a rate or a time, and a clock in MHz; None for what is not known."""
+
+    value: float | None = None
+    clock: float | None = None
+    of: str = ""
+    """What they are those of, as words: "the median of 8 devices", or empty."""
+    alike: bool = False
+    """True if they are those of like devices under the same load."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A shortfall in factors, and the shares of the lost clock.
+
+    `shortfall` is value / expected - 1 (of a time: expected / value - 1), `at_clock` what the device does at the clock
+    that it held, as a fraction of the usual. Both are None if it is not known what to expect.
+    """
+
+    expected: Expected
+    shortfall: float | None = None
+    clock: float | None = None
+    """The mean clock in MHz."""
+    by_reason: Mapping[str, float] = field(default_factory=dict)
+    """The share of the lost clock by reasons, largest first, with `UNEXPLAINED` for what none explains; they add up to
+    1. Empty if the clock was not low. Names joined by "+" held together and cannot be separated."""
+    at_clock: float | None = None
+
+    @property
+    def usual_at_clock(self) -> bool | None:
+        """True if the device does what is usual at the clock that it held; None if that is not known."""
+        return None if self.at_clock is None else self.at_clock >= (USUAL if self.expected.alike else 1.0)
+
+    @property
+    def low_clock(self) -> bool:
+        """True if the clock is below the expected one, so that it is a cause."""
+        return bool(self.clock and self.expected.clock and self.clock < FULL_CLOCK * self.expected.clock)
+
+
+def shares(measurement: Measurement, device: Device, limit: Limit | None, others: Sequence[Attempt]) -> Shares:
+    """Return the factors of a shortfall. `others` are the attempts of the like devices, its own included."""
+    clock = mean_clock(measurement)
+    expected = expectation(measurement, clock, device, limit, others)
+    shortfall = _speed(measurement, expected.value)
+    found = Shares(expected, None if shortfall is None else shortfall - 1, clock)
+    by_reason = _by_reason(measurement, device, expected) if found.low_clock else {}
+    return Shares(expected, found.shortfall, clock, by_reason, _at_clock(measurement, shortfall, clock, expected))
+
+
+def expectation(
+    own: Measurement, clock: float | None, device: Device, limit: Limit | None, others: Sequence[Attempt]
+) -> Expected:
+    """Return what a measurement should have been.
+
+    That is the median of the like devices, if there are four that nothing disturbed and this one is slower than they
+    are; else the figure that the limit is derived from, and the device's highest clock: the one that it states, or as
+    a processor states none, the highest that was read.
+    """
+    alike = [each for attempt in others if (each := _last(attempt, own))]
+    known = [each for each in map(mean_clock, alike) if each]
+    usual = median(known) if len(known) >= ENOUGH else None
+    if _timed(own) and len(alike) >= ENOUGH:
+        middle = median([float(each.value or 0) for each in alike])
+        speed = _speed(own, middle)
+        if speed is not None and speed < AS_FAST:
+            return Expected(middle, usual, f"the median of {len(alike)} devices", alike=True)
+    elif not _timed(own) and clock and usual and clock < FULL_CLOCK * usual:
+        return Expected(None, usual, f"the median of {len(known)} devices", alike=True)
+    lost = own.details.get("clock_losses")
+    highest = device.facts.get("clock_max_mhz") or (lost["from_mhz"] if lost else None)
+    figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
+    if figure and _timed(own) and limit and not limit.relative:
+        return Expected(figure, highest, "what is expected")
+    return Expected(None, highest)
+
+
+def mean_clock(measurement: Measurement) -> float | None:
+    """Return the mean clock in MHz while the samples were taken, in records of older versions with the warm-up."""
+    lost, gauge = measurement.details.get("clock_losses"), measurement.details.get("telemetry", {}).get("clock_mhz")
+    return lost["mhz"] if lost else gauge["mean"] if gauge else None
+
+
+def _last(attempt: Attempt, own: Measurement) -> Measurement | None:
+    """Return the last attempt of a like device in company, if its figure can be compared with `own`."""
+    together = [each for each in attempt if each.how == own.how and not each.trouble and not each.disturbance]
+    usable = [each for each in together if isinstance(each.value, int | float) and each.unit == own.unit]
+    return usable[-1] if usable else None
+
+
+def _timed(measurement: Measurement) -> bool:
+    """Return True for a rate or a time, of which a fraction can be said to be lost."""
+    return is_rate(measurement.unit) or (measurement.unit in TIMES and bool(measurement.samples))
+
+
+def _speed(measurement: Measurement, expected: float | None) -> float | None:
+    """Return the speed as a fraction of the expected value's; None if either is not known."""
+    value = measurement.value
+    if not expected or not isinstance(value, int | float) or not value or not math.isfinite(value):
+        return None
+    return expected / value if measurement.unit in TIMES else value / expected
+
+
+def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Expected) -> float | None:
+    """Return what a device reaches at the clock that it held, as a fraction of the usual."""
+    if expected.alike and speed and clock and expected.clock:
+        return speed * expected.clock / clock
+    share = measurement.details.get("of_clock", {}).get("share")
+    return None if share is None else share / USUAL_SHARE
+
+
+def _by_reason(measurement: Measurement, device: Device, expected: Expected) -> dict[str, float]:
+    """Return the share of the lost clock by reasons, largest first.
+
+    What is lost up to the like devices' clock is normal. It is taken off what was lost all the time, then off what the
+    power cap took, which holds the like devices back as well.
+    """
+    lost = measurement.details.get("clock_losses")
+    if not lost or not expected.clock:
+        return {}
+    found = dict(lost["by_reason"])
+    normal = math.log(lost["from_mhz"] / expected.clock)
+    throughout, normal = max(0.0, lost["throughout"] - normal), max(0.0, normal - lost["throughout"])
+    found = {name: max(0.0, part - normal) if name == POWER_CAP else part for name, part in found.items()}
+    name = _throughout(measurement, device, lost, expected)
+    found[name] = found.get(name, 0.0) + throughout
+    found = _corrected(found, measurement, device)
+    whole = math.fsum(found.values())
+    ordered = sorted(found.items(), key=lambda each: -each[1])
+    return {name: part / whole for name, part in ordered if part > NAMED_SHARE * whole} if whole else {}
+
+
+def _throughout(measurement: Measurement, device: Device, lost: ClockLosses, expected: Expected) -> str:
+    """Return the name of what lowered the clock all the time.
+
+    The power cap is named only beside no other reason where the like devices, whose clock is expected, have it too.
+    """
+    names = [name for name in lost["always"] if name != LOCK or _lock_counts(device.facts)]
+    if expected.alike and not lowered(device) and len(names) > 1:
+        names = [name for name in names if name != POWER_CAP]
+    if not names and locked(device):
+        names = [LOCK]
+    if not names and lowered(device) and _at_limit(measurement, device):
+        names = [POWER_CAP]
+    if names == [POWER_CAP] and not _at_limit(measurement, device):
+        names = []
+    return JOINT.join(names) or UNEXPLAINED
+
+
+def _corrected(found: Mapping[str, float], measurement: Measurement, device: Device) -> dict[str, float]:
+    """Return the losses with the power cap under its right name: a lowered limit, or no reason far below the limit."""
+    name = POWER_CAP if _at_limit(measurement, device) else UNEXPLAINED
+    name = LOWERED_LIMIT if lowered(device) and name == POWER_CAP else name
+    renamed: dict[str, float] = {}
+    for reasons, part in found.items():
+        parts = [name if each == POWER_CAP else each for each in reasons.split(JOINT)]
+        joined = JOINT.join(each for each in parts if each != UNEXPLAINED or len(parts) == 1)
+        renamed[joined] = renamed.get(joined, 0.0) + part
+    return renamed
+
+
+def _at_limit(measurement: Measurement, device: Device) -> bool:
+    """Return whether a device drew about as much as its power limit allows; True if that is not known."""
+    limit, drawn = device.facts.get("power_limit_w"), measurement.details.get("telemetry", {}).get("power_w")
+    return not (limit and drawn) or drawn["max"] >= DRAWN * limit
+
+
+def lowered(device: Device) -> bool:
+    """Return whether the power limit of a device is below its default."""
+    limit, default = device.facts.get("power_limit_w"), device.facts.get("power_limit_default_w")
+    return bool(limit and default and limit < LOWERED * default)
+
+
+def locked(device: Device) -> bool:
+    """Return whether the device states a setting that holds its clock down."""
+    facts = device.facts
+    application, default = facts.get("clock_application_mhz"), facts.get("clock_application_default_mhz")
+    level = facts.get("perf_level")
+    return bool(application and default and application < default) or level not in (None, "auto", "high")
+
+
+def _lock_counts(facts: Mapping[str, Any]) -> bool:
+    """Return False if the application clock is the highest one: some devices name it as the reason for every clock."""
+    application, highest = facts.get("clock_application_mhz"), facts.get("clock_max_mhz")
+    return not (application and highest and application >= highest)

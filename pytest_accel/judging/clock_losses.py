@@ -1,0 +1,235 @@
+"""Attributes the clock that a device lost to the throttle reasons that held meanwhile. Pure.
+
+Losses are logarithms of the ratio of two clocks, so that those of several reasons add. Each reading of the clock has
+the reasons that held at that moment: those of its mask, or those whose counters moved before and after it. The readings
+under the same reasons make a state with its mean loss. The loss of a state is laid to its reasons; where there are
+several, by a least squares over all states, without negative losses. Its counter says how long each reason held.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.details import ClockLosses
+from pytest_accel.judging.telemetry import NAMED, REASONS
+
+Reading = Mapping[str, Any]
+
+MASKED: dict[str, ClockEvent] = {
+    **{str(name): bit for name, bit in REASONS.items()},
+    "application_clocks": ClockEvent.APPLICATION_CLOCKS,
+    "sync_boost": ClockEvent.SYNC_BOOST,
+}
+"""Every reason with its bit. Those whose names end in `_s` may have a counter of seconds by that name."""
+SHARE = 0.01
+"""Fraction of the time: a reason that held for less explains nothing."""
+THROUGHOUT = 0.95
+"""Fraction of the readings from which on a reason held all the time: it cannot be told from what else did."""
+ALIKE = 0.2
+"""Fraction of the readings with either of two reasons that have one without the other. Below it the two held together
+and cannot be separated."""
+MOVED = 0.002
+"""Fraction of an interval by which a counter has to move for its reason to count as held in it."""
+ENOUGH = 0.05
+"""Fraction of the readings that have to be free of reasons that came and went, for the loss without them to be known.
+"""
+SWEEPS = 300
+"""Sweeps of the coordinate descent: enough for six reasons that are not alike."""
+JOINT = "+"
+"""Joins the names of reasons that cannot be separated."""
+
+State = frozenset[str]
+"""The reasons that hold at the same time."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A reading of the clock: the share of the window that it stands for, its loss, and the reasons that held."""
+
+    weight: float
+    loss: float
+    held: State
+
+
+@dataclass(frozen=True)
+class Level:
+    """All samples of one state: their share of the window, and their mean loss."""
+
+    weight: float
+    loss: float
+
+
+def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses | None:
+    """Return the loss of clock in the window by reasons, or None if the clock was read less than twice under load.
+
+    It is counted from `most_mhz`, the device's highest clock, or from the highest that was read.
+    """
+    loaded = [
+        each for each in readings if each.get("clock_mhz") and not int(each.get("reasons", 0)) & ClockEvent.GPU_IDLE
+    ]
+    from_mhz = max([most_mhz or 0.0, *(each["clock_mhz"] for each in loaded)])
+    if len(loaded) < 2 or loaded[-1]["at"] <= loaded[0]["at"]:
+        return None
+    times = {name: share for name in MASKED if (share := _time(name, loaded)) > SHARE}
+    found = _samples(loaded, from_mhz, times)
+    seen = {name: math.fsum(each.weight for each in found if name in each.held) for name in times}
+    always = [name for name, share in seen.items() if share > THROUGHOUT]
+    names = _joined([name for name in times if name not in always], found)
+    levels = _levels(found, names)
+    parts, base = _separated(levels, _without(found, names))
+    sampled = base + math.fsum(parts.values())
+    parts = {joint: part * _correction(joint, times, seen, loaded) for joint, part in parts.items()}
+    mean = math.fsum(each.weight * from_mhz * math.exp(-each.loss) for each in found)
+    return {
+        "mhz": mean * math.exp(sampled - base - math.fsum(parts.values())),
+        "from_mhz": from_mhz,
+        "by_reason": parts,
+        "throughout": max(0.0, base),
+        "always": always,
+    }
+
+
+def _time(name: str, readings: Sequence[Reading]) -> float:
+    """Return the fraction of the window under a reason: by its counter, else by the masks."""
+    counted = [each for each in readings if name in each]
+    if len(counted) > 1 and counted[-1]["at"] > counted[0]["at"]:
+        moved = counted[-1][name] - counted[0][name]
+        return float(min(1.0, max(0.0, moved / (counted[-1]["at"] - counted[0]["at"]))))
+    return math.fsum(map(math.prod, zip(_weights(readings), [_masked(name, each) for each in readings], strict=True)))
+
+
+def _weights(readings: Sequence[Reading]) -> list[float]:
+    """Return the share of the window that each reading stands for: half of the time to the one before and after it."""
+    gaps = [0.0, *(after["at"] - before["at"] for before, after in itertools.pairwise(readings)), 0.0]
+    whole = 2 * math.fsum(gaps)
+    return [(before + after) / whole for before, after in itertools.pairwise(gaps)]
+
+
+def _masked(name: str, reading: Reading) -> bool:
+    """Return whether the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
+    mask = int(reading.get("reasons", 0))
+    return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
+
+
+def _samples(readings: Sequence[Reading], from_mhz: float, names: Mapping[str, float]) -> list[Sample]:
+    held = {name: _held(name, readings) for name in names}
+    return [
+        Sample(weight, math.log(from_mhz / each["clock_mhz"]), frozenset(name for name in names if held[name][place]))
+        for place, (weight, each) in enumerate(zip(_weights(readings), readings, strict=True))
+    ]
+
+
+def _held(name: str, readings: Sequence[Reading]) -> list[bool]:
+    """Return whether a reason held at each reading: by the masks, or if none has it by the counter around it."""
+    masks = [_masked(name, each) for each in readings]
+    if any(masks):
+        return masks
+    moved = [share > MOVED for share in _fractions(name, readings)]
+    return [before and after for before, after in itertools.pairwise([moved[0], *moved, moved[-1]])]
+
+
+def _fractions(name: str, readings: Sequence[Reading]) -> list[float]:
+    """Return the fraction of each interval between readings in which the counter of a reason moved."""
+    return [
+        (after.get(name, 0.0) - before.get(name, 0.0)) / max(after["at"] - before["at"], 1e-9)
+        for before, after in itertools.pairwise(readings)
+    ]
+
+
+def _joined(names: Sequence[str], samples: Sequence[Sample]) -> dict[str, str]:
+    """Return by each reason the name that it is told by: its own, or several joined that held together."""
+    groups: list[list[str]] = []
+    for name in names:
+        twin = next((group for group in groups if _alike(name, group[0], samples)), None)
+        if twin:
+            twin.append(name)
+        else:
+            groups.append([name])
+    return {name: JOINT.join(group) for group in groups for name in group}
+
+
+def _alike(one: str, other: str, samples: Sequence[Sample]) -> bool:
+    either = math.fsum(each.weight for each in samples if {one, other} & each.held)
+    both = math.fsum(each.weight for each in samples if {one, other} <= each.held)
+    return either - both < ALIKE * either
+
+
+def _levels(samples: Sequence[Sample], names: Mapping[str, str]) -> dict[State, Level]:
+    """Return the level of every state; `names` are the reasons that come and go, by which each of them is told."""
+    groups: dict[State, list[Sample]] = {}
+    for each in samples:
+        groups.setdefault(frozenset(names[name] for name in each.held if name in names), []).append(each)
+    weights = {state: math.fsum(each.weight for each in group) for state, group in groups.items()}
+    return {
+        state: Level(weights[state], math.fsum(each.weight * each.loss for each in group) / weights[state])
+        for state, group in groups.items()
+        if weights[state]
+    }
+
+
+def _without(samples: Sequence[Sample], names: Mapping[str, str]) -> float | None:
+    """Return the mean loss of the samples without any reason that comes and goes, None if they are too few.
+
+    Those beside one with a reason are left out if others remain: a clock may be read a moment before the counters.
+    """
+    free = [not each.held & set(names) for each in samples]
+    inner = [place for place in range(len(free)) if all(free[max(0, place - 1) : place + 2])]
+    places = inner or [place for place, without in enumerate(free) if without]
+    if math.fsum(each.weight for each, without in zip(samples, free, strict=True) if without) <= ENOUGH:
+        return None
+    weight = math.fsum(samples[place].weight for place in places)
+    return math.fsum(samples[place].weight * samples[place].loss for place in places) / weight if weight else None
+
+
+def _separated(levels: Mapping[State, Level], known: float | None) -> tuple[dict[str, float], float]:
+    """Return the mean loss by each reason, and the loss without any of them, which may be known."""
+    slopes, base = _least_squares(levels, known)
+    parts = dict.fromkeys(slopes, 0.0)
+    for state, level in levels.items():
+        whole = math.fsum(slopes[name] for name in state)
+        for name in state if whole else ():
+            parts[name] += level.weight * (level.loss - base) * slopes[name] / whole
+    return {name: part for name, part in parts.items() if part > 0}, base
+
+
+def _least_squares(levels: Mapping[State, Level], known: float | None) -> tuple[dict[str, float], float]:
+    """Return what each reason takes while it holds, and the loss without any: `known`, or fitted. None is negative."""
+    factors = dict.fromkeys(sorted(set().union(*levels)), 0.0)
+    base = known or 0.0
+    for _ in range(SWEEPS):
+        for name in factors:
+            mine = [(state, level) for state, level in levels.items() if name in state]
+            rest = [
+                level.weight * (level.loss - base - math.fsum(factors[other] for other in state if other != name))
+                for state, level in mine
+            ]
+            factors[name] = max(0.0, math.fsum(rest) / math.fsum(level.weight for _, level in mine))
+        if known is None:
+            over = [
+                level.weight * (level.loss - math.fsum(map(factors.__getitem__, state)))
+                for state, level in levels.items()
+            ]
+            base = max(0.0, math.fsum(over) / math.fsum(level.weight for level in levels.values()))
+    return factors, base
+
+
+def _correction(
+    joint: str, times: Mapping[str, float], seen: Mapping[str, float], readings: Sequence[Reading]
+) -> float:
+    """Return the time under a reason by its counter as a multiple of what the readings saw of it.
+
+    A counter that moves for a part of every interval stands for a reason that comes and goes faster than the readings.
+    """
+    name = max(joint.split(JOINT), key=times.__getitem__)
+    inside = 1.0
+    if not any(_masked(name, each) for each in readings):
+        held = _held(name, readings)
+        fractions = zip(_fractions(name, readings), itertools.pairwise(held), strict=True)
+        within = [share for share, both in fractions if all(both)]
+        inside = math.fsum(within) / len(within) if within else 1.0
+    return times[name] / (seen[name] * inside) if seen[name] * inside > 0 else 1.0
