@@ -97,6 +97,14 @@ def test_a_counter_that_moves_in_every_interval_is_taken_by_its_share() -> None:
     assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
 
 
+def test_how_long_a_reason_held_is_what_its_counter_says() -> None:
+    """The readings saw it in a tenth of the time, by chance; it held for a fifth."""
+    each = readings({"hw_thermal_s": ("." * 9 + "x") * 5}, {"hw_thermal_s": 0.2})
+    for reading in each:
+        reading["hw_thermal_s"] *= 2
+    assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.2, 0.2)}
+
+
 @pytest.mark.parametrize("each", [[], [{"at": 0.0, "clock_mhz": 1000.0}], [{"at": 0.0}, {"at": 1.0}]])
 def test_without_two_readings_of_the_clock_nothing_is_known(each: list[dict[str, Any]]) -> None:
     assert losses(each, 1980.0) is None
