@@ -72,6 +72,11 @@ CAPPED = lost({}, 2 * HALF, "sw_power_cap_s")
         (gpu(power_limit_w=500.0), CAPPED, "of which power limit lowered from 700 to 500 W 100%"),
         (gpu(power_limit_w=500.0), lost({}, 2 * HALF), "of which power limit lowered from 700 to 500 W 100%"),
         (gpu(power_limit_w=1200.0, power_limit_default_w=1200.0), CAPPED, "of which unexplained 100%"),
+        (
+            gpu(power_limit_w=1200.0, power_limit_default_w=1200.0),
+            lost({"sw_power_cap_s": HALF, "hw_thermal_s": HALF}, 0.0),
+            "unexplained 50%, HW thermal 50%",
+        ),
         (gpu(), lost({}, 2 * HALF, "application_clocks"), "application or locked clocks 100%"),
         (gpu(clock_application_mhz=1980), lost({}, 2 * HALF, "application_clocks"), "unexplained 100%"),
         (gpu(clock_application_mhz=1400, clock_application_default_mhz=1980), lost({}, 2 * HALF), "locked clocks 100%"),
