@@ -114,6 +114,7 @@ IN_PROCESS: Sequence[Case] = (
     Case("power-cap-lowered, device: 1", ("health.power_limit_lowered", "inventory.power_limit", "matmul.*")),
     Case("clock-locked, device: 1", ("health.clock_lock", "matmul.*")),
     Case("clock-limited, device: 1", ("matmul.*", "soak.rate"), measured=("matmul", "soak")),
+    Case("clock-oscillates, device: 1", ("matmul.*", "soak.rate"), measured=("matmul", "soak")),
     Case("sync-boost, device: 1", ("health.clock_lock", "matmul.*", "soak.rate"), measured=("matmul", "soak")),
     Case("low-power, device: 1", ("soak.power",)),
     Case("low-power, device: 5, by: 0.6", ("soak.power",), "gpu5", sku="eight", platform="hgx8", measured=("soak",)),

@@ -16,7 +16,7 @@ from pytest_accel.core.details import ClockLosses
 from pytest_accel.core.measurement import Device, Measurement, is_rate
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.clock_losses import JOINT
-from pytest_accel.judging.neighbours import ENOUGH, TIMES, Attempt
+from pytest_accel.judging.like_devices import ENOUGH, TIMES, Attempt
 
 FULL_CLOCK = 0.97
 """Fraction of the expected clock: above it the clock is not the cause."""

@@ -19,7 +19,7 @@ from pytest_accel.judging import drops, neighbours
 from pytest_accel.judging.allowance import far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
-from pytest_accel.judging.like_devices import Kinds
+from pytest_accel.judging.like_devices import Attempt, Kinds
 
 MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
@@ -39,7 +39,7 @@ _OF_TROUBLE = {
 }
 
 
-Explain = Callable[[Measurement, "Limit | None", Sequence[neighbours.Attempt]], "str | None"]
+Explain = Callable[[Measurement, "Limit | None", Sequence[Attempt]], "str | None"]
 """A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
 there is one, and the attempts of the like devices, the measurement's own included."""
 Why = Callable[[Measurement], "str | None"]
@@ -49,7 +49,7 @@ Why = Callable[[Measurement], "str | None"]
 def stored_cause(
     measurement: Measurement,
     limit: Limit | None = None,  # noqa: ARG001  the signature of `Explain`, as the next line
-    others: Sequence[neighbours.Attempt] = (),  # noqa: ARG001
+    others: Sequence[Attempt] = (),  # noqa: ARG001
 ) -> str | None:
     """Return the cause that is stored in the measurement itself, or None."""
     return measurement.details.get("explains")
@@ -80,7 +80,7 @@ def judge(
 
 
 def _explain(
-    explain: Explain, limit: Limit | None, others: Sequence[neighbours.Attempt], measurement: Measurement
+    explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement
 ) -> str | None:
     """Return the cause of a shortfall of a measurement, as a `Why` once the first three are given."""
     return explain(measurement, limit, others)
