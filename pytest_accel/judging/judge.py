@@ -79,9 +79,7 @@ def judge(
     return with_sentence(later, f"{later.sentence}; {why}") if why else later
 
 
-def _explain(
-    explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement
-) -> str | None:
+def _explain(explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement) -> str | None:
     """Return the cause of a shortfall of a measurement, as a `Why` once the first three are given."""
     return explain(measurement, limit, others)
 
