@@ -203,7 +203,8 @@ def _healthy(node: FieldNode, family: str, limit: Limit, draw: random.Random) ->
     field = FAMILIES[family]
     at_clock = AT_CLOCK if family == "products" else None
     between = (field.device**2 + field.half**2) ** 0.5
-    spread = Spread(SOURCE, between_devices=between, at_clock=at_clock, between_runs=field.go, runs=30)
+    between_runs = (field.go**2 + field.common**2) ** 0.5
+    spread = Spread(SOURCE, between_devices=between, at_clock=at_clock, between_runs=between_runs, runs=30)
     centre = _centre(limit, draw)
 
     def goes() -> Iterator[list[Measurement]]:
@@ -248,7 +249,12 @@ def upper(count: int, of: int) -> float:
 def main() -> None:
     """Draw nodes, judge them, and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=300, help="slow devices for each loss, spread and way")
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=300,
+        help="slow devices for each loss, spread and way; 0 keeps the curves of --output",
+    )
     parser.add_argument("--healthy", type=int, default=2000, help="healthy nodes")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--output", type=Path, help="write the results as JSON")
@@ -256,10 +262,12 @@ def main() -> None:
     tasks = [
         (family, way, deviation, options.trials, 1.0) for family in METRICS for way in WAYS for deviation in SPREADS
     ]
+    tasks = tasks if options.trials else []
     wrong = [
         (family, "neighbours", deviation, options.trials, stated)
         for family, deviation in (("memory", 0.003), ("products", 0.008))
         for stated in (2 / 3, 1.5)
+        if options.trials
     ]
     chunks = [(first, min(250, options.healthy - first)) for first in range(0, options.healthy, 250)]
     with get_context("spawn").Pool(options.processes) as pool:
@@ -286,6 +294,8 @@ def main() -> None:
             ],
             "healthy": alarms,
         }
+        if not options.trials and options.output.exists():
+            told = {**json.loads(options.output.read_text(encoding="utf-8")), "healthy": alarms}
         options.output.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 

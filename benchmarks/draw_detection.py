@@ -1,4 +1,7 @@
-"""Draws the picture of what detection.py wrote: benchmarks/draw_detection.py benchmarks/detection.json docs/detection.svg."""
+"""Draws the picture of what detection.py wrote.
+
+python benchmarks/draw_detection.py benchmarks/detection.json docs/detection.svg
+"""
 
 from __future__ import annotations
 
