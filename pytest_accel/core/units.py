@@ -1,4 +1,4 @@
-"""Units that mean the same as another one, and how a figure is written in it. All are decimal, so not GiB/s."""
+"""Units that mean the same as another one, all of them decimal (not GiB/s), and the rate of a PCIe lane."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ EXACT = {
     "us": {"s": "1000000", "ms": "1000", "us": "1"},
 }
 """For each unit of a metric the units that figures may have come in, and their factors."""
+PCIE_LANE = {1: 0.25, 2: 0.5, 3: 0.9846, 4: 1.9692, 5: 3.9385, 6: 7.5625}
+"""GB/s per lane and direction by generation, after line coding (8b/10b, 128b/130b, 242/256 of a FLIT): PCI-SIG base
+specifications."""
 
 
 def unit_meant(unit: object) -> str | None:

@@ -1,13 +1,14 @@
 """Splits a shortfall into factors, and the lost clock into shares by reasons, from the details of a measurement. Pure.
 
-A rate is the clock times what the device does at that clock. What each of the two should be is known from the like
-devices of the same run, and where there are too few of them, or they are as slow, from the device's highest clock.
+A rate is the clock times what the device does at that clock. A copy to the host follows the width and generation of its
+link, and a stream the clock of the memory. What each of these should be is known from the like devices of the same run,
+and where there are too few of them, or they are as slow, from the highest that the device states.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pytest_accel.core.details import ClockLosses
 from pytest_accel.core.measurement import Device, Measurement, is_rate
 from pytest_accel.core.sku import Limit
+from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.clock_losses import JOINT
 from pytest_accel.judging.like_devices import ENOUGH, TIMES, Attempt
 
@@ -34,6 +36,8 @@ LOWERED = 0.99
 """Fraction of the default power limit: a limit below it counts as lowered."""
 NAMED_SHARE = 0.03
 """Share of the lost clock below which a reason is not named: shares are only known to some percent."""
+
+Reading = Callable[[Measurement], float | None]
 
 POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clocks", "lowered_limit", "unexplained"
 
@@ -67,6 +71,17 @@ class Shares:
     1. Empty if the clock was not low. Names joined by "+" held together and cannot be separated."""
     at_clock: float | None = None
 
+    link: float | None = None
+    """The bandwidth that width and generation of the host link gave under load, as a fraction of the usual."""
+    memory_clock: float | None = None
+    """The mean clock of the memory, as a fraction of the usual."""
+
+    def explained_by(self, factor: float | None) -> bool | None:
+        """Return whether a factor below 1 accounts for the shortfall; None if either is not known."""
+        if factor is None or self.shortfall is None:
+            return None
+        return 1 + self.shortfall >= USUAL * factor
+
     @property
     def usual_at_clock(self) -> bool | None:
         """True if the device does what is usual at the clock that it held; None if that is not known."""
@@ -85,7 +100,18 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, others
     shortfall = _speed(measurement, expected.value)
     found = Shares(expected, None if shortfall is None else shortfall - 1, clock)
     by_reason = _by_reason(measurement, device, expected) if found.low_clock else {}
-    return Shares(expected, found.shortfall, clock, by_reason, _at_clock(measurement, shortfall, clock, expected))
+    facts = device.facts
+    like = [each for attempt in others if (each := _last(attempt, measurement))] if expected.alike else []
+    widest = _bandwidth(facts.get("pcie_gen_max"), facts.get("pcie_width_max"))
+    return Shares(
+        expected,
+        found.shortfall,
+        clock,
+        by_reason,
+        _at_clock(measurement, shortfall, clock, expected),
+        _of_usual(measurement, like, _link, widest),
+        _of_usual(measurement, like, _memory_clock, facts.get("memory_clock_max_mhz")),
+    )
 
 
 def expectation(
@@ -113,6 +139,29 @@ def expectation(
     if figure and _timed(own) and limit and not limit.relative:
         return Expected(figure, highest, "what is expected")
     return Expected(None, highest)
+
+
+def _of_usual(own: Measurement, like: Sequence[Measurement], read: Reading, highest: float | None) -> float | None:
+    """Return a reading as a fraction of that of the like devices, or without them of the highest that is stated."""
+    readings = [each for each in map(read, like) if each]
+    usual, found = median(readings) if readings else highest, read(own)
+    return found / usual if found and usual else None
+
+
+def _link(measurement: Measurement) -> float | None:
+    """Return the bandwidth of the host link under load in GB/s, as its width and generation give it."""
+    summary = measurement.details.get("telemetry", {})
+    return _bandwidth(summary.get("pcie_gen"), summary.get("pcie_width"))
+
+
+def _bandwidth(generation: float | None, width: float | None) -> float | None:
+    lane = PCIE_LANE.get(int(generation or 0))
+    return lane * width if lane and width else None
+
+
+def _memory_clock(measurement: Measurement) -> float | None:
+    gauge = measurement.details.get("telemetry", {}).get("memory_clock_mhz")
+    return gauge["mean"] if gauge else None
 
 
 def mean_clock(measurement: Measurement) -> float | None:

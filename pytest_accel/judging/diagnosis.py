@@ -69,13 +69,15 @@ def cause(
         return None  # no clock explains a number of wrong elements
     found = causes.shares(measurement, device, limit, others)
     if "host" in declared.stresses:
-        return _with_shortfall(found, _by_link(device, summary, measurement.details.get("of_alone")), measurement.unit)
+        return _with_shortfall(
+            found, _by_link(found, device, summary, measurement.details.get("of_alone")), measurement.unit
+        )
     if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
         return None
-    told = _of_memory(device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
+    parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
     if not found.by_reason:
-        told += _uneven(measurement.details.get("variation"))
-    return f"{_with_shortfall(found, '; '.join(told), measurement.unit)}{_climate(measurement)}" if told else None
+        parts += _uneven(measurement.details.get("variation"))
+    return f"{_with_shortfall(found, '; '.join(parts), measurement.unit)}{_climate(measurement)}" if parts else None
 
 
 def variation(samples: Sequence[float]) -> float | None:
@@ -137,18 +139,19 @@ def reason_words(names: str, device: Device) -> str:
     return " and ".join(parts) + (" together" if len(parts) > 1 else "")
 
 
-def _of_memory(device: Device, summary: TelemetrySummary) -> list[str]:
+def _of_memory(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
     """Return causes in the state of the memory, whose clock does not follow that of the compute units."""
     clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
     heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
-    found = []
+    told = []
     if clock and most and clock["mean"] < FULL_CLOCK * most:
-        found.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
+        told.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
+        told += _rest(found, found.memory_clock, "normal at that clock")
     if heat and hottest and heat["max"] > hottest - NEAR_C:
-        found.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
-    found += _meanwhile(summary)
+        told.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
+    told += _meanwhile(summary)
     known = f" at the memory's full clock of {most:g} MHz" if clock and most else ""
-    return found or [f"unexplained{known}"]
+    return told or [f"unexplained{known}"]
 
 
 def _meanwhile(summary: TelemetrySummary) -> list[str]:
@@ -171,7 +174,19 @@ def _climate(measurement: Measurement) -> str:
     return f" ({', '.join([*used, *shown])})" if used or shown else ""
 
 
-def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
+def _rest(found: Shares, factor: float | None, normal: str) -> list[str]:
+    """Return whether a factor accounts for the shortfall, and else what it leaves unexplained; empty if not known."""
+    explained = found.explained_by(factor)
+    if explained is None or factor is None or found.shortfall is None:
+        return []
+    return (
+        [normal]
+        if explained
+        else [f"{1 - (1 + found.shortfall) / factor:.0%} slower than that accounts for, unexplained"]
+    )
+
+
+def _by_link(found: Shares, device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
     """Return the cause of a slow host copy: a link below its maximum under load, or a rate below that alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")
@@ -180,5 +195,8 @@ def _by_link(device: Device, summary: TelemetrySummary, of_alone: float | None) 
     if not (gen and width and best_gen and best_width):
         return together or None
     if (gen, width) != (best_gen, best_width):
-        return f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
+        ran = f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
+        usual = f": {found.link:.2f} of the usual bandwidth" if found.link and found.link < FULL_CLOCK else ""
+        usual = ", as on the like devices" if found.expected.alike and found.link == 1 else usual
+        return "; ".join([ran + usual, *_rest(found, found.link, "normal for that link")])
     return f"the link ran at its maximum, PCIe {gen:g} x{width:g}: {together or 'check NUMA, IOMMU and replays'}"

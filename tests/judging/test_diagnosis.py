@@ -171,6 +171,44 @@ def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: Teleme
     assert words in str(cause(measured(metric, summary), device))
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "summary", "words"),
+    [
+        (
+            "host_copy.h2d",
+            27.0,
+            {"pcie_gen": 5, "pcie_width": 8},
+            "x8 under load, its maximum is 5 x16: 0.50 of the usual bandwidth; normal for that link",
+        ),
+        (
+            "host_copy.h2d",
+            20.0,
+            {"pcie_gen": 5, "pcie_width": 8},
+            "0.50 of the usual bandwidth; 27% slower than that accounts for, unexplained",
+        ),
+        ("stream.copy", 33.4, seen(memory_clock_mhz=around(1593.0)), "lower power state; normal at that clock"),
+        ("stream.copy", 26.7, seen(memory_clock_mhz=around(1593.0)), "20% slower than that accounts for, unexplained"),
+    ],
+)
+def test_a_narrow_link_and_a_low_memory_clock_explain_as_much_as_they_take(
+    metric: str, value: float, summary: TelemetrySummary, words: str
+) -> None:
+    limit = Limit(metric, "GB/s", floor=50.0, reference=55.0)
+    device = gpu(memory_clock_max_mhz=2619.0)
+    assert words in str(cause(replace(measured(metric, summary), value=value, unit="GB/s"), device, limit))
+
+
+def test_a_link_is_as_narrow_as_those_of_like_devices() -> None:
+    """All of them are x8; that this one is slower has another cause."""
+    own, *others = (
+        replace(measured("host_copy.h2d", {"pcie_gen": 5, "pcie_width": 8}), value=value, unit="GB/s")
+        for value in (20.0, 27.0, 27.0, 27.0, 27.0)
+    )
+    said = str(cause(own, gpu(), None, [[own], *([each] for each in others)]))
+    assert "-25.9% against the median of 5 devices (27 GB/s): the link ran at PCIe 5 x8 under load" in said
+    assert said.endswith("its maximum is 5 x16, as on the like devices; 26% slower than that accounts for, unexplained")
+
+
 def test_the_share_of_what_the_clock_gives_is_said() -> None:
     """0.93 is a healthy chip that is held back, 0.54 is one whose units are short at any clock."""
     healthy, short = (

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DATASHEET_DTYPE, Platform, Sku
+from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus.lint.platforms import PCIE_LANE, link_rates
+from pytest_accel.skus.lint.platforms import link_rates
 
 OF_BF16 = {"bf16": 1, "fp16": 1, "fp32": 1, "tf32": 1, "fp64": 1, "fp8": 2, "int8": 4, "fp6": 4, "fp4": 8}
 """The highest ratio of a dense peak to that of bf16 (fp16) on any part: int8 and fp4 on GeForce, fp6 on CDNA4."""

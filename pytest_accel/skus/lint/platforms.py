@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
-PCIE_LANE = {1: 0.25, 2: 0.5, 3: 0.9846, 4: 1.9692, 5: 3.9385, 6: 7.5625}
-"""GB/s per lane and direction after line coding (8b/10b, 128b/130b, 242/256 of a FLIT), PCI-SIG base specifications."""
 LINK = {
     "nvlink2": (25.0,),
     "nvlink3": (25.0, 14.0625),  # the second on GA102 boards: A40, RTX A6000
