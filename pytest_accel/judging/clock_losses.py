@@ -1,7 +1,8 @@
 """Attributes the clock that a device lost to the throttle reasons that held meanwhile. Pure.
 
 Losses are logarithms of the ratio of two clocks, so that those of several reasons add. Each reading of the clock has
-the reasons that held at that moment: those of its mask, or those whose counters moved before and after it. The readings
+the reasons that held at that moment: those of its mask, or those whose counters ran before and after it. Beside an
+interval in which a counter ran for a part of the time, the clock itself tells whether its reason held. The readings
 under the same reasons make a state with its mean loss. The loss of a state is laid to its reasons; where there are
 several, by a least squares over all states, without negative losses. Its counter says how long each reason held.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -33,13 +35,19 @@ THROUGHOUT = 0.95
 ALIKE = 0.2
 """Fraction of the readings with either of two reasons that have one without the other. Below it the two held together
 and cannot be separated."""
-MOVED = 0.002
-"""Fraction of an interval by which a counter has to move for its reason to count as held in it."""
+MOVED, RAN = 0.002, 0.98
+"""Fractions of an interval: a counter that moved by less than the first stood still, and by more than the second it ran
+all the time."""
 ENOUGH = 0.05
 """Fraction of the readings that have to be free of reasons that came and went, for the loss without them to be known.
 """
 SWEEPS = 300
 """Sweeps of the coordinate descent: enough for six reasons that are not alike."""
+ROUNDS = 6
+"""Rounds in which the clock tells what held, and what held tells the clock; two or three are enough."""
+FASTER = 0.5
+"""Time under a reason by its counter, as a share of the readings under it. Below it the clock that is read is a mean
+over a reason that comes and goes faster than the readings, and its loss is not counted down."""
 JOINT = "+"
 """Joins the names of reasons that cannot be separated."""
 
@@ -54,6 +62,11 @@ class Sample:
     weight: float
     loss: float
     held: State
+    """The reasons that held, at first with all those that may have."""
+    unsure: State
+    """The reasons that may have held: their counters ran for a part of the time beside it."""
+    beside: Mapping[str, Sequence[float]]
+    """The fractions of the time before and after it for which each reason held, or by the mask one that is 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +90,15 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
         return None
     times = {name: share for name in MASKED if (share := _time(name, loaded)) > SHARE}
     found = _samples(loaded, from_mhz, times)
-    seen = {name: math.fsum(each.weight for each in found if name in each.held) for name in times}
-    always = [name for name, share in seen.items() if share > THROUGHOUT]
+    moving = {name: math.fsum(each.weight for each in found if min(each.beside[name]) > MOVED) for name in times}
+    always = [name for name, share in moving.items() if share > THROUGHOUT]
     names = _joined([name for name in times if name not in always], found)
-    levels = _levels(found, names)
-    parts, base = _separated(levels, _without(found, names))
+    known = _without(found, names)
+    found = _resolved(found, names, known)
+    parts, base = _separated(_levels(found, names), known)
     sampled = base + math.fsum(parts.values())
-    parts = {joint: part * _correction(joint, times, seen, loaded) for joint, part in parts.items()}
+    seen = {name: math.fsum(each.weight for each in found if name in each.held) for name in times}
+    parts = {joint: part * _correction(joint, times, seen) for joint, part in parts.items()}
     mean = math.fsum(each.weight * from_mhz * math.exp(-each.loss) for each in found)
     return {
         "mhz": mean * math.exp(sampled - base - math.fsum(parts.values())),
@@ -116,21 +131,24 @@ def _masked(name: str, reading: Reading) -> bool:
     return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
 
 
-def _samples(readings: Sequence[Reading], from_mhz: float, names: Mapping[str, float]) -> list[Sample]:
-    held = {name: _held(name, readings) for name in names}
-    return [
-        Sample(weight, math.log(from_mhz / each["clock_mhz"]), frozenset(name for name in names if held[name][place]))
-        for place, (weight, each) in enumerate(zip(_weights(readings), readings, strict=True))
-    ]
+def _samples(readings: Sequence[Reading], from_mhz: float, names: Iterable[str]) -> list[Sample]:
+    beside = {name: _beside(name, readings) for name in names}
+    found = []
+    for place, (weight, each) in enumerate(zip(_weights(readings), readings, strict=True)):
+        spans = {name: intervals[place] for name, intervals in beside.items()}
+        held = frozenset(name for name, span in spans.items() if max(span) > MOVED)
+        unsure = frozenset(name for name in held if min(spans[name]) < RAN)
+        found.append(Sample(weight, math.log(from_mhz / each["clock_mhz"]), held, unsure, spans))
+    return found
 
 
-def _held(name: str, readings: Sequence[Reading]) -> list[bool]:
-    """Return whether a reason held at each reading: by the masks, or if none has it by the counter around it."""
+def _beside(name: str, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
+    """Return for which fractions a reason held at each reading: by the mask, or by the counter before and after it."""
     masks = [_masked(name, each) for each in readings]
     if any(masks):
-        return masks
-    moved = [share > MOVED for share in _fractions(name, readings)]
-    return [before and after for before, after in itertools.pairwise([moved[0], *moved, moved[-1]])]
+        return [(float(held),) for held in masks]
+    moved = _fractions(name, readings)
+    return list(itertools.pairwise([moved[0], *moved, moved[-1]]))
 
 
 def _fractions(name: str, readings: Sequence[Reading]) -> list[float]:
@@ -154,9 +172,33 @@ def _joined(names: Sequence[str], samples: Sequence[Sample]) -> dict[str, str]:
 
 
 def _alike(one: str, other: str, samples: Sequence[Sample]) -> bool:
-    either = math.fsum(each.weight for each in samples if {one, other} & each.held)
-    both = math.fsum(each.weight for each in samples if {one, other} <= each.held)
-    return either - both < ALIKE * either
+    pairs = [(each.weight, fmean(each.beside[one]), fmean(each.beside[other])) for each in samples]
+    either = math.fsum(weight * max(both) for weight, *both in pairs)
+    return either - math.fsum(weight * min(both) for weight, *both in pairs) < ALIKE * either
+
+
+def _resolved(samples: Sequence[Sample], names: Mapping[str, str], known: float | None) -> list[Sample]:
+    """Return the samples with the unsure reasons that fit their clocks best; `known` is the loss without any."""
+    found = list(samples)
+    for _ in range(ROUNDS):
+        factors, base = _least_squares(_levels(found, names), known)
+        taken = {name: factors.get(joint, 0.0) for name, joint in names.items()}
+        found = [_fitting(each, names, taken, base) for each in found]
+    return found
+
+
+def _fitting(sample: Sample, names: Mapping[str, str], taken: Mapping[str, float], base: float) -> Sample:
+    """Return the sample with those of its unsure reasons whose losses `taken` come closest to its own."""
+    sure, unsure = sample.held - sample.unsure, sorted(sample.unsure & set(names))
+
+    def off(state: State) -> float:
+        losses_of = {names[name]: taken[name] for name in state if name in names}
+        return abs(sample.loss - base - math.fsum(losses_of.values()))
+
+    states = [
+        sure | frozenset(some) for count in range(len(unsure) + 1) for some in itertools.combinations(unsure, count)
+    ]
+    return replace(sample, held=min(states, key=off) | (sample.held - set(names)))
 
 
 def _levels(samples: Sequence[Sample], names: Mapping[str, str]) -> dict[State, Level]:
@@ -218,18 +260,8 @@ def _least_squares(levels: Mapping[State, Level], known: float | None) -> tuple[
     return factors, base
 
 
-def _correction(
-    joint: str, times: Mapping[str, float], seen: Mapping[str, float], readings: Sequence[Reading]
-) -> float:
-    """Return the time under a reason by its counter as a multiple of what the readings saw of it.
-
-    A counter that moves for a part of every interval stands for a reason that comes and goes faster than the readings.
-    """
+def _correction(joint: str, times: Mapping[str, float], seen: Mapping[str, float]) -> float:
+    """Return the time under a reason by its counter as a multiple of what the readings saw of it."""
     name = max(joint.split(JOINT), key=times.__getitem__)
-    inside = 1.0
-    if not any(_masked(name, each) for each in readings):
-        held = _held(name, readings)
-        fractions = zip(_fractions(name, readings), itertools.pairwise(held), strict=True)
-        within = [share for share, both in fractions if all(both)]
-        inside = math.fsum(within) / len(within) if within else 1.0
-    return times[name] / (seen[name] * inside) if seen[name] * inside > 0 else 1.0
+    found = times[name] / seen[name] if seen[name] else 1.0
+    return found if found > FASTER else 1.0
