@@ -45,6 +45,8 @@ SWEEPS = 300
 """Sweeps of the coordinate descent: enough for six reasons that are not alike."""
 ROUNDS = 6
 """Rounds in which the clock tells what held, and what held tells the clock; two or three are enough."""
+BY_COUNTER = 0.05
+"""Loss of clock that weighs as much as a reason whose counter says the opposite, before a reading and after it."""
 FASTER = 0.5
 """Time under a reason by its counter, as a share of the readings under it. Below it the clock that is read is a mean
 over a reason that comes and goes faster than the readings, and its loss is not counted down."""
@@ -69,14 +71,6 @@ class Sample:
     """The fractions of the time before and after it for which each reason held, or by the mask one that is 0 or 1."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """All samples of one state: their share of the window, and their mean loss."""
-
-    weight: float
-    loss: float
-
-
 def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses | None:
     """Return the loss of clock in the window by reasons, or None if the clock was read less than twice under load.
 
@@ -95,7 +89,7 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
     names = _joined([name for name in times if name not in always], found)
     known = _without(found, names)
     found = _resolved(found, names, known)
-    parts, base = _separated(_levels(found, names), known)
+    parts, base = _separated(found, names, known)
     sampled = base + math.fsum(parts.values())
     seen = {name: math.fsum(each.weight for each in found if name in each.held) for name in times}
     parts = {joint: part * _correction(joint, times, seen) for joint, part in parts.items()}
@@ -178,40 +172,49 @@ def _alike(one: str, other: str, samples: Sequence[Sample]) -> bool:
 
 
 def _resolved(samples: Sequence[Sample], names: Mapping[str, str], known: float | None) -> list[Sample]:
-    """Return the samples with the unsure reasons that fit their clocks best; `known` is the loss without any."""
+    """Return the samples with the unsure reasons that fit their clocks best; `known` is the loss without any.
+
+    No reason is first taken to cost more than was lost beside it, as where the clock that is read is a mean.
+    """
     found = list(samples)
+    rows = [(each, _by_counters(each, names)) for each in found]
+    factors, base = _least_squares(rows, known)
+    factors = {
+        name: min(factor, max(each.loss - base for each, held in rows if held[name] > MOVED))
+        for name, factor in factors.items()
+        if factor
+    }
     for _ in range(ROUNDS):
-        factors, base = _least_squares(_levels(found, names), known)
-        taken = {name: factors.get(joint, 0.0) for name, joint in names.items()}
-        found = [_fitting(each, names, taken, base) for each in found]
+        found = [_fitting(each, names, factors, base) for each in found]
+        factors, base = _least_squares([(each, _by_state(each, names)) for each in found], known)
     return found
 
 
-def _fitting(sample: Sample, names: Mapping[str, str], taken: Mapping[str, float], base: float) -> Sample:
-    """Return the sample with those of its unsure reasons whose losses `taken` come closest to its own."""
-    sure, unsure = sample.held - sample.unsure, sorted(sample.unsure & set(names))
-
-    def off(state: State) -> float:
-        losses_of = {names[name]: taken[name] for name in state if name in names}
-        return abs(sample.loss - base - math.fsum(losses_of.values()))
-
-    states = [
-        sure | frozenset(some) for count in range(len(unsure) + 1) for some in itertools.combinations(unsure, count)
-    ]
-    return replace(sample, held=min(states, key=off) | (sample.held - set(names)))
+def _by_counters(sample: Sample, names: Mapping[str, str]) -> dict[str, float]:
+    """Return the fraction of the time beside a sample for which each joint reason held."""
+    found: dict[str, float] = {}
+    for name, joint in names.items():
+        found[joint] = max(found.get(joint, 0.0), fmean(sample.beside[name]))
+    return found
 
 
-def _levels(samples: Sequence[Sample], names: Mapping[str, str]) -> dict[State, Level]:
-    """Return the level of every state; `names` are the reasons that come and go, by which each of them is told."""
-    groups: dict[State, list[Sample]] = {}
-    for each in samples:
-        groups.setdefault(frozenset(names[name] for name in each.held if name in names), []).append(each)
-    weights = {state: math.fsum(each.weight for each in group) for state, group in groups.items()}
-    return {
-        state: Level(weights[state], math.fsum(each.weight * each.loss for each in group) / weights[state])
-        for state, group in groups.items()
-        if weights[state]
-    }
+def _by_state(sample: Sample, names: Mapping[str, str]) -> dict[str, float]:
+    """Return 1 for each joint reason that held at a sample."""
+    return {names[name]: 1.0 for name in sample.held if name in names}
+
+
+def _fitting(sample: Sample, names: Mapping[str, str], factors: Mapping[str, float], base: float) -> Sample:
+    """Return the sample with those of its unsure reasons that fit its clock, and their counters, best."""
+    unsure = sorted(sample.unsure & set(names))
+
+    def misfit(state: State) -> float:
+        predicted = base + math.fsum(factors.get(joint, 0.0) for joint in {names[name] for name in state & set(names)})
+        beside = math.fsum(abs((name in state) - fmean(sample.beside[name])) for name in unsure)
+        return abs(sample.loss - predicted) + BY_COUNTER * beside
+
+    some = itertools.chain.from_iterable(itertools.combinations(unsure, count) for count in range(len(unsure) + 1))
+    states = [sample.held - frozenset(unsure) | frozenset(each) for each in some]
+    return replace(sample, held=min(states, key=misfit))
 
 
 def _without(samples: Sequence[Sample], names: Mapping[str, str]) -> float | None:
@@ -228,35 +231,45 @@ def _without(samples: Sequence[Sample], names: Mapping[str, str]) -> float | Non
     return math.fsum(samples[place].weight * samples[place].loss for place in places) / weight if weight else None
 
 
-def _separated(levels: Mapping[State, Level], known: float | None) -> tuple[dict[str, float], float]:
+def _separated(
+    samples: Sequence[Sample], names: Mapping[str, str], known: float | None
+) -> tuple[dict[str, float], float]:
     """Return the mean loss by each reason, and the loss without any of them, which may be known."""
-    slopes, base = _least_squares(levels, known)
-    parts = dict.fromkeys(slopes, 0.0)
-    for state, level in levels.items():
-        whole = math.fsum(slopes[name] for name in state)
-        for name in state if whole else ():
-            parts[name] += level.weight * (level.loss - base) * slopes[name] / whole
+    rows = [(each, _by_state(each, names)) for each in samples]
+    factors, base = _least_squares(rows, known)
+    parts = dict.fromkeys(factors, 0.0)
+    for each, held in rows:
+        whole = math.fsum(factors[name] for name in held)
+        for name in held if whole else ():
+            parts[name] += each.weight * (each.loss - base) * factors[name] / whole
     return {name: part for name, part in parts.items() if part > 0}, base
 
 
-def _least_squares(levels: Mapping[State, Level], known: float | None) -> tuple[dict[str, float], float]:
-    """Return what each reason takes while it holds, and the loss without any: `known`, or fitted. None is negative."""
-    factors = dict.fromkeys(sorted(set().union(*levels)), 0.0)
-    base = known or 0.0
+def _least_squares(
+    rows: Sequence[tuple[Sample, Mapping[str, float]]], known: float | None
+) -> tuple[dict[str, float], float]:
+    """Return what each reason takes while it holds, and the loss without any: `known`, or fitted. None is negative.
+
+    A row is a sample and for how much of its time each reason held.
+    """
+    factors = dict.fromkeys(sorted({name for _, held in rows for name in held}), 0.0)
+    weights = dict.fromkeys(factors, 0.0)
+    losses_of = dict.fromkeys(factors, 0.0)
+    products = dict.fromkeys(itertools.product(factors, factors), 0.0)
+    for each, held in rows:
+        for name, share in held.items():
+            weights[name] += each.weight * share
+            losses_of[name] += each.weight * share * each.loss
+            for other, beside in held.items():
+                products[name, other] += each.weight * share * beside
+    mean, base = math.fsum(each.weight * each.loss for each, _ in rows), known or 0.0
     for _ in range(SWEEPS):
         for name in factors:
-            mine = [(state, level) for state, level in levels.items() if name in state]
-            rest = [
-                level.weight * (level.loss - base - math.fsum(factors[other] for other in state if other != name))
-                for state, level in mine
-            ]
-            factors[name] = max(0.0, math.fsum(rest) / math.fsum(level.weight for _, level in mine))
+            rest = math.fsum(factors[other] * products[name, other] for other in factors if other != name)
+            alone = products[name, name]
+            factors[name] = max(0.0, (losses_of[name] - base * weights[name] - rest) / alone) if alone else 0.0
         if known is None:
-            over = [
-                level.weight * (level.loss - math.fsum(map(factors.__getitem__, state)))
-                for state, level in levels.items()
-            ]
-            base = max(0.0, math.fsum(over) / math.fsum(level.weight for level in levels.values()))
+            base = max(0.0, mean - math.fsum(factors[name] * weights[name] for name in factors))
     return factors, base
 
 

@@ -25,6 +25,8 @@ SICK = 3
 """Devices of a node of eight that have faults: the median is that of a healthy one."""
 WITHIN = 0.05
 """The largest deviation of a share that is allowed."""
+WITHIN_BY_READINGS = 0.12
+"""The same beside a hardware slowdown without a name: it has no counter, and only readings tell how long it held."""
 CLOCK_LOSS = 0.035
 """The loss of clock from which on it is stated, a little beyond the one at which a clock counts as low."""
 METRIC, ROWS, SEED = "matmul.bf16", 12, 20261123
@@ -189,6 +191,10 @@ class Found:
         return max([*apart, *(share for name, share in self.real.items() if name not in told)], default=0.0)
 
     @property
+    def allowed(self) -> float:
+        return WITHIN_BY_READINGS if "hw_slowdown_s" in self.lost else WITHIN
+
+    @property
     def blamed(self) -> set[str]:
         """The reasons that are named and that no fault of the device stands for."""
         told = {each for names in self.said for each in names.split(JOINT)}
@@ -205,7 +211,8 @@ def found_in(here: Session, model: Model, cases: Mapping[int, Case]) -> Iterator
         case = cases.get(place, Case(place, model.vendor))
         lost = lost_by(model, place, start, end)
         if f"of {model.clock_mhz:.0f} MHz" in sentence:  # as fast as its neighbours, so compared with its highest clock
-            lost[causes.POWER_CAP] = -math.log(CAPPED_CLOCK)
+            cap = causes.LOWERED_LIMIT if causes.LOWERED_LIMIT in lost else causes.POWER_CAP
+            lost[cap] = lost.get(cap, 0.0) - math.log(CAPPED_CLOCK)
         yield Found(case, sentence, stated(sentence, device), lost)
 
 
@@ -233,7 +240,7 @@ def test_the_stated_shares_are_those_of_the_faults(found: list[Found]) -> None:
     print(f"\n{len(sick)} cases, {len(told)} with shares; points off, lost by each fault, sentence:")  # noqa: T201
     print(*(each.row() for each in told[:ROWS]), sep="\n")  # noqa: T201
     assert len(sick) >= CASES
-    assert [each.row() for each in told if each.off > WITHIN] == []
+    assert [each.row() for each in told if each.off > each.allowed] == []
     assert [each.row() for each in sick if not each.said and math.fsum(each.lost.values()) > CLOCK_LOSS] == []
 
 
