@@ -43,10 +43,10 @@ ENOUGH = 0.05
 """
 SWEEPS = 300
 """Sweeps of the coordinate descent: enough for six reasons that are not alike."""
-ROUNDS = 6
-"""Rounds in which the clock tells what held, and what held tells the clock; two or three are enough."""
-BY_COUNTER = 0.05
-"""Loss of clock that weighs as much as a reason whose counter says the opposite, before a reading and after it."""
+ROUNDS, STARTS = 8, (1.0, 0.7, 0.4)
+"""Rounds in which the clock tells what held, and what held tells the clock; from these shares of the first guess."""
+BY_COUNTER = 0.25
+"""Misfit of a reason whose counter says the opposite of what is taken to hold at a reading, as a share of its loss."""
 FASTER = 0.5
 """Time under a reason by its counter, as a share of the readings under it. Below it the clock that is read is a mean
 over a reason that comes and goes faster than the readings, and its loss is not counted down."""
@@ -69,6 +69,36 @@ class Sample:
     """The reasons that may have held: their counters ran for a part of the time beside it."""
     beside: Mapping[str, Sequence[float]]
     """The fractions of the time before and after it for which each reason held, or by the mask one that is 0 or 1."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What each joint reason takes, the loss without any, and the first guess of what they take."""
+
+    names: Mapping[str, str]
+    factors: Mapping[str, float]
+    base: float
+    guessed: Mapping[str, float]
+
+    def closest(self, sample: Sample) -> Sample:
+        """Return the sample with those of its unsure reasons that fit its clock, and their counters, best."""
+        unsure = sorted(sample.unsure & set(self.names))
+        if not unsure:
+            return sample
+        some = itertools.chain.from_iterable(itertools.combinations(unsure, count) for count in range(len(unsure) + 1))
+        states = [sample.held - frozenset(unsure) | frozenset(each) for each in some]
+        return replace(sample, held=min(states, key=lambda state: self.misfit(sample, state)))
+
+    def misfit(self, sample: Sample, state: State) -> float:
+        """Return how far the loss of a sample is from that of a state, and the state from what the counters say."""
+        names = self.names
+        taken = math.fsum(self.factors.get(joint, 0.0) for joint in {names[name] for name in state if name in names})
+        against = (
+            self.guessed.get(names[name], 0.0) * abs((name in state) - fmean(sample.beside[name]))
+            for name in sample.unsure
+            if name in names
+        )
+        return abs(sample.loss - self.base - taken) + BY_COUNTER * math.fsum(against)
 
 
 def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses | None:
@@ -174,20 +204,27 @@ def _alike(one: str, other: str, samples: Sequence[Sample]) -> bool:
 def _resolved(samples: Sequence[Sample], names: Mapping[str, str], known: float | None) -> list[Sample]:
     """Return the samples with the unsure reasons that fit their clocks best; `known` is the loss without any.
 
-    No reason is first taken to cost more than was lost beside it, as where the clock that is read is a mean.
+    What a reason takes is guessed from its counter, and not beyond what was lost beside it, as where the clock that is
+    read is a mean. From a guess that is too high others may follow, so that lower ones are tried as well.
     """
-    found = list(samples)
-    rows = [(each, _by_counters(each, names)) for each in found]
-    factors, base = _least_squares(rows, known)
-    factors = {
-        name: min(factor, max(each.loss - base for each, held in rows if held[name] > MOVED))
-        for name, factor in factors.items()
-        if factor
-    }
-    for _ in range(ROUNDS):
-        found = [_fitting(each, names, factors, base) for each in found]
-        factors, base = _least_squares([(each, _by_state(each, names)) for each in found], known)
-    return found
+    unsure = [place for place, each in enumerate(samples) if each.unsure & set(names)]
+    if not unsure:
+        return list(samples)
+    rows = [(each, _by_counters(each, names)) for each in samples]
+    guessed, base = _least_squares(rows, known)
+    most = {name: max([each.loss - base for each, held in rows if held[name] > MOVED], default=0.0) for name in guessed}
+    guessed = {name: min(guess, most[name]) for name, guess in guessed.items()}
+    found = []
+    for start in STARTS:
+        fit, fitted = Fit(names, {name: start * guess for name, guess in guessed.items()}, base, guessed), samples
+        for _ in range(ROUNDS):
+            before, fitted = fitted, [fit.closest(each) for each in fitted]
+            factors, loss = _least_squares([(each, _by_state(each, names)) for each in fitted], known)
+            fit = replace(fit, factors=factors, base=loss)
+            if fitted == before:
+                break
+        found.append((math.fsum(fitted[n].weight * fit.misfit(fitted[n], fitted[n].held) for n in unsure), fitted))
+    return list(min(found, key=lambda each: each[0])[1])
 
 
 def _by_counters(sample: Sample, names: Mapping[str, str]) -> dict[str, float]:
@@ -201,20 +238,6 @@ def _by_counters(sample: Sample, names: Mapping[str, str]) -> dict[str, float]:
 def _by_state(sample: Sample, names: Mapping[str, str]) -> dict[str, float]:
     """Return 1 for each joint reason that held at a sample."""
     return {names[name]: 1.0 for name in sample.held if name in names}
-
-
-def _fitting(sample: Sample, names: Mapping[str, str], factors: Mapping[str, float], base: float) -> Sample:
-    """Return the sample with those of its unsure reasons that fit its clock, and their counters, best."""
-    unsure = sorted(sample.unsure & set(names))
-
-    def misfit(state: State) -> float:
-        predicted = base + math.fsum(factors.get(joint, 0.0) for joint in {names[name] for name in state & set(names)})
-        beside = math.fsum(abs((name in state) - fmean(sample.beside[name])) for name in unsure)
-        return abs(sample.loss - predicted) + BY_COUNTER * beside
-
-    some = itertools.chain.from_iterable(itertools.combinations(unsure, count) for count in range(len(unsure) + 1))
-    states = [sample.held - frozenset(unsure) | frozenset(each) for each in some]
-    return replace(sample, held=min(states, key=misfit))
 
 
 def _without(samples: Sequence[Sample], names: Mapping[str, str]) -> float | None:
