@@ -19,7 +19,7 @@ from pytest_accel.judging.causes import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shar
 from pytest_accel.judging.clock_losses import JOINT, SHARE
 from pytest_accel.judging.judge import Explain, stored_cause
 from pytest_accel.judging.like_devices import Attempt
-from pytest_accel.judging.telemetry import GaugeName, ReasonName
+from pytest_accel.judging.telemetry import GaugeName
 from pytest_accel.probes.declare import declaration_of
 
 NEAR_C = 3.0
@@ -39,7 +39,6 @@ WORDS = {
     UNEXPLAINED: "unexplained",
 }
 """Each reason in words."""
-SLOWDOWNS: tuple[ReasonName, ...] = ("hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s")
 CLIMATE: tuple[tuple[GaugeName, str], ...] = (("temperature_c", "C"), ("power_w", "W"))
 """The gauges that a cause is told with, and their units."""
 
@@ -156,7 +155,7 @@ def _of_memory(found: Shares, device: Device, summary: TelemetrySummary) -> list
 
 def _meanwhile(summary: TelemetrySummary) -> list[str]:
     """Return the slowdowns that were reported, with the fraction of the time, longest first."""
-    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in SLOWDOWNS]
+    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in causes.SLOWDOWNS]
     return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 

@@ -172,7 +172,10 @@ def _seen_before(
             words = f"failed once by far, holds on the repeat: {show(verdict.value, verdict.unit)}"
             return with_sentence(once, f"{once.sentence}; {words}")
     if len(together) > 1 and verdict.status is Status.PASS and not _holds(together[0], limit):
-        words = f"holds only on the repeat, first measured {show(together[0].value, together[0].unit)}"
+        first = together[0]
+        words = f"holds only on the repeat, first measured {show(first.value, first.unit)}"
+        if first.trouble:
+            words = f"measured only on the repeat; first: {first.trouble.reason}"
         return with_sentence(verdict, f"{verdict.sentence}; {words}", Status.MARGINAL)
     return verdict
 

@@ -171,6 +171,15 @@ def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: Teleme
     assert words in str(cause(measured(metric, summary), device))
 
 
+@pytest.mark.parametrize(("readings", "said"), [(6, False), (60, True)])
+def test_a_few_readings_do_not_tell_what_a_device_does_at_its_clock(readings: int, said: bool) -> None:
+    """They may all have missed the slowdown that the counter saw."""
+    summary = seen(1584.0, hw_thermal_s=2.4, readings=readings)
+    losses = lost({}, math.log(1.25), "sw_power_cap_s", mhz=1584.0)
+    told = cause(measured("matmul.bf16", summary, clock_losses=losses, of_clock={"share": 0.6}), gpu())
+    assert ("too slow for the clock that it held" in str(told)) == said
+
+
 @pytest.mark.parametrize(
     ("metric", "value", "summary", "words"),
     [

@@ -388,6 +388,11 @@ def test_the_last_attempt_together_decides(attempts: list[Measurement], expected
     assert judge(attempts, FLOOR).status is expected
 
 
+def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:
+    verdict = judge([replace(GOOD, trouble=Trouble("need", "the sensor did not read gpu7 for 5 s")), GOOD], FLOOR)
+    assert verdict.sentence.endswith("measured only on the repeat; first: the sensor did not read gpu7 for 5 s")
+
+
 REFERENCE = replace(FLOOR, reference=730.0)
 CEILING = Limit("soak.droop_slow", "1", ceiling=0.05)
 
