@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.judging.history import Past
 from pytest_accel.judging.like_devices import AllAttempts, Attempt, Kinds, like, near
-
-
-@dataclass(frozen=True)
-class Background:
-    """What one metric of one device is compared with besides its limit.
-
-    `others` are the attempts of the like devices of this run, its own included, and `near` those of the devices in the
-    same place of the node. `spread` is the variation of the metric among healthy devices, and `pasts` are the earlier
-    figures of those devices by UUID.
-    """
-
-    others: Sequence[Attempt] = ()
-    near: Sequence[Attempt] = ()
-    spread: Spread | None = None
-    pasts: Mapping[str, Past] = field(default_factory=dict)
-
 
 PastOf = Callable[[Measurement], "Past | None"]
 """A function that returns the earlier figures of the metric and the device of a measurement, None if there are none."""
@@ -36,14 +20,27 @@ def no_past(measurement: Measurement) -> Past | None:  # noqa: ARG001  the signa
     return None
 
 
+@dataclass(frozen=True)
+class Background:
+    """What one metric of one device is compared with besides its limit.
+
+    `others` are the attempts of the like devices of this run, its own included, and `near` those of the devices in the
+    same place of the node. `spread` is the variation of the metric among healthy devices, and `past_of` finds the
+    earlier figures of a measurement.
+    """
+
+    others: Sequence[Attempt] = ()
+    near: Sequence[Attempt] = ()
+    spread: Spread | None = None
+    past_of: PastOf = no_past
+
+
 def background_of(
     attempts: AllAttempts, kinds: Kinds, place: tuple[str, str], spread: Spread | None, past_of: PastOf = no_past
 ) -> Background:
     """Return the background of a place (metric, subject) among all attempts of a run."""
     close = near(attempts, kinds, *place)
-    of_devices = close or [attempts[place]]
-    pasts = {each[-1].subject: found for each in of_devices if (found := past_of(each[-1]))}
-    return Background(like(attempts, kinds, *place), close, spread, pasts)
+    return Background(like(attempts, kinds, *place), close, spread, past_of)
 
 
 NOTHING_ELSE: Final = Background()

@@ -106,9 +106,7 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
 
     It is counted from `most_mhz`, the device's highest clock, or from the highest that was read.
     """
-    loaded = [
-        each for each in readings if each.get("clock_mhz") and not int(each.get("reasons", 0)) & ClockEvent.GPU_IDLE
-    ]
+    loaded = _complete([each for each in readings if (each.get("clock_mhz") or 0) > 0 and not _idle(each)])
     from_mhz = max([most_mhz or 0.0, *(each["clock_mhz"] for each in loaded)])
     if len(loaded) < 2 or loaded[-1]["at"] <= loaded[0]["at"]:
         return None
@@ -131,6 +129,28 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
         "throughout": max(0.0, base),
         "always": always,
     }
+
+
+def _idle(reading: Reading) -> bool:
+    return bool(int(reading.get("reasons", 0)) & ClockEvent.GPU_IDLE)
+
+
+def _complete(readings: Sequence[Reading]) -> list[Reading]:
+    """Return the readings with a counter in each where any has it: the last one known, which never goes back.
+
+    A counter that starts again, as after a reset of the driver, goes on from where it was.
+    """
+    names = sorted({name for each in readings for name in each if name in MASKED})
+    found: list[Reading] = []
+    last = {name: next(each[name] for each in readings if name in each) for name in names}
+    total = dict(last)
+    for each in readings:
+        for name in names:
+            now = each.get(name, last[name])
+            total[name] += max(0.0, now - last[name])
+            last[name] = now
+        found.append({**each, **total})
+    return found
 
 
 def _time(name: str, readings: Sequence[Reading]) -> float:
@@ -178,7 +198,7 @@ def _beside(name: str, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
 def _fractions(name: str, readings: Sequence[Reading]) -> list[float]:
     """Return the fraction of each interval between readings in which the counter of a reason moved."""
     return [
-        (after.get(name, 0.0) - before.get(name, 0.0)) / max(after["at"] - before["at"], 1e-9)
+        min(1.0, (after.get(name, 0.0) - before.get(name, 0.0)) / max(after["at"] - before["at"], 1e-9))
         for before, after in itertools.pairwise(readings)
     ]
 

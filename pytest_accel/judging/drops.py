@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.stats import standard_error
 from pytest_accel.core.verdict import Status, Verdict, worsened
+from pytest_accel.judging.background import PastOf
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, number
 from pytest_accel.judging.history import EarlierFigure, Past, kept
-from pytest_accel.judging.like_devices import ENOUGH, SHARED, TIMES, Attempt, part_of, value_of
+from pytest_accel.judging.like_devices import ENOUGH, ONCE, SHARED, TIMES, Attempt, part_of, value_of
 
 UNKNOWN = {"memory": 0.02, "host": 0.02, "link": 0.02, "compute": 0.05}
 """The drop that is a finding where nobody knows how much two runs differ, by the part that a probe stresses: products
@@ -82,34 +83,41 @@ def _lost(own: Measurement, figure: EarlierFigure) -> float | None:
 def against(
     verdict: Verdict,
     attempts: Attempt,
-    pasts: Mapping[str, Past],
+    past_of: PastOf,
     near: Sequence[Attempt] = (),
     spread: Spread | None = None,
 ) -> Verdict:
     """Return the verdict on a device after the comparison with its own past.
 
-    `pasts` are those of the devices of `near`, the like devices of this run, by UUID. A drop that every attempt shows
-    is marginal, or fails where the user wants that.
+    `near` are the attempts of the like devices of this run. A drop that every attempt shows that can be compared is
+    marginal, or fails where the user wants that; INCONCLUSIVE if only one of several attempts can be compared.
     """
-    past = pasts.get(verdict.subject)
     together = [each for each in attempts if each.how == "together"]
-    if past is None or verdict.status is Status.FAIL or not together:
+    pasts = [past_of(each) for each in together]
+    found = [_drop(each, past, spread) for each, past in zip(together, pasts, strict=True)]
+    drops = [(one, past, each) for one, past, each in zip(together, pasts, found, strict=True) if past and each]
+    if verdict.status is Status.FAIL or not drops or not all(each.found for *_, each in drops):
         return verdict
-    drops = [drop(each, past, spread) for each in together if not each.trouble]
-    now = drops[-1] if drops else None
-    if now is None or not all(each is None or each.found for each in drops):
-        return verdict
-    words = now.words(verdict.unit) + _shared(pasts, near, spread)
+    own, past, now = drops[-1]
+    words = now.words(own.unit) + _shared(past_of, near, spread)
     status = Status.FAIL if past.fails else Status.MARGINAL
+    confirmed = len(drops) > 1 or len(together) == 1
     if why := together[-1].details.get("not_repeated"):
-        status = Status.INCONCLUSIVE if past.fails else status
         words += f"; not measured again for lack of time: {why}"
+    elif not confirmed:
+        words += f"; {ONCE}"
+    if past.fails and (why or not confirmed):
+        status = Status.INCONCLUSIVE
     return replace(worsened(verdict, status, words), behind=True)
 
 
-def _shared(pasts: Mapping[str, Past], near: Sequence[Attempt], spread: Spread | None) -> str:
+def _drop(own: Measurement, past: Past | None, spread: Spread | None) -> Drop | None:
+    return drop(own, past, spread) if past and not own.trouble else None
+
+
+def _shared(past_of: PastOf, near: Sequence[Attempt], spread: Spread | None) -> str:
     """Return what to look at if all devices of the node dropped alike; empty otherwise."""
     last = [each[-1] for each in near]
-    drops = [drop(each, pasts[each.subject], spread) for each in last if each.subject in pasts]
-    alike = len(drops) == len(last) >= ENOUGH and all(each and each.found for each in drops)
+    drops = [_drop(each, past_of(each), spread) for each in last]
+    alike = len(drops) >= ENOUGH and all(each and each.found for each in drops)
     return f"; all {len(last)} devices alike: {SHARED}" if alike else ""

@@ -96,9 +96,9 @@ def _gap(
 ) -> Gap | None:
     """Return the gap between speeds, each divided by one of `by`: the own first, then those of the others."""
     speeds = [_speed(each) / one for each, one in zip([own, *others], by, strict=True)]
-    if not between or min(speeds) <= 0:
-        return None
     middle, part = median(speeds[1:]), part_of(own.metric)
+    if not between or middle <= 0 or (own.unit in TIMES and speeds[0] <= 0):
+        return None
     within = standard_error(own.estimate) / abs(own.estimate.mean) if own.estimate and own.estimate.mean else 0.0
     one = math.sqrt(between**2 + (spread.between_runs or 0.0) ** 2 + within**2)
     deviation, at_middle = one * math.sqrt(1 + OF_MEDIAN / len(others)), middle * by[0]

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
-from pytest_accel.judging.like_devices import LATENCY, POWER, compared, usable
+from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, compared, usable
 
-VARYING = ("operations_per_block",)
-"""Conditions that differ from run to run although the method is the same."""
+VARYING = ("operations_per_block", "earlier_copies")
+"""Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
 TERMS = ("level", "platform", "driver", "torch", "cuda", "hip", "nccl", "rccl")
 """What may differ between comparable runs, and is said with an earlier figure then."""
 ENOUGH_RUNS = 8
 """Earlier runs from which on the deviation from run to run is estimated from them."""
+ABOVE = 1.5
+"""The largest rate of a device as a multiple of the median of its node that is no error of the measurement."""
 OF_NORMAL = 1.4826
 """The standard deviation of a normal distribution as a multiple of its median absolute deviation."""
 ACCEPTING = ("ACCEPTED", "HELD")
@@ -117,6 +120,19 @@ def kept(measurement: Measurement) -> bool:
     )
 
 
+def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the figures of a run without rates that are far above those of the other devices.
+
+    No device is that much better than all of its neighbours: such a figure was measured wrongly, and every later run
+    would be short of it.
+    """
+    found = {}
+    for name, values in figures.items():
+        most = ABOVE * median(values.values()) if is_rate(name.split()[1]) and len(values) >= ENOUGH else math.inf
+        found[name] = {subject: value for subject, value in values.items() if value <= most}
+    return found
+
+
 def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str, str]:
     """Return the `TERMS` of a run, as far as they are known."""
     known = {**software, "level": level, "platform": platform}
@@ -126,6 +142,11 @@ def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str
 def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return the terms that two runs both state and that differ, by name: then and now."""
     return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
+
+
+def _among(run: EarlierRun, names: Container[str | None]) -> list[KnownDevice]:
+    """Return the devices of an earlier run whose UUID or serial number is among the names."""
+    return [each for each in run.devices.values() if each.uuid in names or (each.serial and each.serial in names)]
 
 
 class History:
@@ -190,27 +211,31 @@ class History:
             for one, two in pairwise(values)
             if one > 0 and len(values) >= ENOUGH_RUNS
         ]
+        if not changes:
+            return None
         middle = median(changes)
         return float(OF_NORMAL * median(abs(each - middle) for each in changes) / 2**0.5)
 
     # -- what became of the devices
 
-    def changes(self) -> list[str]:
-        """Return one sentence for each device that is another one, or in another place, than in the last run."""
-        last = self.runs[-1] if self.runs else None
-        if last is None:
-            return []
-        told = [text for device in self._devices.values() for text in self._changed(device)]
-        gone = [each for each in last.devices.values() if each.uuid not in self._devices and not self._renamed(each)]
-        by_slot = {device.pci_address: device.name for device in self._devices.values()}
-        for each in gone:
+    def changes(self, present: Sequence[Device]) -> list[str]:
+        """Return one sentence for each device that is another one, or in another place, than in the last run.
+
+        `present` are all devices of the node, also those that are not measured. What is gone is told by the last run
+        that had most of its devices in common with the node: one of its boards may be in another node now.
+        """
+        told = [text for device in self._devices.values() for text in self._changed(device)] if self.runs else []
+        here = {each.uuid for each in present} | {each.serial for each in present if each.serial}
+        of_node = [run for run in self.runs if 2 * len(_among(run, here)) >= len(run.devices)]
+        if not of_node:
+            return told
+        last = of_node[-1]
+        by_slot = {device.pci_address: device.name for device in present}
+        for each in [each for each in last.devices.values() if each not in _among(last, here)]:
             slot = f", which was in {each.slot}" if each.slot else ""
             taken = f"; {by_slot[each.slot]} is there now" if each.slot in by_slot and each.slot else ""
             told.append(f"{each.serial or each.uuid}{slot} in the record of {last.day}, is gone{taken}")
         return told
-
-    def _renamed(self, then: KnownDevice) -> bool:
-        return any(device.serial and device.serial == then.serial for device in self._devices.values())
 
     def _changed(self, device: Device) -> Iterable[str]:
         known = [run for run in self.runs if device.uuid in run.devices]

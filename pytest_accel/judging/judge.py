@@ -19,7 +19,7 @@ from pytest_accel.judging import drops, neighbours
 from pytest_accel.judging.allowance import far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
-from pytest_accel.judging.like_devices import Attempt, Kinds
+from pytest_accel.judging.like_devices import TIMES, Attempt, Kinds, usable, value_of
 
 MOST_BY_METHOD = 0.15
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
@@ -73,9 +73,9 @@ def judge(
     explained = partial(_explain, explain, limit, background.others)
     verdict = _by_limit(attempts, limit, software, explained)
     beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
-    later = drops.against(beside, attempts, background.pasts, background.near, background.spread)
+    later = drops.against(beside, attempts, background.past_of, background.near, background.spread)
     failed_beside = later.status is Status.FAIL is not verdict.status
-    why = explained(_deciding(attempts)[-1]) if failed_beside else None
+    why = explained(_slowest(attempts)) if failed_beside else None
     return with_sentence(later, f"{later.sentence}; {why}") if why else later
 
 
@@ -94,6 +94,14 @@ def _unchanged(details: Details) -> Details:
 def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
     """Return the attempts made on all devices together; all attempts if there is none."""
     return [each for each in attempts if each.how == "together"] or list(attempts)
+
+
+def _slowest(attempts: Sequence[Measurement]) -> Measurement:
+    """Return the deciding attempt that fell shortest, the last one if none has a figure."""
+    known = [each for each in _deciding(attempts) if usable(each)]
+    if not known:
+        return _deciding(attempts)[-1]
+    return (max if known[-1].unit in TIMES else min)(reversed(known), key=value_of)
 
 
 def _by_limit(

@@ -23,6 +23,8 @@ POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
 SHARED = "look at what they share (power, cooling, settings, software)"
 """What to do about devices that are slow alike."""
+ONCE = "another round could not be compared"
+"""What is said of a finding that one of several rounds shows, where the others were disturbed or made otherwise."""
 
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
@@ -52,9 +54,14 @@ def kind_of(device: Device) -> Kind | None:
     facts = device.facts
     return Kind(
         (device.driver, device.model, facts.get("virtualization"), *(facts.get(mode) for mode in WHOLE)),
-        (device.numa_node, len(facts.get("pcie_path") or ()), facts.get("pcie_gen_max"), facts.get("pcie_width_max")),
-        (facts.get("nvlink_count"), len(facts.get("xgmi_states") or ())),
+        (device.numa_node, _count(facts.get("pcie_path")), facts.get("pcie_gen_max"), facts.get("pcie_width_max")),
+        (facts.get("nvlink_count"), _count(facts.get("xgmi_states"))),
     )
+
+
+def _count(value: object) -> int:
+    """Return the length of a list; 0 for what a record of somebody else has in its place."""
+    return len(value) if isinstance(value, list | tuple) else 0
 
 
 Kinds = Mapping[str, "Kind | None"]

@@ -18,6 +18,7 @@ from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap, number
 from pytest_accel.judging.like_devices import (
     ENOUGH,
     LATENCY,
+    ONCE,
     SHARED,
     TIMES,
     Attempt,
@@ -90,19 +91,26 @@ def beside(
 
 
 def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Verdict:
-    """Return the verdict after the comparison with all devices of the kind."""
+    """Return the verdict after the comparison with all devices of the kind; rounds that say nothing are left out."""
     rounds = [standing(own, alike) for own, alike in _rounds(attempts, others)]
-    if not rounds:
+    known = [each for each in rounds if each]
+    if not known:
         return verdict
-    now, before = rounds[-1], [each for each in rounds[:-1] if each and each.share < FAR]
-    if now and (status := _status(now, verdict)):
-        return worsened(verdict, status, f"{now.words(verdict.unit)}{_aftermath(attempts) if now.share < FAR else ''}")
-    if before and now:
+    now, before = known[-1], [each for each in known[:-1] if each.share < FAR]
+    if status := _status(now, verdict):
+        words = f"{now.words(verdict.unit or attempts[0].unit)}{_aftermath(attempts) if now.share < FAR else ''}"
+        return worsened(verdict, status, words + _unconfirmed(rounds))
+    if before:
         once = f"holds only on the repeat, first measured {before[0].words(verdict.unit)}"
         if _excused(attempts):
             return worsened(verdict, Status.MARGINAL, once)
         return worsened(verdict, Status.FAIL, f"{once}, which no noise explains")
     return verdict
+
+
+def _unconfirmed(rounds: Sequence[object | None]) -> str:
+    """Return what to say if only one of several rounds can be compared; empty otherwise."""
+    return f"; {ONCE}" if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else ""
 
 
 def _excused(attempts: Attempt) -> bool:
@@ -113,23 +121,21 @@ def _excused(attempts: Attempt) -> bool:
 def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
     """Return the verdict after the comparison by the spread of healthy devices.
 
-    A finding of every round counts as it is. One that would fail and that only one round shows is marginal.
+    A finding of every round counts as it is. One that would fail is marginal if another round does not show it, and
+    INCONCLUSIVE if no other round could be compared.
     """
     rounds = [gap(own, alike, spread) for own, alike in _rounds(attempts, near)] if spread else []
     gaps = [each for each in rounds if each]
-    if not gaps or not rounds[-1]:
-        return verdict
     found = sorted(gaps, key=lambda each: WORST_FIRST.index(each.status))
-    once = found[0].status is Status.FAIL and found[-1].status is Status.PASS
-    status = Status.MARGINAL if once else found[-1].status
-    if status is Status.PASS:
+    once = bool(found) and found[0].status is Status.FAIL and found[-1].status is Status.PASS
+    if not found or (found[-1].status is Status.PASS and not once):
         return verdict
-    now = gaps[-1]
+    status, now, unit = Status.MARGINAL if once else found[-1].status, gaps[-1], verdict.unit or attempts[0].unit
     if now.status is Status.PASS:
-        words = f"holds only on the repeat, first measured {found[0].words(verdict.unit)}"
+        words = f"holds only on the repeat, first measured {found[0].words(unit)}"
     else:
-        words = f"{now.words(verdict.unit)}{_aftermath(attempts)}"
-    if status is Status.FAIL and attempts[-1].details.get("not_repeated"):
+        words = f"{now.words(unit)}{_aftermath(attempts)}{_unconfirmed(rounds)}"
+    if status is Status.FAIL and (attempts[-1].details.get("not_repeated") or _unconfirmed(rounds)):
         status = Status.INCONCLUSIVE
     return replace(worsened(verdict, status, words), behind=True)
 

@@ -59,7 +59,7 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     runs = [summaries.run_of(str(path), each) for path, each in found if summaries.is_history(each, sku, simulated)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms, fails=setup.options.baseline_fail)
-    notes = history.changes()
+    notes = history.changes(setup.discovery.devices)
     if asked not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"
         notes = [f"--accel-baseline {asked} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]

@@ -6,13 +6,14 @@ A summary is written by us and read as somebody else's text: whoever can write i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final, TypedDict, cast
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.history import TERMS, EarlierRun, KnownDevice, kept, key_of, terms_of
+from pytest_accel.judging.history import TERMS, EarlierRun, KnownDevice, kept, key_of, plausible, terms_of
+from pytest_accel.judging.like_devices import value_of
 
 SCHEMA: Final = 2
 SUMMARY = "summary.json"
@@ -86,8 +87,14 @@ def summary(raw: Mapping[str, Any]) -> Summary:
             _device(each, each.get("pci_address"), (each.get("facts") or {}).get("vbios")) for each in raw["devices"]
         ],
         "rejected": sorted(rejected),
-        "figures": _figures(raw.get("measurements", ())) if ended else {},
+        "figures": plausible(_figures(raw.get("measurements", ()), _unjudged(raw))) if ended else {},
     }
+
+
+def _unjudged(raw: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return metric and subject of the verdicts that found nothing to judge, such as an implausible value."""
+    found = (each for each in raw.get("verdicts", ()) if each["status"] == Status.UNMEASURED.value)
+    return {(str(each["metric"]), str(each["subject"])) for each in found}
 
 
 def _device(raw: Mapping[str, Any], slot: Any, vbios: Any) -> SummaryDevice:
@@ -100,7 +107,7 @@ def _device(raw: Mapping[str, Any], slot: Any, vbios: Any) -> SummaryDevice:
     }
 
 
-def _figures(measurements: Any) -> dict[str, dict[str, float]]:
+def _figures(measurements: Any, unjudged: Container[tuple[str, str]]) -> dict[str, dict[str, float]]:
     """Return the figures of a record that a later run is compared with; of several attempts the last one counts."""
     figures: dict[str, dict[str, float]] = {}
     for raw in measurements:
@@ -115,7 +122,7 @@ def _figures(measurements: Any) -> dict[str, dict[str, float]]:
             how=str(raw.get("how") or "together"),
             details=cast("Details", raw.get("details") or {}),
         )
-        if kept(one):
+        if kept(one) and value_of(one) > 0 and (one.metric, one.subject) not in unjudged:
             name = key_of(one.metric, one.unit, one.conditions)
             figures.setdefault(name, {})[one.subject] = float(f"{raw['value']:.{DIGITS}g}")
     return figures

@@ -104,6 +104,26 @@ def test_a_reason_that_held_for_a_part_of_the_last_interval_counts_for_that_part
     assert found(each)["by_reason"] == {"hw_thermal_s": pytest.approx(-0.43 / 4.9 * math.log(0.6), rel=0.05)}
 
 
+@pytest.mark.parametrize("place", [0, 25, 49])
+def test_a_reading_without_a_counter_is_no_jump(place: int) -> None:
+    line = "." * 25 + "x" * 25
+    each = readings({"hw_thermal_s": line, "sw_power_cap_s": line.replace("x", ".")}, {"hw_thermal_s": 0.2})
+    for one in each:
+        one["hw_thermal_s"] += 5000.0
+    del each[place]["hw_thermal_s"]
+    lost = found(each)
+    assert lost["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
+    assert lost["mhz"] == pytest.approx(0.9 * 1980, rel=0.01)
+
+
+def test_a_counter_that_starts_again_keeps_what_it_counted() -> None:
+    each = readings({"hw_thermal_s": "xxxxx....." * 5}, {"hw_thermal_s": 0.2}, masks=False)
+    before = each[27]["hw_thermal_s"]
+    for one in each[27:]:
+        one["hw_thermal_s"] -= before
+    assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
+
+
 def test_how_long_a_reason_held_is_what_its_counter_says() -> None:
     """The readings saw it in a tenth of the time, by chance; it held for a fifth."""
     each = readings({"hw_thermal_s": ("." * 9 + "x") * 5}, {"hw_thermal_s": 0.2})

@@ -28,7 +28,7 @@ def beside(
     *attempts: Measurement, spread: Spread, others: Sequence[float] = (100.0,) * 7, limit: Limit | None = None
 ) -> Verdict:
     """Return the verdict on GPU-7 beside seven others."""
-    last = replace(attempts[-1], details={})
+    last = replace(attempts[-1], details={}, disturbance=None)
     alike = [[replace(last, subject=f"GPU-{place}", value=value)] for place, value in enumerate(others)]
     return judge(attempts, limit, background=Background([attempts, *alike], [attempts, *alike], spread))
 
@@ -89,6 +89,21 @@ def test_a_finding_has_to_be_confirmed() -> None:
     assert beside(memory(99.9), memory(98.5), spread=MEMORY).status is Status.NOT_APPLICABLE
     late = beside(memory(99.9), memory(97.0), spread=MEMORY)
     assert late.status is Status.MARGINAL, "the first round did not show it"
+
+
+def test_a_round_that_cannot_be_compared_neither_confirms_nor_clears() -> None:
+    disturbed = replace(memory(99.9), disturbance="another process")
+    for rounds in ((memory(97.0), disturbed), (disturbed, memory(97.0))):
+        found = beside(*rounds, spread=MEMORY)
+        assert found.status is Status.INCONCLUSIVE
+        assert found.sentence.endswith("; another round could not be compared")
+    assert beside(memory(98.5), disturbed, spread=MEMORY).status is Status.MARGINAL
+    assert beside(memory(99.9), disturbed, spread=MEMORY).status is Status.NOT_APPLICABLE
+
+
+def test_a_neighbour_without_a_rate_does_not_hide_the_others() -> None:
+    assert beside(memory(97.0), spread=MEMORY, others=[100.0] * 6 + [0.0]).status is Status.FAIL
+    assert beside(memory(0.0), spread=MEMORY).status is Status.FAIL
 
 
 def test_without_time_for_a_repeat_a_failing_gap_is_inconclusive() -> None:

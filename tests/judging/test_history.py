@@ -13,7 +13,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
-from pytest_accel.judging.history import EarlierRun, History, KnownDevice, kept, key
+from pytest_accel.judging.history import EarlierRun, History, KnownDevice, kept, key, plausible
 from pytest_accel.judging.judge import judge
 
 GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})
@@ -48,9 +48,7 @@ def verdict(
     devices: Sequence[Device] = (GPU,),
 ) -> Verdict:
     history = History(runs, devices, lambda: terms or {}, fails=fails)
-    past = history.past(attempts[-1])
-    pasts = {attempts[-1].subject: past} if past else {}
-    return judge(attempts, None, background=Background(spread=spread, pasts=pasts))
+    return judge(attempts, None, background=Background(spread=spread, past_of=history.past))
 
 
 def test_a_drop_is_told_with_date_and_figure() -> None:
@@ -150,13 +148,12 @@ def test_devices_that_dropped_alike_share_the_cause() -> None:
     earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, known, {name: dict.fromkeys(known, 3000.0)})
     history = History([earlier], devices, dict)
     now = [[memory(2800.0, each.uuid)] for each in devices]
-    pasts = {one[0].subject: past for one in now if (past := history.past(one[0]))}
-    found = judge(now[0], None, background=Background(now, now, SPREAD, pasts))
+    found = judge(now[0], None, background=Background(now, now, SPREAD, history.past))
     assert found.sentence.endswith(
         "; all 4 devices alike: look at what they share (power, cooling, settings, software)"
     )
     now[1] = [memory(3000.0, "GPU-1")]
-    assert "alike" not in judge(now[0], None, background=Background(now, now, SPREAD, pasts)).sentence
+    assert "alike" not in judge(now[0], None, background=Background(now, now, SPREAD, history.past)).sentence
 
 
 @pytest.mark.parametrize(
@@ -188,7 +185,7 @@ def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
 
 def changes(*now: Device, then: Sequence[KnownDevice] = (KNOWN,)) -> list[str]:
     earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {each.uuid: each for each in then})
-    return History([earlier], now, dict).changes()
+    return History([earlier], now, dict).changes(now)
 
 
 def test_what_became_of_the_devices_is_said() -> None:
@@ -197,12 +194,58 @@ def test_what_became_of_the_devices_is_said() -> None:
         "gpu0 moved from 0000:1a:00.0 to 0000:2b:00.0 since 2026-01-03"
     ]
     assert changes(replace(GPU, facts={"vbios": "96.01"})) == ["gpu0 has VBIOS 96.01, on 2026-01-03 it had 96.00"]
-    assert changes(replace(GPU, uuid="GPU-9", serial="900")) == [
+    stays = replace(GPU, uuid="GPU-1", index=1, serial="166", pci_address=None)
+    then = (KNOWN, KnownDevice("GPU-1", "166"))
+    assert changes(replace(GPU, uuid="GPU-9", serial="900"), stays, then=then) == [
         "gpu0 is new since the record of 2026-01-03: it has no past",
         "165, which was in 0000:1a:00.0 in the record of 2026-01-03, is gone; gpu0 is there now",
     ]
     assert changes(replace(GPU, uuid="GPU-9")) == ["gpu0 has serial 165, which was GPU-0 on 2026-01-03: no past"]
     assert changes(replace(GPU, serial="900")) == ["gpu0 states serial 900, on 2026-01-03 it was 165: no past"]
+
+
+def test_a_device_that_is_not_measured_is_not_gone() -> None:
+    two = [GPU, replace(GPU, uuid="GPU-1", index=1, serial="166")]
+    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {each.uuid: KnownDevice(each.uuid) for each in two})
+    assert History([earlier], [GPU], dict).changes(two) == []
+
+
+def test_the_run_of_a_node_that_one_board_came_from_does_not_tell_what_is_gone() -> None:
+    then = EarlierRun("a", "2026-01-03T", "ACCEPTED", {}, {f"A{n}": KnownDevice(f"A{n}") for n in range(8)})
+    other = EarlierRun("b", "2026-01-04T", "ACCEPTED", {}, {f"B{n}": KnownDevice(f"B{n}") for n in range(8)})
+    now = [replace(GPU, uuid=f"A{n}" if n != 3 else "B5", index=n, serial=None, pci_address=None) for n in range(8)]
+    assert History([then, other], now, dict).changes(now) == ["A3 in the record of 2026-01-03, is gone"]
+
+
+def test_a_drop_that_the_repeat_cannot_show_is_kept() -> None:
+    """The repeat was disturbed, or made under other conditions; nothing clears what the first round showed."""
+    first, again = memory(2800.0), replace(memory(2800.0), disturbance="another process")
+    found = verdict([run(3, 3000.0)], first, again)
+    assert found.status is Status.MARGINAL
+    assert found.sentence.endswith("; another round could not be compared")
+    assert verdict([run(3, 3000.0)], first, again, fails=True).status is Status.INCONCLUSIVE
+    shorter = replace(first, conditions={"seconds": 60})
+    assert verdict([run(3, 3000.0)], first, shorter, fails=True).status is Status.INCONCLUSIVE
+    assert verdict([run(3, 3000.0)], again, first, fails=True).status is Status.INCONCLUSIVE
+    assert verdict([run(3, 3000.0)], first, first, fails=True).status is Status.FAIL
+
+
+def test_a_repeat_in_another_order_of_copies_is_the_same_figure() -> None:
+    one = replace(memory(2800.0), conditions={"earlier_copies": "none"})
+    assert key(one) == key(replace(one, conditions={"earlier_copies": "d2h"}))
+
+
+def test_runs_without_a_rate_tell_no_deviation() -> None:
+    past = History([run(day, 0.0) for day in range(1, 12)], [GPU], dict).past(memory(3000.0))
+    assert past is not None
+    assert past.between_runs is None
+
+
+def test_a_figure_far_above_the_other_devices_is_no_history() -> None:
+    values = {"GPU-0": 29700.0, **{f"GPU-{n}": 2970.0 for n in range(1, 8)}}
+    assert "GPU-0" not in plausible({key(memory(1.0)): values})[key(memory(1.0))]
+    slow = {**values, "GPU-0": 297.0}
+    assert plausible({key(memory(1.0)): slow}) == {key(memory(1.0)): slow}
 
 
 def test_another_serial_under_the_same_uuid_has_no_past() -> None:

@@ -135,6 +135,24 @@ def test_a_quiet_repeat_does_not_clear_what_was_far_behind_once() -> None:
     )
 
 
+@pytest.mark.parametrize("again", [100.0, 505.0])
+def test_a_disturbed_repeat_does_not_clear_what_was_far_behind(again: float) -> None:
+    verdict = beside(one(100.0), replace(one(again), disturbance="another process"))
+    assert verdict.status is Status.FAIL
+    assert "80% below the median of 8 devices (505.1); another round could not be compared" in verdict.sentence
+    assert beside(one(404.0), replace(one(again), disturbance="another process")).status is Status.MARGINAL
+
+
+def test_the_cause_is_that_of_the_round_that_fell_short() -> None:
+    slow = replace(one(100.0), details={"explains": "HW thermal slowdown 90% of the time"})
+    assert beside(slow, one(505.0)).sentence.endswith("no noise explains; HW thermal slowdown 90% of the time")
+
+
+def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:
+    odd = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"pcie_path": 5, "xgmi_states": "x"})
+    assert kind_of(odd) == kind_of(replace(odd, facts={}))
+
+
 def test_a_load_before_the_run_excuses_what_was_far_behind_once() -> None:
     loaded: Details = {"excuse": "pid 4 used the device until the run began"}
     assert beside(replace(one(100.0), details=loaded), one(505.0)).status is Status.MARGINAL

@@ -18,7 +18,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.run import earlier_records
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
-from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history
+from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history, summary
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.05}}]\n"
@@ -175,6 +175,27 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
         "gpu3 is new since the record of 2026-01-03: it has no past",
         f"901, which was in {devices[3]['slot']} in the record of 2026-01-03, is gone; gpu3 is there now",
     ]
+
+
+def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:
+    def figure(subject: str, value: float, metric: str = "stream.triad") -> dict[str, Any]:
+        return {"metric": metric, "subject": subject, "unit": "GB/s", "value": value}
+
+    record = {
+        "run": {},
+        "devices": [],
+        "state": "finished",
+        "measurements": [
+            figure("a", 29700.0),
+            figure("b", 2970.0),
+            figure("c", 0.0),
+            figure("a", 55.0, "host_copy.h2d"),
+        ],
+        "verdicts": [{"metric": "stream.triad", "subject": "a", "status": "UNMEASURED"}],
+    }
+    told = summary(record)
+    assert [list(values) for values in told["figures"].values()] == [["b"], ["a"]]
+    assert checked(told)["figures"] == told["figures"]
 
 
 @pytest.mark.parametrize(
