@@ -16,8 +16,8 @@ from pytest_accel.drivers import registry
 from pytest_accel.skus import contract, loader, releases, requirements
 
 DESCRIPTION = """Write every limit of a SKU on one platform at one level into one file that needs no other, with one
-hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and refuses
-it once a value was changed. The hash is printed to stderr, and is part of every closing line."""
+hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and
+refuses it once a value was changed. The hash is printed to stderr, and every run by the file shows it."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +61,9 @@ def freeze(chosen: argparse.Namespace) -> int:
 
 def _platform(sku: Sku, wanted: str | None) -> Platform:
     """Return the platform of a name, or the only one without a name. Raises BadFile."""
-    if wanted in sku.platforms:
-        return sku.platforms[wanted]
     if wanted is not None:
+        if wanted in sku.platforms:
+            return sku.platforms[wanted]
         near = nearest(wanted, sku.platforms)
         raise BadFile(f"--accel-platform: {sku.name} has no platform '{printable(wanted)}'; {near}")
     if len(sku.platforms) > 1:

@@ -253,7 +253,7 @@ class Contract:
     """`Sku.other_datasheet` of the file that was frozen."""
 
     def named(self, sku: str, digits: int = 64) -> str:
-        """Return hash and terms in words, with so many digits of the hash: "sha256 ab12..., h100-sxm on hgx8 at quick"."""
+        """Return so many digits of the hash, and the terms: "sha256 ab12..., h100-sxm on hgx8 at quick"."""
         more = "..." if digits < len(self.sha256) else ""
         return f"sha256 {self.sha256[:digits]}{more}, {sku} on {self.platform} at {self.level}"
 

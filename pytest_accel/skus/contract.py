@@ -136,7 +136,7 @@ def contradiction(sku: Sku | None, option: str, key: str, given: str | None) -> 
 # -- writing
 
 
-def frozen(  # noqa: PLR0913  the terms
+def frozen(
     sku: Sku, platform: Platform, level: str, *, suite: str, thresholds: str, date: str, explained: Any = None
 ) -> tuple[str, str]:
     """Return the text of the frozen file, which is YAML, and its hash.
