@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest_accel
 from pytest_accel.cli import consistency, external_results, record_reader, rejudge, table_report
 from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
@@ -24,7 +25,7 @@ from pytest_accel.judging.closing import NOT_JUDGED, Closing
 from pytest_accel.run import record, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
-from pytest_accel.skus import releases, requirements
+from pytest_accel.skus import contract, releases, requirements
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
@@ -78,7 +79,8 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     path = record_reader.find(Path(chosen.file))
     saved = record_reader.read(path)
     old, damage = saved.record, consistency.contradictions(saved)
-    new = judge_again(old, _terms(old, chosen))
+    terms = _terms(old, chosen)
+    new = judge_again(old, terms)
     names = rejudge.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
@@ -89,10 +91,13 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         _print([(f"before: {old.closing['line']}", "")])
+    if note := contract.other_suite(terms.sku, pytest_accel.__version__):
+        _print([(f"note: {note}", "yellow")])
     if damage:
         _close(_contradicted(damage), new.verdicts)
         return NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
+    _print(terminal.contract_lines(terms.sku))
     if chosen.output:
         _print([(f"record: {_write(new, path, chosen.output)}", "")])
     return int(new.closing["exit"])
@@ -118,7 +123,9 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     """Return SKU, platform and level from the options, or else from the record. Raises Refused."""
     name = chosen.accel_sku or _named(old)
     sku = selection.named(name) if name else None
-    level = chosen.accel_level or old.run.get("level")
+    selection.refuse_contradictions(sku, chosen.accel_platform, chosen.accel_level)
+    agreed = sku.contract if sku else None
+    level = agreed.level if agreed else chosen.accel_level or old.run.get("level")
     if level not in LEVELS:
         raise Refused(f"--accel-level: the record names no level; choose {', '.join(LEVELS)}")
     if sku is None:
@@ -174,8 +181,9 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     sku = selection.named(chosen.accel_sku)
     if sku is None:
         raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
+    selection.refuse_contradictions(sku, chosen.accel_platform, chosen.accel_level)
     figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
-    level = chosen.accel_level or "standard"
+    level = sku.contract.level if sku.contract else chosen.accel_level or "standard"
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
     names = external_results.names(figures)
     count = f"{len(names)} of {platform.devices or 'any number of'} devices"
@@ -187,6 +195,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     if not chosen.accel_platform:
         closing = _by_platform(figures, sku, platform, level)
     _close(closing, verdicts)
+    _print(terminal.contract_lines(sku))
     return closing.exit
 
 

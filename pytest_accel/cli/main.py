@@ -11,12 +11,12 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import discover, judge, schema
+from pytest_accel.cli import discover, freeze, judge, schema
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
-from pytest_accel.views import lint_report, sheet
+from pytest_accel.views import lint_report, sheet, terminal
 
 INTERRUPTED, BUG, WRONG = 2, 3, 4
 """Exit statuses as pytest has them: Ctrl-C, an error of this package, a wrong option or file."""
@@ -127,6 +127,8 @@ def _declare_sku(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--format", choices=("text", "md"), default="text", help="md: Markdown, such as for the annex of a contract"
     )
+    text = "write all limits of a SKU on one platform at one level into one file with one hash"
+    freeze.arguments(actions.add_parser("freeze", help=text, description=freeze.DESCRIPTION))
     check = actions.add_parser("lint", help="check threshold files for implausible values", description=LINT)
     text = "a threshold file, or the name of a shipped SKU (default: all shipped files)"
     check.add_argument("files", metavar="FILE", nargs="*", help=text)
@@ -140,6 +142,8 @@ def _sku(chosen: argparse.Namespace) -> int:
     """Run an action of `sku`, and return the exit status."""
     if chosen.action == "list":
         return list_skus()
+    if chosen.action == "freeze":
+        return freeze.freeze(chosen)
     if chosen.action == "show":
         return show_sku(chosen.name, chosen.format)
     return list_rules() if chosen.rules else lint_skus(chosen.files, everything=chosen.all, form=chosen.format)
@@ -173,7 +177,8 @@ def show_sku(name: str, form: str) -> int:
     if form == "md":
         print(sheet.markdown(sku, tables), end="")
     else:
-        print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})\n")
+        print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
+        print("\n".join([*(line for line, _ in terminal.contract_lines(sku)), ""]))
         print(sheet.text(tables))
     return 0
 

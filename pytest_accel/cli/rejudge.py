@@ -24,7 +24,7 @@ from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import Record, SkuEntry, closing_entry
+from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
 
@@ -80,7 +80,9 @@ def judge_again(record: Record, terms: Terms) -> Record:
 def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
     if terms.sku is None:
         return {}
-    return {**record.sku, "name": terms.sku.name, "thresholds": terms.thresholds, "files": terms.sku.files}
+    then: SkuEntry = {"asked": record.sku["asked"]} if "asked" in record.sku else {}
+    now: SkuEntry = {"name": terms.sku.name, "thresholds": terms.thresholds, "files": terms.sku.files}
+    return {**then, **now, **contract_entry(terms.sku)}
 
 
 def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
@@ -274,6 +276,7 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
         overridden=len(overridden) + len(terms.sku.left_out if terms.sku else ()),
         other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
         own_file=_own_files(then.own_file, now.own_file),
+        contract=now.contract,
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )

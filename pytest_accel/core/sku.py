@@ -234,6 +234,31 @@ class Datasheet:
 
 
 @dataclass(frozen=True)
+class Contract:
+    """The terms of a frozen threshold file, which holds every limit of one SKU on one platform at one level."""
+
+    sha256: str
+    """The hash of everything else in the file, whatever its layout and comments."""
+    platform: str
+    level: str
+    suite: str
+    """The version of pytest_accel that froze it."""
+    thresholds: str
+    """The version of the shipped thresholds then."""
+    date: str
+    """The day on which it was frozen, in ISO format."""
+    left_out: Sequence[str] = ()
+    """`Sku.left_out` of the file that was frozen."""
+    other_datasheet: Sequence[str] = ()
+    """`Sku.other_datasheet` of the file that was frozen."""
+
+    def named(self, sku: str, digits: int = 64) -> str:
+        """Return so many digits of the hash, and the terms: "sha256 ab12..., h100-sxm on hgx8 at quick"."""
+        more = "..." if digits < len(self.sha256) else ""
+        return f"sha256 {self.sha256[:digits]}{more}, {sku} on {self.platform} at {self.level}"
+
+
+@dataclass(frozen=True)
 class Sku:
     """One accelerator product in one form factor, as its threshold file describes it."""
 
@@ -262,6 +287,8 @@ class Sku:
     """Values of the datasheet ("tflops.bf16") that differ from the shipped file's of the product."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that a value came from, by file."""
+    contract: Contract | None = None
+    """The terms of a frozen file, which holds every limit: nothing is implied beside it. None for any other file."""
 
     def recognises(self, device: Device) -> bool:
         """Return True if the device is this product: see `mismatch`."""

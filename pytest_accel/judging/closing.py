@@ -12,6 +12,8 @@ from pytest_accel.judging.closing_parts import listed, more
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
+HASH_DIGITS = 12
+"""Digits of the hash of a contract in the closing line; the line below it has all of them."""
 SIMULATED = "SIMULATED"
 WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
 """The results of a run, with which its closing line begins."""
@@ -50,6 +52,8 @@ class Circumstances:
     overridden: int = 0
     own_file: str | None = None
     """The user's own threshold file, if the run was judged by one."""
+    contract: str = ""
+    """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
     other_datasheet: Sequence[str] = ()
     """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
@@ -85,6 +89,7 @@ def circumstances(
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
+        contract=sku.contract.named(sku.name, HASH_DIGITS) if sku and sku.contract else "",
     )
 
 
@@ -187,6 +192,7 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
+    extra += [f"contract: {around.contract}"] if around.contract else []
     extra += [f"rejected before: {listed(around.rejected_before)}"] if around.rejected_before else []
     return f" ({'; '.join(filter(None, extra))})" if any(extra) else ""
 

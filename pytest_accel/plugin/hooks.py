@@ -16,7 +16,7 @@ from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
-from pytest_accel.run.options import Options, Refused, option_words, plans_only, time_limit, too_few_files
+from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
@@ -410,6 +410,7 @@ class Acceptance:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         if self._config.option.verbose > 0 and "sampling" in accel_session.record.run:
             lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
+        lines += terminal.contract_lines(accel_session.sku)
         folder = accel_session.folder
         return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
 
@@ -425,7 +426,8 @@ def _options(config: pytest.Config) -> Options:
     return Options(
         sku=option.accel_sku or "",
         platform=option.accel_platform,
-        level=option.accel_level,
+        level=option.accel_level or STANDARD,
+        level_named=option.accel_level is not None,
         devices=tuple(filter(None, (part.strip() for part in option.accel_devices.split(",")))),
         output=Path(option.accel_output) if option.accel_output else None,
         waivers=Path(option.accel_waivers) if option.accel_waivers else None,

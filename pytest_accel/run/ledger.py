@@ -26,7 +26,7 @@ from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import releases
+from pytest_accel.skus import contract, releases
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
@@ -94,7 +94,10 @@ class Ledger:
                 "asked": self._setup.options.sku,
                 "thresholds": releases.version(),
                 "files": sku.files,
+                **record.contract_entry(sku),
             }
+            if note := contract.other_suite(sku, pytest_accel.__version__):
+                self.record.notes.append(note)
         self.record.devices = list(devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,

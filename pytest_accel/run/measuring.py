@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from pytest_accel.core import clock
@@ -44,12 +45,16 @@ class Measuring:
 
     def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger) -> None:
         self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
-        self._repeats = Repeats(setup.options.level)
         self._idle_check: IdleCheck | None = None
         self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
+
+    @cached_property
+    def _repeats(self) -> Repeats:
+        """The time for repeats, by the level, which a contract settles when the run is opened."""
+        return Repeats(self._setup.options.level)
 
     @property
     def _devices(self) -> list[Device]:

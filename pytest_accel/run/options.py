@@ -24,6 +24,9 @@ _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
+STANDARD = "standard"
+"""The level of a run whose user names none and judges by no contract."""
+
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
 
@@ -42,7 +45,9 @@ class Options:
 
     sku: str
     platform: str = "auto"
-    level: str = "standard"
+    level: str = STANDARD
+    level_named: bool = False
+    """True if the user named the level, so that a contract for another one contradicts it."""
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
@@ -90,9 +95,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-level",
         choices=LEVELS,
-        default="standard",
         help="How long to measure: quick (nightly check, under 2 minutes), standard (handover, under 15 minutes) or "
-        "long (burn-in, hours). Default: %(default)s.",
+        "long (burn-in, hours). Default: standard, or the level that a frozen threshold file is for.",
     )
     add(
         "--accel-devices",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.run import summaries
@@ -56,6 +57,20 @@ class RunEntry(TimeSpent, total=False):
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 
 
+class ContractEntry(TypedDict):
+    """The frozen threshold file that the devices were judged by."""
+
+    sha256: str
+    """The hash of its content."""
+    platform: str
+    level: str
+    suite: str
+    """The version of pytest_accel that froze it."""
+    thresholds: str
+    """The version of the shipped thresholds then."""
+    date: str
+
+
 class SkuEntry(TypedDict, total=False):
     """The SKU that the devices were judged as; empty where none was named or recognised."""
 
@@ -66,6 +81,25 @@ class SkuEntry(TypedDict, total=False):
     """The version of the shipped threshold files."""
     files: Mapping[str, str]
     """Every threshold file that a value came from, with its SHA-256."""
+    contract: ContractEntry
+    """The contract that it was judged by; absent where it was judged by a threshold file that is not frozen."""
+
+
+def contract_entry(sku: Sku) -> SkuEntry:
+    """Return the contract of a SKU as the entry of the SKU holds it; an empty entry for a SKU without one."""
+    terms = sku.contract
+    if terms is None:
+        return SkuEntry()
+    return SkuEntry(
+        contract=ContractEntry(
+            sha256=terms.sha256,
+            platform=terms.platform,
+            level=terms.level,
+            suite=terms.suite,
+            thresholds=terms.thresholds,
+            date=terms.date,
+        )
+    )
 
 
 class EarlierRecord(TypedDict, total=False):

@@ -14,7 +14,7 @@ from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging import partitions
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import loader, products
+from pytest_accel.skus import contract, loader, products
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
 
@@ -29,6 +29,13 @@ def named(name: str) -> Sku | None:
         return None if name == "auto" else loader.load(name)
     except BadFile as bad:
         raise Refused(f"--accel-sku: {bad}") from None
+
+
+def refuse_contradictions(sku: Sku | None, platform: str | None, level: str | None) -> None:
+    """Raise Refused if the contract of a SKU is for another platform or level than the one given (None: not given)."""
+    for option, key, given in (("--accel-platform", "platform", platform), ("--accel-level", "level", level)):
+        if why := contract.contradiction(sku, option, key, given):
+            raise Refused(why)
 
 
 def waivers(path: Path | None) -> Waivers:

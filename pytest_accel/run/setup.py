@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,8 +60,19 @@ class Setup:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         self.node = simulation.node(self.options)
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
+        self._settle_contract()
         self.waivers = selection.waivers(self.options.waivers)
         self.baseline = earlier_records.named(self.options.baseline)
+
+    def _settle_contract(self) -> None:
+        """Take platform and level from the contract, if the SKU is one. Raises Refused for options that contradict."""
+        terms = self._named.contract if self._named else None
+        if terms is None:
+            return
+        options = self.options
+        given = options.platform if options.platform != "auto" else None
+        selection.refuse_contradictions(self._named, given, options.level if options.level_named else None)
+        self.options = replace(options, platform=terms.platform, level=terms.level)
 
     def check_torch(self) -> None:
         """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.

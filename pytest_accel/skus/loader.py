@@ -11,10 +11,10 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_lines
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import methods, skeleton
+from pytest_accel.skus import contract, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -49,7 +49,7 @@ def names() -> list[str]:
 def load(name: str) -> Sku:
     """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
     sku, _ = read(name)
-    return _against_shipped(sku) if sku.own_file else sku
+    return _against_shipped(sku) if sku.own_file and not sku.contract else sku
 
 
 def _against_shipped(own: Sku) -> Sku:
@@ -81,6 +81,7 @@ def read(name: str) -> tuple[Sku, Located]:
     findings.raise_if_any()
     found = SKU(root, "", findings) or {}
     findings.raise_if_any()
+    contract.check_frozen_keys(root, findings)
     check_limits(root, findings)
     check_probes(root, findings)
     check_spreads(root, findings)
@@ -146,6 +147,9 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     name = shown(path)
     root, digest = yaml_lines.read(path, name)
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
+    contract.check(root, below_another=bool(seen))
+    if "contract" in root.data:
+        return _Layers(root, {name: digest}, {name: kind})
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -226,12 +230,18 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     """Return the SKU of a checked file."""
     root, own = layers.root, layers.own
+    terms = Contract(**found["contract"]) if "contract" in found else None
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
         levels = {metric: levels_with_time(declaration_of(metric), metric, budgets) for metric in raw}
         return {
-            metric: _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes)
+            metric: contract.thawed(
+                _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes),
+                one.get("frozen", {}),
+                terms,
+                probes,
+            )
             for metric, one in raw.items()
         }
 
@@ -270,12 +280,18 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
+        contract=terms,
+        left_out=tuple(terms.left_out if terms else ()),
+        other_datasheet=tuple(terms.other_datasheet if terms else ()),
     )
 
 
 def _spread(raw: dict[str, Any], at: Located, layers: _Layers) -> Spread:
     """Return the spread of a metric."""
-    return Spread(**{**raw, "source": Source(**raw["source"])}, declared_by=layers.kinds[at.file])
+    frozen = raw.get("frozen")
+    kind = DeclaredBy(frozen["declared_by"]) if frozen else layers.kinds[at.file]
+    stated = {key: value for key, value in raw.items() if key != "frozen"}
+    return Spread(**{**stated, "source": Source(**raw["source"])}, declared_by=kind)
 
 
 def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
 
 STANDINGS = ("validated", "published", "provisional", "advisory", "catalogue")
@@ -90,8 +90,8 @@ def _measuring() -> list[Declaration]:
 
 
 def _binding(sku: Sku, platform: Platform, levels: Iterable[str]) -> list[Limit]:
-    """Return the limits that one of the levels requires."""
-    limits = sku.limits_on(platform).values()
+    """Return the limits that one of the levels requires, without those that a frozen file holds as implied."""
+    limits = [each for each in sku.limits_on(platform).values() if each.declared_by is not DeclaredBy.RUN]
     return [each for each in limits if set(levels) & set(each.levels) and each.required]
 
 

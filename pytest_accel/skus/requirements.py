@@ -44,6 +44,8 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     """
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
+    if sku.contract:
+        return _of_contract(sku, platform, devices, emulated_ports=emulated_ports)
     where = f"platform {platform.name} of {sku.name}"
     facts = {
         "inventory.driver": _fact("inventory.driver", "ok", where),
@@ -52,6 +54,18 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     }
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
     return implied.joined(made, sku.limits_on(platform))
+
+
+def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: bool) -> dict[str, Limit]:
+    """Return the limits of a frozen file, which holds all of them; nothing is implied.
+
+    Limits on emulated ports do not apply to it either. A platform of any number of devices has no limit on the count.
+    """
+    written = implied.without_ports(sku.limits_on(platform)) if emulated_ports else sku.limits_on(platform)
+    if "inventory.count" in written:
+        return written
+    where = f"platform {platform.name} of {sku.name}"
+    return {**written, "inventory.count": _fact("inventory.count", devices, where)}
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core import units, versions, yaml_lines
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
+from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, DeclaredBy
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
@@ -98,6 +98,23 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     return found
 
 
+_frozen = yaml_lines.record_of(
+    {
+        "declared_by": yaml_lines.one_of(
+            *(kind.value for kind in DeclaredBy if kind is not DeclaredBy.MARKER)
+        ).described("the kind of file that stated it; run: it follows from platform and datasheet"),
+        "at": text.described("file and line that stated it, or what it follows from"),
+        "of_reference": positive.described("the fraction of the reference by which the floor was derived"),
+        "overridden": flag.described("true: a user's own file changed it"),
+        "no_source": flag.described("true: it follows from the suite or the platform; the source names only these"),
+        "same_on_all": flag.described("true: beside its bound, the devices of a node must have the same value"),
+        "method": yaml_lines.mapping_of(_method_value).described(
+            "how the probe measured then; the limit only advises where the installed one measures otherwise"
+        ),
+    },
+    required=("declared_by",),
+).stating(title="frozen")
+
 _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
 
 _limit_keys = yaml_lines.record_of(
@@ -140,6 +157,7 @@ _limit_keys = yaml_lines.record_of(
             'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. A shortfall on '
             f"other versions is INCONCLUSIVE. Known names: {', '.join(MEANINGS)}."
         ),
+        "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),
     },
     required=("unit", "source"),
 ).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
@@ -278,7 +296,25 @@ _match = yaml_lines.record_of(
     }
 )
 
+_contract = yaml_lines.record_of(
+    {
+        "sha256": text.described("the hash of everything else in the file, whatever its layout and comments"),
+        "platform": text.described("the platform that the limits are for"),
+        "level": yaml_lines.one_of(*LEVELS).described("the level that requires the limits"),
+        "suite": text.described("the version of pytest_accel that froze the file"),
+        "thresholds": text.described("the version of the shipped thresholds then"),
+        "date": yaml_lines.date.described("the day on which the file was frozen"),
+        "left_out": _texts.described("metrics that the shipped file of the product limits, and the frozen one did not"),
+        "other_datasheet": _texts.described("values of the datasheet that differ from the shipped file's"),
+    },
+    required=("sha256", "platform", "level", "suite", "thresholds", "date"),
+)
+
 _FIELDS: dict[str, Check] = {
+    "contract": _contract.described(
+        "The terms of a file that `pytest-accel sku freeze` wrote. Such a file holds every limit: it extends nothing, "
+        "and nothing is merged or implied beside it."
+    ),
     "sku": text.described("the name of the SKU"),
     "title": text.described("what the product is, for people"),
     "vendor": _vendor.described("chooses the driver, and the vendor's limits that lie below"),
@@ -299,6 +335,7 @@ _FIELDS: dict[str, Check] = {
                 "between_runs": _deviation.described("standard deviation between runs of one device"),
                 "runs": count.described("number of runs that between_runs was estimated from"),
                 "source": _source.described("where the figures come from"),
+                "frozen": _frozen.described("where a frozen file has it from; only in files with a `contract`"),
             },
             required=("source",),
         )

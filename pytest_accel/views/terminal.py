@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.phases import PHASES, SamplingCost
@@ -66,6 +67,11 @@ def record_lines(file: Path | None, sha256: str, instead_of: str | None = None) 
     if file is None:
         return []
     return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", ""), (f"sha256: {sha256}, not signed", "")]
+
+
+def contract_lines(sku: Sku | None) -> list[Line]:
+    """Return hash and terms of the contract that the run was judged by; nothing if there is none."""
+    return [(f"contract: {sku.contract.named(sku.name)}", "")] if sku and sku.contract else []
 
 
 def wrapped(text: str, width: int, *, first: bool = True) -> list[str]:

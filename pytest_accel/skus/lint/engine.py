@@ -131,7 +131,8 @@ def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: st
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
-        explaining |= {(at.file, at.line): at for at in _entries(subject)}
+        if not subject.sku.contract:  # a frozen file keeps what explained other platforms and levels
+            explaining |= {(at.file, at.line): at for at in _entries(subject)}
         yield from (each for _, each in _explained(_beside(subject, shipped, today), shipped, used))
     for place, at in explaining.items():
         if place not in used:

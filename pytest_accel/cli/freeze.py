@@ -1,0 +1,90 @@
+"""`pytest-accel sku freeze`: writes everything that a SKU demands on one platform at one level into one file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest_accel
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.printable import printable
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.yaml_lines import BadFile, nearest
+from pytest_accel.drivers import registry
+from pytest_accel.skus import contract, loader, releases, requirements
+
+DESCRIPTION = """Write every limit of a SKU on one platform at one level into one file that needs no other, with one
+hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and
+refuses it once a value was changed. The hash is printed to stderr, and every run by the file shows it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `sku freeze`."""
+    add = parser.add_argument
+    add("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
+    add("--accel-platform", metavar="NAME", help="the platform (default: that of the SKU, if it has only one)")
+    add("--accel-level", choices=LEVELS, default="standard", help="the level (default: %(default)s)")
+    add("--output", metavar="FILE", type=Path, help="the file to write, which must not exist (default: stdout)")
+
+
+def freeze(chosen: argparse.Namespace) -> int:
+    """Write the frozen file, and its hash and what keeps it from accepting a node to stderr; return 0.
+
+    Raises BadFile for a wrong file, platform or output.
+    """
+    sku = loader.load(chosen.name)
+    if sku.contract:
+        raise BadFile(f"{printable(chosen.name)}: is frozen already, as {sku.contract.named(sku.name)}")
+    platform = _platform(sku, chosen.accel_platform)
+    _, root = loader.read(chosen.name)
+    text, sha256 = contract.frozen(
+        sku,
+        platform,
+        chosen.accel_level,
+        suite=pytest_accel.__version__,
+        thresholds=releases.version(),
+        date=date.today().isoformat(),  # noqa: DTZ011  today in the buyer's time zone
+        explained=root.plain().get("explained"),
+    )
+    if chosen.output:
+        _write(text, chosen.output)
+    else:
+        print(text, end="")
+        sys.stdout.flush()
+    print(f"contract: sha256 {sha256}, {sku.name} on {platform.name} at {chosen.accel_level}", file=sys.stderr)
+    if why := _no_acceptance(sku, platform, chosen.accel_level):
+        print(f"warning: no node can be accepted by this contract: {printable(why)}", file=sys.stderr)
+    return 0
+
+
+def _platform(sku: Sku, wanted: str | None) -> Platform:
+    """Return the platform of a name, or the only one without a name. Raises BadFile."""
+    if wanted is not None:
+        if wanted in sku.platforms:
+            return sku.platforms[wanted]
+        near = nearest(wanted, sku.platforms)
+        raise BadFile(f"--accel-platform: {sku.name} has no platform '{printable(wanted)}'; {near}")
+    if len(sku.platforms) > 1:
+        raise BadFile(f"--accel-platform: name the platform that is delivered, one of {', '.join(sku.platforms)}")
+    return next(iter(sku.platforms.values()))
+
+
+def _no_acceptance(sku: Sku, platform: Platform, level: str) -> str | None:
+    """Return why no node can be accepted by these terms, None if one can."""
+    vendor = registry.vendor(sku.vendor)
+    if not vendor.accelerator:
+        return f"a {vendor.title} is not an accelerator"
+    return requirements.unfit(sku, platform, level)
+
+
+def _write(text: str, path: Path) -> None:
+    """Write a new file. Raises BadFile for one that exists, so that no agreed contract is lost."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadFile(f"--output: {path} exists; name a new file, or delete it") from None
+    except OSError as error:
+        raise BadFile(f"--output: cannot write to {path}: {error.strerror}") from None

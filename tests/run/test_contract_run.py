@@ -1,0 +1,113 @@
+"""A run by a frozen threshold file: its platform, level and hash, and the same record judged by it."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import in_process
+import pytest
+
+from pytest_accel import probes
+from pytest_accel.cli.main import main
+from pytest_accel.run import record
+from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.session import Session
+from pytest_accel.skus import loader
+
+NODE = "sku: h100-sxm\nplatform: hgx8\n"
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a healthy node, one with slow memory, and a contract."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "healthy.yaml").write_text(NODE)
+    (tmp_path / "slow.yaml").write_text(f"{NODE}faults: [{{fault: slow-memory, device: 3}}]\n")
+    words = ["sku", "freeze", "h100-sxm", "--accel-platform=hgx8", "--accel-level=quick", "--output=contract.yaml"]
+    assert main(words) == 0
+    return tmp_path
+
+
+def ran(folder: Path, node: str, **options: str | bool) -> Session:
+    """Run the triad and the facts of the product; the contract is for level quick, which nobody names."""
+    importlib.import_module("torch").manual_seed(0)
+    given = Options(sku="contract.yaml", simulate=str(folder / node), output=folder / f"{node}.d", **options)  # type: ignore[arg-type]
+    here = Session(given, pool=in_process.Here())
+    here.open()
+    here.filtered.append("the triad alone")
+    for subject in [device.uuid for device in here.devices]:
+        here.check(probes.inventory, {"fact": "sku"}, subject)
+        here.check(probes.stream, {"op": "triad"}, subject)
+    return here
+
+
+def test_platform_level_and_hash_are_those_of_the_contract(folder: Path, fast: None) -> None:
+    here = ran(folder, "healthy.yaml")
+    closing = here.finish()
+    terms = loader.load("contract.yaml").contract
+    assert terms is not None
+    assert (here.platform.name, here.options.level) == ("hgx8", "quick")
+    said = f"by ./contract.yaml; contract: sha256 {terms.sha256[:12]}..., h100-sxm on hgx8 at quick)"
+    assert said in closing.line
+    kept = json.loads((folder / "healthy.yaml.d" / record.FILE).read_text())
+    assert kept["sku"]["contract"]["sha256"] == terms.sha256
+    assert (kept["run"]["platform"], kept["run"]["level"]) == ("hgx8", "quick")
+    assert kept["notes"] == []
+
+
+def test_the_same_record_gets_the_same_verdicts_by_sku_and_contract(
+    folder: Path, fast: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "REJECTED gpu3: stream.triad" in ran(folder, "slow.yaml").finish().line
+    found = []
+    for sku in ("h100-sxm", "contract.yaml"):
+        capsys.readouterr()
+        assert main(["judge", "slow.yaml.d", f"--accel-sku={sku}", f"--output={sku}.d"]) == 1
+        assert ("contract: sha256 " in capsys.readouterr().out.partition("JUDGED AGAIN")[2]) == (sku != "h100-sxm")
+        again = json.loads((folder / f"{sku}.d" / record.FILE).read_text())
+        assert ("contract" in again["sku"]) == (sku != "h100-sxm")
+        found.append([(each["metric"], each["subject"], each["status"], each["floor"]) for each in again["verdicts"]])
+    assert found[0] == found[1]
+    assert len(found[0]) >= 16
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            {"platform": "single"},
+            "--accel-platform=single contradicts ./contract.yaml, which is frozen for platform hgx8",
+        ),
+        (
+            {"level": "long", "level_named": True},
+            "--accel-level=long contradicts ./contract.yaml, which is frozen for level quick; leave it out",
+        ),
+    ],
+)
+def test_an_option_that_contradicts_the_contract_is_refused(
+    folder: Path, fast: None, options: dict[str, str | bool], error: str
+) -> None:
+    with pytest.raises(Refused) as why:
+        ran(folder, "healthy.yaml", **options)
+    assert error in str(why.value)
+    assert main(["judge", "none", "--accel-sku=contract.yaml"]) == 4
+
+
+def test_options_that_agree_with_the_contract_are_right(folder: Path, fast: None) -> None:
+    here = ran(folder, "healthy.yaml", platform="hgx8", level="quick", level_named=True)
+    assert here.finish().exit == 6
+
+
+def test_a_contract_of_another_suite_is_noted(folder: Path, fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_accel.__version__", "9.9.9")
+    here = ran(folder, "healthy.yaml")
+    here.finish()
+    assert [note for note in here.record.notes if "and this is 9.9.9: its probes may differ" in note]
