@@ -63,6 +63,7 @@ def test_platform_level_and_hash_are_those_of_the_contract(folder: Path, fast: N
     assert kept["notes"] == []
 
 
+@pytest.mark.slow
 def test_the_same_record_gets_the_same_verdicts_by_sku_and_contract(
     folder: Path, fast: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,11 +102,13 @@ def test_an_option_that_contradicts_the_contract_is_refused(
     assert main(["judge", "none", "--accel-sku=contract.yaml"]) == 4
 
 
+@pytest.mark.slow
 def test_options_that_agree_with_the_contract_are_right(folder: Path, fast: None) -> None:
     here = ran(folder, "healthy.yaml", platform="hgx8", level="quick", level_named=True)
     assert here.finish().exit == 6
 
 
+@pytest.mark.slow
 def test_a_contract_of_another_suite_is_noted(folder: Path, fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_accel.__version__", "9.9.9")
     here = ran(folder, "healthy.yaml")

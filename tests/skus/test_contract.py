@@ -50,7 +50,13 @@ def text() -> str:
     return text_of(loader.load("h100-sxm"), "hgx8")
 
 
-@pytest.mark.parametrize("name", loader.names())
+QUICK = ("h100-sxm", "mi300x", "cpu")
+"""The SKUs of the quick tests; the slow ones have all."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in loader.names()]
+)
 def test_a_contract_demands_what_the_shipped_sku_demands(name: str, tmp_path: Path) -> None:
     sku = loader.load(name)
     for platform in sku.platforms.values():
@@ -67,7 +73,7 @@ def test_a_contract_demands_what_the_shipped_sku_demands(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("level", ["quick", "long"])
 def test_a_contract_holds_the_limits_and_budgets_of_its_level(level: str, tmp_path: Path) -> None:
-    for name in ("h100-sxm", "mi300x", "cpu"):
+    for name in QUICK:
         sku = loader.load(name)
         platform = next(iter(sku.platforms.values()))
         made = frozen(tmp_path, sku, platform.name, level)
