@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.cli import record_reader
+from pytest_accel.cli import consistency, record_reader
+from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
@@ -44,7 +45,7 @@ class Found:
 
     path: Path
     summary: Summary
-    read: Record | None = None
+    read: SavedRecord | None = None
 
     @property
     def kind(self) -> tuple[str, bool]:
@@ -104,9 +105,9 @@ def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
 
 def _read(path: Path) -> Found:
     """Return a record that was read as a whole. Raises BadRecord."""
-    read = record_reader.read(path).record
+    read = record_reader.read(path)
     try:
-        return Found(path, summaries.summary(record.content(read)), read)
+        return Found(path, summaries.summary(record.content(read.record)), read)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one: {error}") from None
 
@@ -148,23 +149,28 @@ def _why(each: Found, last: Found) -> str:
 
 def _compared(found: Sequence[Found]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
-    first, last = (each.read or record_reader.load(each.path) for each in (found[0], found[-1]))
-    contents = [contents_of(path.path, one) for path, one in ((found[0], first), (found[-1], last))]
+    saved = [each.read or record_reader.read(each.path) for each in (found[0], found[-1])]
+    first, last = (contents_of(each.path, each.record) for each in saved)
+    notes = [note for each, one in zip((found[0], found[-1]), saved, strict=True) for note in _incomplete(each, one)]
+    if why := not_comparable(first, last) or next(filter(None, map(_contradiction, saved)), ""):
+        return Comparison(first, last, other=why), notes
     runs = [summaries.run_of(str(each.path), each.summary) for each in found]
-    notes = _incomplete([(found[0], first), (found[-1], last)])
-    spread, said = (lambda _metric: None, []) if not_comparable(*contents) else _spread(last)
-    return compare(contents[0], contents[1], spread, runs), [*notes, *said]
+    spread, said = _spread(saved[-1].record)
+    return compare(first, last, spread, runs), [*notes, *said]
 
 
-def _incomplete(records: Sequence[tuple[Found, Record]]) -> list[str]:
-    """Return what is wrong with records as a whole: they did not end, or measured less than the level has."""
-    notes = []
-    for found, one in records:
-        if one.state != "finished":
-            notes.append(f"{found.path}: the run did not end; what it did not measure is not compared")
-        elif found.summary["filtered"]:
-            notes.append(f"{found.path}: the run was filtered; what it did not measure is not compared")
-    return notes
+def _contradiction(saved: SavedRecord) -> str:
+    """Return that a record contradicts itself; empty if it does not. Nothing is concluded from one that does."""
+    damage = consistency.contradictions(saved)
+    return f"{saved.path} contradicts itself: {damage[0]}" if damage else ""
+
+
+def _incomplete(found: Found, saved: SavedRecord) -> list[str]:
+    """Return that a run did not end, or measured less than the level has; empty for a complete run."""
+    lacks = "what it did not measure is not compared"
+    if saved.record.state != "finished":
+        return [f"{found.path}: the run did not end; {lacks}"]
+    return [f"{found.path}: the run was filtered; {lacks}"] if found.summary["filtered"] else []
 
 
 def contents_of(path: Path, one: Record) -> Contents:
@@ -195,8 +201,9 @@ def contents_of(path: Path, one: Record) -> Contents:
 def _spread(one: Record) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     asked, name = one.sku.get("asked"), one.sku.get("name")
+    own = [path for path in one.sku.get("files", {}) if "/" in path and Path(path).stem == name]
     sku: Sku | None = None
-    for known in dict.fromkeys([asked if asked != "auto" else None, name]):
+    for known in dict.fromkeys([asked if asked != "auto" else None, *own, name]):
         try:
             sku = sku or (selection.named(known) if known else None)
         except (BadFile, Refused):

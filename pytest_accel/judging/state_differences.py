@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY, NOW, VERSIONS
@@ -204,11 +205,18 @@ def software(first: Contents, last: Contents) -> list[Difference]:
         if then != now and name not in hidden:
             before, after = (str(each) if each is not None else "not stated" for each in (then, now))
             found.append(Difference(Kind.SOFTWARE, (), name, before, after, rank=0 if then and now else 1))
-    for name in dict.fromkeys([*first.files, *last.files]):
-        before, after = (files.get(name, "")[:12] or "not used" for files in (first.files, last.files))
+    then_files, now_files = _by_name(first.files), _by_name(last.files)
+    for name in dict.fromkeys([*then_files, *now_files]):
+        before, after = (files.get(name, "")[:12] or "not used" for files in (then_files, now_files))
         if before != after:
             found.append(Difference(Kind.SOFTWARE, (), f"file {name}", before, after, rank=2))
     return found
+
+
+def _by_name(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the hashes of files by path, or by the name alone where no other file has it: folders may move."""
+    names = [PurePath(path).name for path in files]
+    return {path if names.count(name) > 1 else name: files[path] for path, name in zip(files, names, strict=True)}
 
 
 def limits(first: Contents, last: Contents) -> list[Difference]:

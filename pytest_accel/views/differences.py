@@ -147,9 +147,10 @@ def closing(found: Comparison) -> Line:
         first = counts[0]
         more = f" (and {len(counts) - 1} more)" if len(counts) > 1 else ""
         return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}", "red"
-    count = len(found.differences)
-    others = f"; {count} {'difference' if count == 1 else 'differences'} of another kind" if count else ""
-    return f"NOTHING WORSE{others}", "green"
+    better = sum(each.direction is Direction.BETTER for each in found.differences)
+    other = len(found.differences) - better
+    parts = [f"{count} {word}" for count, word in ((better, "better"), (other, "merely different")) if count]
+    return f"NOTHING WORSE{'; ' if parts else ''}{', '.join(parts)}", "green"
 
 
 def markdown(found: Comparison, beside: Beside) -> str:
