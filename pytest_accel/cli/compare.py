@@ -201,13 +201,15 @@ def contents_of(path: Path, one: Record) -> Contents:
 def _spread(one: Record) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     asked, name = one.sku.get("asked"), one.sku.get("name")
-    own = [path for path in one.sku.get("files", {}) if "/" in path and Path(path).stem == name]
+    own = [path for path in one.sku.get("files", {}) if Path(path).is_absolute()]
     sku: Sku | None = None
     for known in dict.fromkeys([asked if asked != "auto" else None, *own, name]):
         try:
-            sku = sku or (selection.named(known) if known else None)
+            read = selection.named(known) if known else None
         except (BadFile, Refused):
             continue
+        if sku is None and read is not None and read.name == name:
+            sku = read
     if sku is None:
         note = f"the threshold file of {name or 'the devices'} was not found: what two runs differ by is assumed"
         return lambda _metric: None, [note]

@@ -133,9 +133,9 @@ def pairs(first: Sequence[Device], last: Sequence[Device]) -> list[Pair]:
         now.uuid: by_uuid[now.uuid] for now in last if now.uuid in by_uuid and not _swapped(by_uuid[now.uuid], now)
     }
     taken = {device.uuid for device in found.values()}
-    serials = _by_serial([device for device in first if device.uuid not in taken])
-    for serial, now in _by_serial([device for device in last if device.uuid not in found]).items():
-        if serial in serials:
+    serials = _by_serial(first)
+    for serial, now in _by_serial(last).items():
+        if serial in serials and serials[serial].uuid not in taken and now.uuid not in found:
             found[now.uuid] = serials[serial]
     return [Pair(found[now.uuid], now) for now in last if now.uuid in found]
 
@@ -145,6 +145,7 @@ def _swapped(then: Device, now: Device) -> bool:
 
 
 def _by_serial(devices: Sequence[Device]) -> dict[str, Device]:
+    """Return the devices by serial that have one of their own."""
     serials = [device.serial for device in devices]
     return {device.serial: device for device in devices if device.serial and serials.count(device.serial) == 1}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY, NOW, VERSIONS
@@ -215,7 +214,7 @@ def software(first: Contents, last: Contents) -> list[Difference]:
 
 def _by_name(files: Mapping[str, str]) -> dict[str, str]:
     """Return the hashes of files by path, or by the name alone where no other file has it: folders may move."""
-    names = [PurePath(path).name for path in files]
+    names = [path.rpartition("/")[2] for path in files]
     return {path if names.count(name) > 1 else name: files[path] for path, name in zip(files, names, strict=True)}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.verdict import show
-from pytest_accel.judging.difference import Contents, Difference, Direction, listed
+from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, listed
 from pytest_accel.judging.differences import Comparison
 from pytest_accel.judging.figure_differences import Trend
 from pytest_accel.views.terminal import Line
@@ -79,6 +80,8 @@ def _body(differences: Sequence[Difference]) -> list[Line]:
 
 
 def _line(each: Difference) -> str:
+    if each.kind is Kind.LIMIT and each.note:
+        return f"{_place(each)}: {each.note}"
     return f"{_place(each)}: {each.then} -> {each.now}{_change(each)}{_note(each)}"
 
 
@@ -148,9 +151,10 @@ def closing(found: Comparison) -> Line:
         more = f" (and {len(counts) - 1} more)" if len(counts) > 1 else ""
         return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}", "red"
     better = sum(each.direction is Direction.BETTER for each in found.differences)
-    other = len(found.differences) - better
-    parts = [f"{count} {word}" for count, word in ((better, "better"), (other, "merely different")) if count]
-    return f"NOTHING WORSE{'; ' if parts else ''}{', '.join(parts)}", "green"
+    kinds = Counter(each.kind.value for each in found.differences if each.direction is not Direction.BETTER)
+    differs = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    parts = [*([f"better: {better}"] if better else []), *([f"other differences: {differs}"] if differs else [])]
+    return "; ".join(["NOTHING WORSE in figures and hardware", *parts]), "green"
 
 
 def markdown(found: Comparison, beside: Beside) -> str:
