@@ -16,7 +16,7 @@ from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging import figure_differences, state_differences, verdict_differences
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects, listed, ordered, subjects
 from pytest_accel.judging.figure_differences import SpreadOf, Trend
-from pytest_accel.judging.history import EarlierRun
+from pytest_accel.judging.history import EarlierRun, kept
 
 NOTHING_WORSE, IS_WORSE, NOT_COMPARABLE = 0, 1, 6
 """Exit statuses."""
@@ -130,10 +130,9 @@ def _count(first: Contents, last: Contents) -> list[Difference]:
 def _worst(first: Contents, last: Contents) -> list[Difference]:
     """Return the metrics whose worst verdict on a node is another one than on the other node."""
     then, now = _worst_of(first), _worst_of(last)
+    rates = {each.metric for each in last.measurements if kept(each)}
     return [
-        verdict_differences.difference(
-            _name(last, verdict), then[metric], verdict, rate=not metric.startswith(verdict_differences.STATES)
-        )
+        verdict_differences.difference(_name(last, verdict), then[metric], verdict, rate=metric in rates)
         for metric, verdict in now.items()
         if metric in then and then[metric].status is not verdict.status
     ]

@@ -116,6 +116,13 @@ def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
     assert found.exit == NOTHING_WORSE
 
 
+def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_moved() -> None:
+    held = Verdict("soak.throttle.sw_thermal", "GPU-0", Status.PASS, "", "1", 0.001, ceiling=0.01)
+    failed = replace(held, status=Status.FAIL, value=0.002, ceiling=0.0015)
+    assert of(node(verdicts=[held]), node(verdicts=[failed])).exit == NOTHING_WORSE
+    assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == IS_WORSE
+
+
 @pytest.mark.parametrize(
     ("now", "counts"),
     [
@@ -262,6 +269,14 @@ def test_two_nodes_are_compared_by_the_medians_of_their_devices() -> None:
     found = of_two_nodes(2900.0)
     assert not found.same_devices
     assert told(found) == [(("median of 4",), "stream.triad", "3008 GB/s", "2908 GB/s")]
+    assert found.exit == IS_WORSE
+
+
+def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
+    wrong = Verdict("exact_matmul.bf16", "GPU-0", Status.PASS, "", "count", 0, ceiling=0.0)
+    then, now = node(verdicts=[wrong]), replace(wrong, subject="GPU-5", status=Status.FAIL, value=3)
+    found = of(then, node(gpu(4), gpu(5), verdicts=[now]))
+    assert told(found) == [(("gpu5",), "exact_matmul.bf16", "PASS 0", "FAIL 3")]
     assert found.exit == IS_WORSE
 
 
