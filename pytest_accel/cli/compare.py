@@ -152,25 +152,32 @@ def _compared(found: Sequence[Found]) -> tuple[Comparison, list[str]]:
     saved = [each.read or record_reader.read(each.path) for each in (found[0], found[-1])]
     first, last = (contents_of(each.path, each.record) for each in saved)
     notes = [note for each, one in zip((found[0], found[-1]), saved, strict=True) for note in _incomplete(each, one)]
-    if why := not_comparable(first, last) or next(filter(None, map(_contradiction, saved)), ""):
+    if why := not_comparable(first, last) or next(filter(None, map(_changed, saved)), ""):
         return Comparison(first, last, other=why), notes
     runs = [summaries.run_of(str(each.path), each.summary) for each in found]
     spread, said = _spread(saved[-1].record)
     return compare(first, last, spread, runs), [*notes, *said]
 
 
-def _contradiction(saved: SavedRecord) -> str:
-    """Return that a record contradicts itself; empty if it does not. Nothing is concluded from one that does."""
-    damage = consistency.contradictions(saved)
-    return f"{saved.path} contradicts itself: {damage[0]}" if damage else ""
+def _changed(saved: SavedRecord) -> str:
+    """Return that a record was changed after it was written; empty if not. Nothing is concluded from one that was.
+
+    Records of older versions state no hash.
+    """
+    stated = saved.record.sha256
+    return f"{saved.path} was changed after it was written" if stated and stated != saved.sha256 else ""
 
 
 def _incomplete(found: Found, saved: SavedRecord) -> list[str]:
-    """Return that a run did not end, or measured less than the level has; empty for a complete run."""
-    lacks = "what it did not measure is not compared"
+    """Return what a reader should know of a record: that it is not of a whole run, or contradicts itself."""
+    notes = []
     if saved.record.state != "finished":
-        return [f"{found.path}: the run did not end; {lacks}"]
-    return [f"{found.path}: the run was filtered; {lacks}"] if found.summary["filtered"] else []
+        notes.append("the run did not end; what it did not measure is not compared")
+    elif found.summary["filtered"]:
+        notes.append("the run was filtered; what it did not measure is not compared")
+    if damage := consistency.contradictions(saved):
+        notes.append(f"contradicts itself: {damage[0]}")
+    return [f"{found.path}: {note}" for note in notes]
 
 
 def contents_of(path: Path, one: Record) -> Contents:

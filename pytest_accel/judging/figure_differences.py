@@ -140,7 +140,7 @@ def _tried(contents: Contents, now_of: Mapping[str, str]) -> dict[Place, list[Me
     """Return the attempts at figures by metric and subject. What cannot exist here is none."""
     found: dict[Place, list[Measurement]] = {}
     for each in contents.measurements:
-        figure = kept(replace(each, value=1.0, trouble=None, disturbance=None)) or (
+        figure = kept(replace(each, value=1.0, trouble=None, disturbance=None, details={})) or (
             each.unit in (LATENCY, POWER) and usable(each)
         )
         absent = each.trouble is not None and each.trouble.kind == "not_applicable"

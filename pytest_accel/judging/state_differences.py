@@ -219,10 +219,13 @@ def _by_name(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def limits(first: Contents, last: Contents) -> list[Difference]:
-    """Return the limits that differ, by metric. The markers of tests are none of them."""
+    """Return the limits that differ, by metric, where both records have a verdict. Markers of tests are no limits."""
     then, now = _limits(first), _limits(last)
+    both = {each.metric for each in first.verdicts} & {each.metric for each in last.verdicts}
     found = []
     for metric in dict.fromkeys([*then, *now]):
+        if metric not in both:
+            continue
         if metric not in then or metric not in now:
             before, after = ("no limit" if metric not in each else _bounds(each[metric]) for each in (then, now))
             found.append(Difference(Kind.LIMIT, (), metric, before, after, rank=1))

@@ -175,6 +175,16 @@ def test_a_threshold_file_that_moved_is_the_same_and_one_that_changed_is_not() -
     assert told(of(then, changed)) == [((), "file x.yaml", "1", "2")]
 
 
+def test_a_limit_of_what_one_run_did_not_reach_is_no_difference() -> None:
+    limit = Limit("health.nvlink_up", "count", equals=18)
+    one = verdict(Status.PASS, 18, limit=limit)
+    assert told(of(node(verdicts=[one]), node())) == []
+    unlimited = replace(one, limit=None, status=Status.PASS)
+    assert told(of(node(verdicts=[one]), node(verdicts=[unlimited]))) == [
+        ((), "health.nvlink_up", "equals 18", "no limit")
+    ]
+
+
 def test_a_fact_of_the_host_that_is_lost_is_worse() -> None:
     then, now = (Measurement("host.nics", NODE, "count", value) for value in (8, 7))
     found = of(node(measurements=[then]), node(measurements=[now]))
@@ -205,12 +215,13 @@ def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread |
 def test_a_figure_of_another_method_is_counted_with_the_reason() -> None:
     other = memory(1000.0, conditions={"array": "2 GiB"})
     disturbed, alone = memory(1000.0, "GPU-1", disturbance="in use"), memory(9.0, metric="stream.read")
-    then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone])
-    found = of(then, node(measurements=[other, disturbed]))
+    excused = memory(9.0, metric="stream.dot", details={"excuse": "busy"})
+    then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone, excused])
+    found = of(then, node(measurements=[other, disturbed, excused]))
     assert (found.compared, found.exit, told(found)) == (0, NOTHING_WORSE, [])
     assert dict(found.not_compared) == {
         "measured by another method or under other conditions": 1,
-        "disturbed, or not measured": 1,
+        "disturbed, or not measured": 2,
         "in one of the two records alone": 1,
     }
 
