@@ -127,7 +127,8 @@ def _trend(each: Trend) -> str:
 def _tail(found: Comparison, beside: Beside) -> list[Line]:
     lines: list[Line] = []
     if not found.other:
-        reasons = "; ".join(f"{count} {reason}" for reason, count in found.not_compared.items())
+        most_first = sorted(found.not_compared.items(), key=lambda each: -each[1])
+        reasons = "; ".join(f"{count} {reason}" for reason, count in most_first)
         lines.append((f"figures: {found.compared} compared{f'; not compared: {reasons}' if reasons else ''}", ""))
     if not found.same_devices:
         lines.append(("the devices are different: the nodes are compared by the medians of their devices", "yellow"))
@@ -154,7 +155,10 @@ def closing(found: Comparison) -> Line:
     kinds = Counter(each.kind.value for each in found.differences if each.direction is not Direction.BETTER)
     differs = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
     parts = [*([f"better: {better}"] if better else []), *([f"other differences: {differs}"] if differs else [])]
-    return "; ".join(["NOTHING WORSE in figures and hardware", *parts]), "green"
+    figures = "no figure" if not found.compared else f"{found.compared} figures"
+    devices = f"the states of {len(found.last.devices)} devices"
+    colour = "green" if found.compared else "yellow"
+    return "; ".join([f"NOTHING WORSE in what was compared: {figures}, {devices}", *parts]), colour
 
 
 def markdown(found: Comparison, beside: Beside) -> str:

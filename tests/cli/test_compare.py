@@ -102,7 +102,20 @@ def test_a_node_that_got_its_link_back_is_not_worse(make: Make, capsys: pytest.C
 def test_two_equal_runs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = compared(capsys, make(), make() / "record.json")
     assert (code, differences(out)) == (0, [])
-    assert out.splitlines()[-1] == "NOTHING WORSE in figures and hardware"
+    assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: 24 figures, the states of 4 devices"
+
+
+def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def disturb(text: dict[str, Any]) -> None:
+        for each in text["measurements"]:
+            each["disturbance"] = "another process"
+
+    code, out, _ = compared(capsys, make(), changed(make(), tmp_path / "busy", disturb))
+    assert code == 0
+    assert "figures: 0 compared; not compared: 24 disturbed, or not measured; 12 latencies and powers" in out
+    assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: no figure, the states of 4 devices"
 
 
 def test_another_sku_is_not_comparable(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +149,15 @@ def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, capsys
     )
     assert not re.search(r"gpu[023]", out), "the others are as they were"
     assert "3 records between the first and the last give the trend" in out
+
+
+def test_two_nights_of_a_folder_are_in_the_order_of_their_start(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nights(make, tmp_path / "nights", [0, 0.06])
+    code, out, _ = compared(capsys, folder)
+    assert code == 1
+    assert out.startswith(f"first: {folder}/night99/record.json: 2026-11-01")
 
 
 def test_a_record_that_does_not_belong_to_the_others_is_named(
