@@ -11,7 +11,7 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import discover, freeze, judge, schema
+from pytest_accel.cli import compare, discover, freeze, judge, schema
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
@@ -34,6 +34,12 @@ another tool's results by the limits of a SKU. Those are a CSV table with the co
 further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
 interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0 all
 limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
+
+COMPARE = """Show what changed between the first and the last of some records, most important first: devices, verdicts,
+facts, software, limits, and figures by more than two runs differ by. Of more than two, or a folder of records, also the
+trend of every figure. A figure is compared with one of the same method and conditions alone. The exit status is 0 if
+nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are not
+comparable."""
 
 SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
 records."""
@@ -85,6 +91,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return discover.discover(only_skeleton=chosen.skeleton)
     if chosen.command == "judge":
         return judge.judge(chosen)
+    if chosen.command == "compare":
+        return compare.run(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
@@ -102,6 +110,8 @@ def _parser() -> Parser:
     simulate.add_argument("--list", action="store_true", required=True, help=text)
     text = "judge a saved record again, or the results of another tool"
     judge.arguments(commands.add_parser("judge", help=text, description=JUDGE))
+    text = "show what changed between two records, or over a folder of them"
+    compare.arguments(commands.add_parser("compare", help=text, description=COMPARE))
     text = "print the JSON Schema of threshold files or of records"
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")

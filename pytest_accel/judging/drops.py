@@ -53,7 +53,7 @@ def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
     drops = [
         Drop(share, allowed, figure, name)
         for name, figure in runs
-        if figure and (share := _lost(own, figure)) is not None
+        if figure and (share := lost(value_of(own), figure.value, own.unit)) is not None
     ]
     return max(drops, key=lambda each: each.share, default=None) if kept(own) else None
 
@@ -73,11 +73,14 @@ def allowed_drop(own: Measurement, past: Past, spread: Spread | None) -> float:
     return max(FOUND_AT * math.sqrt(2 * (between**2 + within**2)), LEAST[part])
 
 
-def _lost(own: Measurement, figure: EarlierFigure) -> float | None:
-    now, then = value_of(own), figure.value
+def lost(now: float, then: float, unit: str) -> float | None:
+    """Return the share of speed lost between two values in `unit`, negative for a gain; None if either is not above 0.
+
+    Of a rate it is 1 - now / then, of a time 1 - then / now.
+    """
     if now <= 0 or then <= 0:
         return None
-    return 1 - (then / now if own.unit in TIMES else now / then)
+    return 1 - (then / now if unit in TIMES else now / then)
 
 
 def against(

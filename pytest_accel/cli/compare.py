@@ -1,0 +1,236 @@
+"""The subcommand `pytest-accel compare`: what changed between two records, or over a folder of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.cli import consistency, record_reader
+from pytest_accel.cli.record_reader import SavedRecord
+from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.judging.difference import Contents
+from pytest_accel.judging.differences import Comparison, compare, not_comparable
+from pytest_accel.judging.figure_differences import SpreadOf
+from pytest_accel.run import earlier_records, record, selection, summaries
+from pytest_accel.run.options import Refused
+from pytest_accel.run.record import Record
+from pytest_accel.run.summaries import Summary
+from pytest_accel.views import differences
+
+WRONG = 4
+"""Exit status for a wrong option or file."""
+ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
+OTHER_KIND = "another SKU"
+OTHER_DEVICES = "none of the same devices"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `compare`."""
+    text = "a record.json, the folder that holds it, or a folder of such folders"
+    parser.add_argument("records", metavar="RECORD|DIR", nargs="+", help=text)
+    text = "default: %(default)s; text has at most 60 lines"
+    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help=text)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record with its summary. `read` is its content, None for one in a folder that was not read as a whole yet."""
+
+    path: Path
+    summary: Summary
+    read: SavedRecord | None = None
+
+    @property
+    def kind(self) -> tuple[str, bool]:
+        """What has to be the same: SKU, and whether the node was simulated."""
+        return self.summary["sku"], self.summary["simulated"]
+
+    @property
+    def devices(self) -> set[str]:
+        """The identities of its devices: UUIDs and serials."""
+        each = self.summary["devices"]
+        return {one["uuid"] for one in each} | {str(one["serial"]) for one in each if one.get("serial")}
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Compare records, print what changed, and return the exit status: 0, 1, 6, or 4 for a wrong file."""
+    try:
+        found, notes = _find(chosen.records)
+        between: list[Found] = []
+        others: dict[str, str] = {}
+        if len(found) > 2:
+            found, others = _comparable(found)
+            between = found[1:-1]
+        comparison, more = _compared(found)
+    except (BadFile, Refused) as error:
+        print(printable_lines(str(error)), file=sys.stderr)
+        return WRONG
+    beside = differences.Beside(len(between), others, [*notes, *more])
+    _print(comparison, beside, chosen.format)
+    return comparison.exit
+
+
+def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
+    """Return the records under some names, and notes on what was not read. Raises BadFile.
+
+    More than two, or those of a folder, are in the order in which they started.
+    """
+    found: list[Found] = []
+    notes: list[str] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir() and not (path / record.FILE).exists():
+            inside = earlier_records.inside(path)
+            if not inside.found:
+                why = f": {inside.ignored[0]}" if inside.ignored else ""
+                raise BadFile(f"{name}: holds no record of a run{why}; name a record.json or a folder with one")
+            found += [Found(*each) for each in inside.found]
+            notes += inside.notes()
+        else:
+            found.append(_read(record_reader.find(path)))
+    found = list({each.path.absolute(): each for each in found}.values()) if len(found) > 2 else found
+    if len(found) < 2:
+        raise BadFile(f"{', '.join(names)}: holds one record; name another one to compare it with")
+    if len(names) != 2 or len(found) != 2:
+        found.sort(key=lambda each: each.summary["started"])
+    return found, notes
+
+
+def _read(path: Path) -> Found:
+    """Return a record that was read as a whole. Raises BadRecord."""
+    read = record_reader.read(path)
+    try:
+        return Found(path, summaries.summary(record.content(read.record)), read)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one: {error}") from None
+
+
+def _comparable(found: Sequence[Found]) -> tuple[list[Found], dict[str, str]]:
+    """Return those of several records that share SKU and devices with most others, and why the others do not.
+
+    Of groups of the same size the newest counts. Where no two records share a device, the first and the last of the
+    SKU are compared: two nodes.
+    """
+    groups = _groups(found)
+    group = max(groups, key=lambda each: (len(each), each[-1].summary["started"]))
+    if len(group) == 1:
+        of_sku = [each for each in found if each.kind == group[0].kind]
+        group = [of_sku[0], of_sku[-1]] if len(of_sku) > 1 else [found[0], found[-1]]
+    kept = {id(each) for each in group}
+    return group, {str(each.path): _why(each, group[-1]) for each in found if id(each) not in kept}
+
+
+def _groups(found: Iterable[Found]) -> list[list[Found]]:
+    """Return records in groups that share SKU and devices, one through another."""
+    groups: list[list[Found]] = []
+    for each in found:
+        near = [
+            group
+            for group in groups
+            if group[0].kind == each.kind and any(each.devices & other.devices for other in group)
+        ]
+        joined = sorted([*(one for group in near for one in group), each], key=lambda one: one.summary["started"])
+        groups = [*(group for group in groups if group not in near), joined]
+    return groups
+
+
+def _why(each: Found, last: Found) -> str:
+    if each.summary["simulated"] != last.summary["simulated"]:
+        return "simulated" if each.summary["simulated"] else "not simulated"
+    return f"{OTHER_KIND}: {each.summary['sku'] or 'none'}" if each.kind != last.kind else OTHER_DEVICES
+
+
+def _compared(found: Sequence[Found]) -> tuple[Comparison, list[str]]:
+    """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
+    saved = [each.read or record_reader.read(each.path) for each in (found[0], found[-1])]
+    first, last = (contents_of(each.path, each.record) for each in saved)
+    notes = [note for each, one in zip((found[0], found[-1]), saved, strict=True) for note in _incomplete(each, one)]
+    if why := not_comparable(first, last) or next(filter(None, map(_changed, saved)), ""):
+        return Comparison(first, last, other=why), notes
+    runs = [summaries.run_of(str(each.path), each.summary) for each in found]
+    spread, said = _spread(saved[-1].record)
+    return compare(first, last, spread, runs), [*notes, *said]
+
+
+def _changed(saved: SavedRecord) -> str:
+    """Return that a record was changed after it was written; empty if not. Nothing is concluded from one that was.
+
+    Records of older versions state no hash.
+    """
+    stated = saved.record.sha256
+    return f"{saved.path} was changed after it was written" if stated and stated != saved.sha256 else ""
+
+
+def _incomplete(found: Found, saved: SavedRecord) -> list[str]:
+    """Return what a reader should know of a record: that it is not of a whole run, or contradicts itself."""
+    notes = []
+    if saved.record.state != "finished":
+        notes.append("the run did not end; what it did not measure is not compared")
+    elif found.summary["filtered"]:
+        notes.append("the run was filtered; what it did not measure is not compared")
+    if damage := consistency.contradictions(saved):
+        notes.append(f"contradicts itself: {damage[0]}")
+    return [f"{found.path}: {note}" for note in notes]
+
+
+def contents_of(path: Path, one: Record) -> Contents:
+    """Return what is compared of a record."""
+    kept = one.run.get("environment", {}).get("kept", {})
+    settings = {"level": one.run.get("level", ""), "platform": one.run.get("platform", ""), **kept}
+    software: dict[str, Any] = dict(one.software)
+    if one.sku.get("thresholds"):
+        software["thresholds"] = one.sku["thresholds"]
+    return Contents(
+        record=str(path),
+        started=one.run.get("started", ""),
+        host=one.run.get("host", ""),
+        word=one.closing.get("word", ""),
+        line=one.closing.get("line", ""),
+        sku=one.sku.get("name", ""),
+        simulated=bool(one.run.get("simulated")),
+        judged_again=bool(one.judged_from),
+        devices=one.devices,
+        measurements=one.measurements,
+        verdicts=one.verdicts,
+        software=software,
+        settings={name: value for name, value in settings.items() if value},
+        files=one.sku.get("files", {}),
+    )
+
+
+def _spread(one: Record) -> tuple[SpreadOf, list[str]]:
+    """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
+    asked, name = one.sku.get("asked"), one.sku.get("name")
+    own = [path for path in one.sku.get("files", {}) if Path(path).is_absolute()]
+    sku: Sku | None = None
+    for known in dict.fromkeys([asked if asked != "auto" else None, *own, name]):
+        try:
+            read = selection.named(known) if known else None
+        except (BadFile, Refused):
+            continue
+        if sku is None and read is not None and read.name == name:
+            sku = read
+    if sku is None:
+        note = f"the threshold file of {name or 'the devices'} was not found: what two runs differ by is assumed"
+        return lambda _metric: None, [note]
+    return sku.spread_of, []
+
+
+def _print(found: Comparison, beside: differences.Beside, form: str) -> None:
+    """Print a comparison, in colour if stdout is a terminal and NO_COLOR is not set."""
+    if form == "json":
+        print(differences.as_json(found, beside))
+        return
+    if form == "md":
+        print(differences.markdown(found, beside), end="")
+        return
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for line, colour in differences.text(found, beside):
+        print(f"\033[{ANSI[colour]}m{line}\033[0m" if coloured and colour else line)

@@ -1,0 +1,222 @@
+"""A comparison of records, as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.verdict import show
+from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, listed
+from pytest_accel.judging.differences import Comparison
+from pytest_accel.judging.figure_differences import Trend
+from pytest_accel.views.terminal import Line
+
+MOST_LINES = 60
+"""Lines of the text."""
+MOST_TRENDS = 12
+MOST_OTHERS = 5
+NOTE = 110
+"""Characters of a note in the text; the JSON has all of it."""
+COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What there is to say besides the comparison.
+
+    `between` are the records between the first and the last. `others` are records that were not compared, each with
+    the reason, and `notes` sentences.
+    """
+
+    between: int = 0
+    others: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def text(found: Comparison, beside: Beside) -> list[Line]:
+    """Return the comparison as at most `MOST_LINES` lines, each with a colour."""
+    head, tail = _head(found), _tail(found, beside)
+    trends = _trends(found)
+    body = _body(found.differences)
+    room = MOST_LINES - len(head) - len(tail) - len(trends)
+    if len(body) > room:
+        kept = body[: room - 1]
+        count = sum(not _is_title(line) for line in body[room - 1 :])
+        body = [*kept, (f"and {count} more; --format json has all", "yellow")]
+    return [(printable(line), colour) for line, colour in [*head, *body, *trends, *tail]]
+
+
+def _head(found: Comparison) -> list[Line]:
+    return [(f"{name}: {_named(one)}", "bold") for name, one in (("first", found.first), ("last", found.last))]
+
+
+def _named(one: Contents) -> str:
+    known = (
+        f"{one.record}: {one.started[:16].replace('T', ' ')}, {one.host}, {len(one.devices)} x {one.sku or 'no SKU'}"
+    )
+    simulated = "SIMULATED " if one.simulated else ""
+    again = ", judged again" if one.judged_again else ""
+    return f"{known}: {simulated}{one.word or 'not ended'}{again}"
+
+
+def _is_title(line: Line) -> bool:
+    return line[1] == "bold"
+
+
+def _body(differences: Sequence[Difference]) -> list[Line]:
+    lines: list[Line] = []
+    kind = None
+    for each in differences:
+        if each.kind is not kind:
+            kind = each.kind
+            lines.append((f"{kind.value}:", "bold"))
+        lines.append((f"  {_line(each)}", COLOURS[each.direction]))
+    return lines
+
+
+def _line(each: Difference) -> str:
+    if each.kind is Kind.LIMIT and each.note:
+        return f"{_place(each)}: {each.note}"
+    return f"{_place(each)}: {each.then} -> {each.now}{_change(each)}{_note(each)}"
+
+
+def _place(each: Difference) -> str:
+    return f"{listed(each.where)} {each.what}" if each.where else each.what
+
+
+def _change(each: Difference) -> str:
+    if each.lost is None or each.allowed is None:
+        return ""
+    return f" ({_percent(each.lost)}; two runs differ by up to {each.allowed:.1%})"
+
+
+def _percent(lost: float) -> str:
+    return f"{lost:.1%} slower" if lost > 0 else f"{-lost:.1%} faster"
+
+
+def _note(each: Difference) -> str:
+    if not each.note:
+        return ""
+    return f" [{each.note if len(each.note) <= NOTE else each.note[: NOTE - 3] + '...'}]"
+
+
+def _trends(found: Comparison) -> list[Line]:
+    """Return the figures that are worse at the end of the trend, and how many are not."""
+    worse = [each for each in found.trends if each.since]
+    if not found.trends:
+        return []
+    lines: list[Line] = [("trend:", "bold")]
+    lines += [(f"  {_trend(each)}", "red") for each in worse[:MOST_TRENDS]]
+    if len(worse) > MOST_TRENDS:
+        lines.append((f"  and {len(worse) - MOST_TRENDS} more; --format json has all", "yellow"))
+    stayed = len(found.trends) - len(worse)
+    return [*lines, (f"  {stayed} figures are not worse at the end", "")] if stayed else lines
+
+
+def _trend(each: Trend) -> str:
+    first, last, middle = (show(value, each.unit) for value in (each.first, each.last, each.median))
+    said = f"{each.where} {each.metric}: first {first}, last {last}, median {middle} of {each.runs}"
+    return f"{said}; worse from {each.day} on ({each.since})"
+
+
+def _tail(found: Comparison, beside: Beside) -> list[Line]:
+    lines: list[Line] = []
+    if not found.other:
+        most_first = sorted(found.not_compared.items(), key=lambda each: -each[1])
+        reasons = "; ".join(f"{count} {reason}" for reason, count in most_first)
+        lines.append((f"figures: {found.compared} compared{f'; not compared: {reasons}' if reasons else ''}", ""))
+    if not found.same_devices:
+        lines.append(("the devices are different: the nodes are compared by the medians of their devices", "yellow"))
+    if beside.between:
+        lines.append((f"{beside.between} records between the first and the last give the trend", ""))
+    others = [f"not comparable: {path}: {why}" for path, why in beside.others.items()]
+    lines += [(each, "yellow") for each in others[:MOST_OTHERS]]
+    if len(others) > MOST_OTHERS:
+        lines.append((f"and {len(others) - MOST_OTHERS} more records that are not comparable", "yellow"))
+    lines += [(each, "yellow") for each in beside.notes]
+    return [*lines, closing(found)]
+
+
+def closing(found: Comparison) -> Line:
+    """Return the last line: what follows from the comparison."""
+    if found.other:
+        return f"NOT COMPARABLE {found.other}", "yellow"
+    counts = [each for each in found.differences if each.counts]
+    if counts:
+        first = counts[0]
+        more = f" (and {len(counts) - 1} more)" if len(counts) > 1 else ""
+        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}", "red"
+    better = sum(each.direction is Direction.BETTER for each in found.differences)
+    kinds = Counter(each.kind.value for each in found.differences if each.direction is not Direction.BETTER)
+    differs = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    parts = [*([f"better: {better}"] if better else []), *([f"other differences: {differs}"] if differs else [])]
+    figures = "no figure" if not found.compared else f"{found.compared} figures"
+    devices = f"the states of {len(found.last.devices)} devices"
+    colour = "green" if found.compared else "yellow"
+    return "; ".join([f"NOTHING WORSE in what was compared: {figures}, {devices}", *parts]), colour
+
+
+def markdown(found: Comparison, beside: Beside) -> str:
+    """Return the comparison as Markdown: a table of differences, one of the trend, and the sentences of the text."""
+    lines = ["# Comparison", "", *(f"- {_cell(line)}" for line, _ in _head(found)), ""]
+    if found.differences:
+        lines += [
+            "| about | where | what | first | last | change | note |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+        ]
+    for each in found.differences:
+        change = _change(each).strip(" ()") or each.direction.value
+        cells = (each.kind.value, listed(each.where), each.what, each.then, each.now, change, each.note)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    worse = [each for each in found.trends if each.since]
+    if worse:
+        lines += ["", "| where | metric | first | last | median | records | worse from |", "| --- " * 7 + "|"]
+    for one in worse:
+        values = (show(value, one.unit) for value in (one.first, one.last, one.median))
+        row = (one.where, one.metric, *values, str(one.runs), f"{one.day} ({one.since})")
+        lines.append(f"| {' | '.join(map(_cell, row))} |")
+    return "\n".join([*lines, "", *(f"- {_cell(line)}" for line, _ in _tail(found, beside))]) + "\n"
+
+
+def _cell(value: str) -> str:
+    escaped = printable(value).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return escaped.replace("`", "\\`").replace("[", "\\[")
+
+
+def as_json(found: Comparison, beside: Beside) -> str:
+    """Return the comparison as JSON, with everything that the text may leave out."""
+    content = {
+        "exit": found.exit,
+        "line": closing(found)[0],
+        "first": _one(found.first),
+        "last": _one(found.last),
+        "same_devices": found.same_devices,
+        "differences": [_difference(each) for each in found.differences],
+        "trends": [_plain(vars(each)) for each in found.trends],
+        "figures_compared": found.compared,
+        "figures_not_compared": dict(found.not_compared),
+        "records_between": beside.between,
+        "not_comparable": dict(beside.others),
+        "notes": list(beside.notes),
+    }
+    return json.dumps(printable_data(content), indent=2)
+
+
+def _one(one: Contents) -> dict[str, Any]:
+    names = ("record", "started", "host", "word", "line", "sku", "simulated", "judged_again")
+    return {name: getattr(one, name) for name in names}
+
+
+def _difference(each: Difference) -> dict[str, Any]:
+    kept = {name: value for name, value in vars(each).items() if name != "rank"}
+    return _plain({**kept, "kind": each.kind.value, "direction": each.direction.value, "where": list(each.where)})
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as JSON has them: an infinite number is null."""
+    return {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in values.items()}

@@ -1,0 +1,243 @@
+"""`pytest-accel compare` on simulated nodes: a lost link, nights in which a device gets slower, other nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import in_process
+import pytest
+from fault_case import Case
+
+from pytest_accel.cli.main import main
+from pytest_accel.run import record, summaries
+from pytest_accel.run.record import seal
+
+HEALTHY = ()
+LESS_LINK = ("nvlink-down, device: 1", 'wrong-driver, version: "590.10.02"')
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    """A function that runs a simulated node with some faults, and returns the folder of the record; each node once."""
+    pytest.importorskip("torch")
+    made: dict[tuple[Any, ...], Path] = {}
+
+    def run(*faults: str, sku: str = "four", platform: str = "four", seed: int = 0) -> Path:
+        asked = (faults, sku, platform, seed)
+        if asked not in made:
+            made[asked] = _run(tmp_path_factory.mktemp("node"), *asked)
+        return made[asked]
+
+    with in_process.fast():
+        yield run
+
+
+def _run(folder: Path, faults: tuple[str, ...], sku: str, platform: str, seed: int) -> Path:
+    node, output = Case("none", (), sku=sku, platform=platform).write(folder), folder / "out"
+    listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
+    node.write_text(f"sku: ./{sku}.yaml\nplatform: {platform}\nseed: {seed}\n" + (listed and f"faults:\n{listed}"))
+    here, _ = in_process.run(node, output, measured=("stream", "peer_copy"))
+    output.mkdir(exist_ok=True)
+    (output / record.TELEMETRY).touch()
+    here.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(output / record.TELEMETRY)}
+    record.write(here.record, output)
+    return output
+
+
+def compared(capsys: pytest.CaptureFixture[str], *args: Path | str) -> tuple[int, str, str]:
+    code = main(["compare", *map(str, args)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def changed(source: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Copy a record with a change, as a run would have written it."""
+    shutil.copytree(source, folder)
+    text = json.loads((folder / record.FILE).read_text())
+    change(text)
+    (folder / record.FILE).write_text(json.dumps({**text, "sha256": seal(text)}))
+    (folder / summaries.SUMMARY).write_text(json.dumps(summaries.summary(text)))
+    return folder
+
+
+def nights(make: Make, folder: Path, losses: list[float]) -> Path:
+    """A folder with a record for each night, in which gpu1 lost a share of its memory's rate."""
+    for day, loss in enumerate(losses, start=1):
+        source = make(f"slow-memory, device: 1, by: {loss}") if loss else make()
+
+        def at_two(text: dict[str, Any], day: int = day) -> None:
+            text["run"]["started"] = f"2026-11-{day:02}T02:00:00+00:00"
+
+        changed(source, folder / f"night{100 - day}", at_two)
+    return folder
+
+
+def differences(out: str) -> list[str]:
+    return [line.strip() for line in out.splitlines() if line.startswith("  ")]
+
+
+def test_a_node_that_lost_a_link_and_got_another_driver(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = compared(capsys, make(), make(*LESS_LINK))
+    told = differences(out)
+    assert code == 1
+    assert told[0].startswith("gpu1 health.nvlink_up: PASS 18 -> FAIL 17")
+    assert "driver: 580.95.05 -> 590.10.02" in told
+    assert re.search(r"gpu1 peer_copy.one_way: 37\d.* slower; two runs differ by up to", told[-1] + told[-2])
+    assert out.splitlines()[-1] == "WORSE gpu1 health.nvlink_up: PASS 18 -> FAIL 17 (and 2 more)"
+
+
+def test_a_node_that_got_its_link_back_is_not_worse(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = compared(capsys, make(*LESS_LINK), make())
+    assert code == 0
+    assert "gpu1 health.nvlink_up: FAIL 17 -> PASS 18" in differences(out)
+
+
+def test_two_equal_runs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = compared(capsys, make(), make() / "record.json")
+    assert (code, differences(out)) == (0, [])
+    assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: 24 figures, the states of 4 devices"
+
+
+def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def disturb(text: dict[str, Any]) -> None:
+        for each in text["measurements"]:
+            each["disturbance"] = "another process"
+
+    code, out, _ = compared(capsys, make(), changed(make(), tmp_path / "busy", disturb))
+    assert code == 0
+    assert "figures: 0 compared; not compared: 24 disturbed, or not measured; 12 latencies and powers" in out
+    assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: no figure, the states of 4 devices"
+
+
+def test_another_sku_is_not_comparable(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = compared(capsys, make(), make(sku="older", platform="single"))
+    assert code == 6
+    assert out.splitlines()[-1] == "NOT COMPARABLE other SKU: four and older"
+
+
+def test_a_simulated_node_is_not_compared_with_hardware(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = changed(make(), tmp_path / "real", lambda text: text["run"].pop("simulated"))
+    code, out, _ = compared(capsys, make(), real)
+    assert code == 6
+    assert "NOT COMPARABLE one record is of a simulated node, the other one of hardware" in out
+
+
+def test_two_nodes_of_one_sku(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = compared(capsys, make(), make(seed=3))
+    assert code == 0
+    assert "the devices are different: the nodes are compared by the medians of their devices" in out
+
+
+def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = nights(make, tmp_path / "nights", [0, 0, 0, 0.05, 0.06])
+    code, out, _ = compared(capsys, folder)
+    assert code == 1
+    trend = out.partition("trend:\n")[2].splitlines()
+    assert re.match(
+        r"  gpu1 stream\.\w+: first [23]\d+ GB/s, last .* of 5; worse from 2026-11-04 on \(.*night96", trend[0]
+    )
+    assert not re.search(r"gpu[023]", out), "the others are as they were"
+    assert "3 records between the first and the last give the trend" in out
+
+
+def test_two_nights_of_a_folder_are_in_the_order_of_their_start(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nights(make, tmp_path / "nights", [0, 0.06])
+    code, out, _ = compared(capsys, folder)
+    assert code == 1
+    assert out.startswith(f"first: {folder}/night99/record.json: 2026-11-01")
+
+
+def test_a_record_that_does_not_belong_to_the_others_is_named(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nights(make, tmp_path / "nights", [0, 0])
+    (folder / "broken").mkdir()
+    (folder / "broken" / "record.json").write_text("garbage")
+    other, elsewhere = make(sku="older", platform="single"), make(seed=3)
+    code, out, _ = compared(capsys, folder, other, elsewhere)
+    assert code == 0
+    assert f"not comparable: {other}/record.json: another SKU: older" in out
+    assert f"not comparable: {elsewhere}/record.json: none of the same devices" in out
+    assert "1 earlier record was not read" in out
+
+
+def test_a_record_that_was_judged_again_by_stricter_limits(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, strict = make(), tmp_path / "strict.yaml"
+    text = (folder.parent / "four.yaml").read_text()
+    strict.write_text(text.replace("floor: derived, reference: 2900", "floor: 2899, reference: 2900"))
+    assert main(["judge", str(folder), f"--accel-sku={strict}", f"--output={tmp_path / 'again'}"]) == 1
+    capsys.readouterr()
+    code, out, _ = compared(capsys, folder, tmp_path / "again")
+    assert code == 0, "no hardware is worse"
+    assert "judged again" in out.splitlines()[1]
+    assert "run result: HELD -> REJECTED" in differences(out)
+    assert any(line.startswith("stream.copy: floor 2697 -> 2899 GB/s") for line in differences(out))
+
+
+def test_a_record_that_was_changed_is_not_compared(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = Path(shutil.copytree(make(*LESS_LINK), tmp_path / "forged")) / "record.json"
+    forged.write_text(forged.read_text().replace('"FAIL"', '"PASS"'))
+    code, out, _ = compared(capsys, make(), forged)
+    assert code == 6
+    assert f"NOT COMPARABLE {forged} was changed after it was written" in out
+
+
+@pytest.mark.parametrize("name", ["garbage.json", "empty", "nothing"])
+def test_a_wrong_file_is_named(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / "garbage.json").write_text("garbage")
+    (tmp_path / "empty").mkdir()
+    code, out, err = compared(capsys, make(), tmp_path / name)
+    assert (code, out) == (4, "")
+    assert str(tmp_path / name) in err
+
+
+def test_one_record_alone_has_nothing_to_be_compared_with(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = compared(capsys, make())
+    assert code == 4
+    assert "name another one to compare it with" in err
+
+
+def test_the_text_is_short_and_the_json_has_all(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def other_host(text: dict[str, Any]) -> None:
+        text["software"].update({f"library{place}": str(place) for place in range(100)})
+
+    many = changed(make(*LESS_LINK), tmp_path / "many", other_host)
+    code, out, _ = compared(capsys, make(), many)
+    assert len(out.splitlines()) == 60
+    left = int(re.search(r"and (\d+) more; --format json has all", out)[1])  # type: ignore[index]
+    again, text, _ = compared(capsys, make(), many, "--format", "json")
+    found = json.loads(text)
+    assert (code, again, found["exit"]) == (1, 1, 1)
+    assert len(found["differences"]) == len(differences(out)) + left
+    assert found["differences"][0]["what"] == "health.nvlink_up"
+
+
+def test_what_a_record_says_cannot_forge_the_text(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forge(text: dict[str, Any]) -> None:
+        text["software"]["torch"] = "2.9\n\x1b[2JNOTHING WORSE | `x`"
+
+    forged = changed(make(), tmp_path / "forged", forge)
+    _, out, _ = compared(capsys, make(), forged)
+    assert "\x1b" not in out
+    assert r"2.9\n\x1b[2JNOTHING WORSE" in out
+    _, out, _ = compared(capsys, make(), forged, "--format=md")
+    assert r"NOTHING WORSE \| \`x\`" in out

@@ -1,0 +1,335 @@
+"""What differs between two records: which devices, states and figures, in which order, and what counts as worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
+from pytest_accel.judging.differences import IS_WORSE, NOT_COMPARABLE, NOTHING_WORSE, Comparison, compare
+from pytest_accel.judging.history import EarlierRun, KnownDevice, key
+
+FACTS = {"vbios": "96.00", "ecc": True, "power_limit_w": 700.0, "nvlink_up": 18, "pcie_width": 16}
+SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, between_devices=0.004, runs=20)
+
+
+def gpu(place: int, **changes: Any) -> Device:
+    facts = {**FACTS, **changes.pop("facts", {})}
+    serial, slot = f"16{place}", f"0000:{place}a:00.0"
+    return replace(Device(f"GPU-{place}", place, "nvidia", "H100", 0, serial, pci_address=slot, facts=facts), **changes)
+
+
+def memory(value: float, subject: str = "GPU-0", **changes: Any) -> Measurement:
+    return replace(Measurement("stream.triad", subject, "GB/s", value, conditions={"array": "1 GiB"}), **changes)
+
+
+def verdict(status: Status, value: Any, metric: str = "health.nvlink_up", **changes: Any) -> Verdict:
+    return replace(Verdict(metric, "GPU-0", status, "", "count", value, expected=18), **changes)
+
+
+def node(*devices: Device, day: int = 1, **changes: Any) -> Contents:
+    started = f"2026-11-{day:02}T02:00:00+00:00"
+    software = {"driver": "580.1", "torch": "2.9"}
+    one = Contents(
+        f"r{day}", started, "n1", "HELD", sku="h100-sxm", devices=devices or (gpu(0), gpu(1)), software=software
+    )
+    return replace(one, **changes)
+
+
+def of(then: Contents, now: Contents, spread: Spread | None = SPREAD) -> Comparison:
+    return compare(then, now, lambda _metric: spread)
+
+
+def told(found: Comparison) -> list[tuple[Any, ...]]:
+    return [(each.where, each.what, each.then, each.now) for each in found.differences]
+
+
+def only(found: Comparison) -> Difference:
+    (one,) = found.differences
+    return one
+
+
+def test_two_equal_records_differ_in_nothing() -> None:
+    found = of(node(), node(day=2))
+    assert (told(found), found.exit) == ([], NOTHING_WORSE)
+
+
+# -- devices
+
+
+def test_a_device_that_is_gone_is_worse_and_a_new_one_is_not() -> None:
+    gone, new = of(node(), node(gpu(0))), of(node(gpu(0)), node())
+    assert told(gone) == [(("gpu1",), "device", "serial 161 in slot 0000:1a:00.0", "gone")]
+    assert gone.exit == IS_WORSE
+    assert told(new) == [(("gpu1",), "device", "not there", "serial 161 in slot 0000:1a:00.0")]
+    assert new.exit == NOTHING_WORSE
+
+
+def test_another_device_in_the_same_slot_is_a_swap() -> None:
+    found = of(node(), node(gpu(0), gpu(1, uuid="GPU-9", serial="999")))
+    assert told(found) == [(("gpu1",), "serial", "serial 161", "serial 999")]
+    assert found.exit == NOTHING_WORSE
+
+
+def test_a_device_is_the_same_in_another_slot_and_under_another_uuid() -> None:
+    found = of(node(), node(gpu(0), gpu(1, uuid="GPU-9", pci_address="0000:5d:00.0")))
+    assert told(found) == [
+        (("gpu1",), "slot", "0000:1a:00.0", "0000:5d:00.0"),
+        (("gpu1",), "UUID", "GPU-1", "GPU-9"),
+    ]
+
+
+def test_dies_that_share_a_serial_are_told_apart_by_their_uuid() -> None:
+    dies = gpu(0, serial="7"), gpu(1, serial="7")
+    found = of(node(*dies), node(dies[0], replace(dies[1], uuid="GPU-9", pci_address="0000:5d:00.0")))
+    assert next((each.what, each.now) for each in found.differences) == ("device", "gone")
+
+
+# -- verdicts
+
+
+def test_a_state_that_fails_now_counts_and_its_fact_is_told_once() -> None:
+    then = node(verdicts=[verdict(Status.PASS, 18)])
+    now = node(gpu(0, facts={"nvlink_up": 17}), gpu(1), verdicts=[verdict(Status.FAIL, 17)], word="REJECTED")
+    found = of(then, now)
+    assert told(found) == [
+        (("gpu0",), "health.nvlink_up", "PASS 18", "FAIL 17"),
+        (("run",), "result", "HELD", "REJECTED"),
+    ]
+    assert found.exit == IS_WORSE
+
+
+def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
+    limit = Limit("health.nvlink_up", "count", equals=18)
+    then = node(verdicts=[verdict(Status.PASS, 18, limit=limit)])
+    strict = replace(limit, equals=20)
+    found = of(then, node(verdicts=[verdict(Status.FAIL, 18, expected=20, limit=strict)]))
+    assert [(each.kind, each.direction) for each in found.differences] == [
+        (Kind.VERDICT, Direction.WORSE),
+        (Kind.LIMIT, Direction.OTHER),
+    ]
+    assert found.exit == NOTHING_WORSE
+
+
+def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_moved() -> None:
+    held = Verdict("soak.throttle.sw_thermal", "GPU-0", Status.PASS, "", "1", 0.001, ceiling=0.01)
+    failed = replace(held, status=Status.FAIL, value=0.002, ceiling=0.0015)
+    assert of(node(verdicts=[held]), node(verdicts=[failed])).exit == NOTHING_WORSE
+    assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == IS_WORSE
+
+
+@pytest.mark.parametrize(
+    ("now", "counts"),
+    [
+        (verdict(Status.UNMEASURED, None), False),
+        (verdict(Status.UNMEASURED, None, fault=True), True),
+        (verdict(Status.FAIL, 3, "counters.xid"), True),
+        (verdict(Status.FAIL, "550", "inventory.driver_version"), False),
+        (verdict(Status.FAIL, "powersave", "host.cpu_governor"), False),
+    ],
+)
+def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
+    then = replace(now, status=Status.PASS, value=0, fault=False)
+    assert only(of(node(verdicts=[then]), node(verdicts=[now]))).counts is counts
+
+
+# -- facts, software, limits
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "direction"),
+    [
+        ("ecc", False, Direction.WORSE),
+        ("power_limit_w", 600.0, Direction.WORSE),
+        ("pcie_width", 8, Direction.WORSE),
+        ("power_limit_w", 750.0, Direction.BETTER),
+        ("vbios", "97.00", Direction.OTHER),
+    ],
+)
+def test_a_fact_that_differs_says_whether_it_is_a_loss(name: str, value: Any, direction: Direction) -> None:
+    found = of(node(), node(gpu(0, facts={name: value}), gpu(1)))
+    assert (only(found).where, only(found).what, only(found).direction) == (("gpu0",), name, direction)
+    assert found.exit == (IS_WORSE if direction is Direction.WORSE else NOTHING_WORSE)
+
+
+def test_what_all_devices_share_is_told_once_and_what_changes_by_itself_not_at_all() -> None:
+    changed = {"vbios": "97.00", "temperature_c": 60, "power_w": 400.0, "pcie_gen": 1}
+    found = of(node(), node(gpu(0, facts=changed), gpu(1, facts=changed)))
+    assert told(found) == [(("gpu0", "gpu1"), "vbios", "96.00", "97.00")]
+
+
+def test_other_software_is_told_and_not_worse() -> None:
+    found = of(node(), node(software={"driver": "590.2", "torch": "2.9"}))
+    assert told(found) == [((), "driver", "580.1", "590.2")]
+    assert found.exit == NOTHING_WORSE
+
+
+def test_a_threshold_file_that_moved_is_the_same_and_one_that_changed_is_not() -> None:
+    then, moved, changed = (node(files=files) for files in ({"/a/x.yaml": "1"}, {"/b/x.yaml": "1"}, {"/b/x.yaml": "2"}))
+    assert told(of(then, moved)) == []
+    assert told(of(then, changed)) == [((), "file x.yaml", "1", "2")]
+
+
+def test_a_limit_of_what_one_run_did_not_reach_is_no_difference() -> None:
+    limit = Limit("health.nvlink_up", "count", equals=18)
+    one = verdict(Status.PASS, 18, limit=limit)
+    assert told(of(node(verdicts=[one]), node())) == []
+    unlimited = replace(one, limit=None, status=Status.PASS)
+    assert told(of(node(verdicts=[one]), node(verdicts=[unlimited]))) == [
+        ((), "health.nvlink_up", "equals 18", "no limit")
+    ]
+
+
+def test_a_fact_of_the_host_that_is_lost_is_worse() -> None:
+    then, now = (Measurement("host.nics", NODE, "count", value) for value in (8, 7))
+    found = of(node(measurements=[then]), node(measurements=[now]))
+    assert told(found) == [(("node",), "host.nics", "8", "7")]
+    assert found.exit == IS_WORSE
+
+
+# -- figures
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "found"),
+    [
+        (2960.0, SPREAD, Direction.WORSE),
+        (2980.0, SPREAD, None),
+        (2960.0, None, None),  # nobody knows by how much two runs differ
+        (2900.0, None, Direction.WORSE),
+        (3050.0, SPREAD, Direction.BETTER),
+    ],
+)
+def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread | None, found: Direction | None) -> None:
+    compared = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(value)]), spread)
+    assert [each.direction for each in compared.differences] == ([found] if found else [])
+    assert compared.exit == (IS_WORSE if found is Direction.WORSE else NOTHING_WORSE)
+    assert compared.compared == 1
+
+
+def test_a_figure_of_another_method_is_counted_with_the_reason() -> None:
+    other = memory(1000.0, conditions={"array": "2 GiB"})
+    disturbed, alone = memory(1000.0, "GPU-1", disturbance="in use"), memory(9.0, metric="stream.read")
+    excused = memory(9.0, metric="stream.dot", details={"excuse": "busy"})
+    then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone, excused])
+    found = of(then, node(measurements=[other, disturbed, excused]))
+    assert (found.compared, found.exit, told(found)) == (0, NOTHING_WORSE, [])
+    assert dict(found.not_compared) == {
+        "measured by another method or under other conditions": 1,
+        "disturbed, or not measured": 2,
+        "in one of the two records alone": 1,
+    }
+
+
+def test_what_cannot_exist_is_not_counted() -> None:
+    absent = memory(0.0, trouble=Trouble("not_applicable", "no path"))
+    found = of(node(measurements=[absent]), node(measurements=[absent]))
+    assert not found.not_compared
+
+
+def test_a_processor_that_is_slower_is_told_and_does_not_count() -> None:
+    cpu = Device("CPU-0", 0, "cpu", "Xeon")
+    then, now = (node(cpu, measurements=[memory(value, "CPU-0")]) for value in (30.0, 20.0))
+    found = of(then, now)
+    assert only(found).note == "other work slows a processor down, too"
+    assert found.exit == NOTHING_WORSE
+
+
+def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
+    limit = Limit("stream.triad", "GB/s", floor=2700.0)
+    triad = Verdict("stream.triad", "GPU-0", Status.PASS, "", "GB/s", 3000.0, limit=limit)
+    then = node(measurements=[memory(3000.0)], verdicts=[triad, verdict(Status.PASS, 18)])
+    now = node(
+        gpu(0, facts={"vbios": "97.00"}),
+        software={"driver": "590"},
+        measurements=[memory(2000.0)],
+        verdicts=[replace(triad, limit=replace(limit, floor=2800.0)), verdict(Status.FAIL, 17)],
+    )
+    assert [each.kind for each in of(then, now).differences if each.what != "torch"] == list(Kind)
+
+
+# -- what cannot be compared, and two nodes
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sku": "a100-sxm"}, "other SKU: h100-sxm and a100-sxm"),
+        ({"simulated": True}, "one record is of a simulated node, the other one of hardware"),
+        ({"devices": ()}, "a record without devices"),
+    ],
+)
+def test_records_that_cannot_be_compared(changes: dict[str, Any], why: str) -> None:
+    found = of(node(), replace(node(), **changes))
+    assert (found.other, found.exit) == (why, NOT_COMPARABLE)
+
+
+def of_two_nodes(value: float) -> Comparison:
+    then = [memory(3000.0 + 5 * place, f"GPU-{place}") for place in range(4)]
+    now = [memory(value + 5 * place, f"GPU-{place + 4}") for place in range(4)]
+    first, last = ([gpu(place) for place in places] for places in (range(4), range(4, 8)))
+    return of(node(*first, measurements=then), node(*last, measurements=now))
+
+
+def test_two_nodes_are_compared_by_the_medians_of_their_devices() -> None:
+    found = of_two_nodes(2900.0)
+    assert not found.same_devices
+    assert told(found) == [(("median of 4",), "stream.triad", "3008 GB/s", "2908 GB/s")]
+    assert found.exit == IS_WORSE
+
+
+def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
+    wrong = Verdict("exact_matmul.bf16", "GPU-0", Status.PASS, "", "count", 0, ceiling=0.0)
+    then, now = node(verdicts=[wrong]), replace(wrong, subject="GPU-5", status=Status.FAIL, value=3)
+    found = of(then, node(gpu(4), gpu(5), verdicts=[now]))
+    assert told(found) == [(("gpu5",), "exact_matmul.bf16", "PASS 0", "FAIL 3")]
+    assert found.exit == IS_WORSE
+
+
+def test_other_devices_may_differ_by_more_than_the_same_ones() -> None:
+    assert of_two_nodes(2962.0).exit == NOTHING_WORSE
+    same = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(2962.0)]))
+    assert same.exit == IS_WORSE
+
+
+# -- the trend
+
+
+def runs(values: list[float]) -> list[EarlierRun]:
+    known = {"GPU-0": KnownDevice("GPU-0", "160")}
+    name = key(memory(1.0))
+    return [
+        EarlierRun(f"r{day}", f"2026-11-{day:02}T", "HELD", {}, known, {name: {"GPU-0": value}})
+        for day, value in enumerate(values, start=1)
+    ]
+
+
+def trend(values: list[float]) -> Comparison:
+    first, last = (node(measurements=[memory(value)], day=day) for day, value in ((1, values[0]), (9, values[-1])))
+    return compare(first, last, lambda _metric: SPREAD, runs(values))
+
+
+def test_the_trend_names_the_record_from_which_on_a_figure_is_worse() -> None:
+    (found,) = trend([3000.0, 2700.0, 3001.0, 2800.0, 2790.0]).trends
+    assert (found.since, found.day) == ("r4", "2026-11-04")
+    assert (found.runs, found.first, found.last, found.median) == (5, 3000.0, 2790.0, 2800.0)
+
+
+def test_a_figure_that_recovered_is_not_worse() -> None:
+    (found,) = trend([3000.0, 2700.0, 2999.0]).trends
+    assert found.since == ""
+
+
+def test_two_records_have_no_trend() -> None:
+    assert trend([3000.0, 2700.0]).trends == []
+
+
+def test_many_records_tell_themselves_what_two_runs_differ_by() -> None:
+    restless = [3000.0, 2900.0, 3000.0, 2890.0, 3010.0, 2900.0, 3000.0, 2910.0, 2995.0, 2900.0]
+    assert trend(restless).exit == NOTHING_WORSE
+    assert trend([restless[0], restless[-1]]).exit == IS_WORSE
