@@ -11,7 +11,7 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import discover, judge, schema
+from pytest_accel.cli import calibrate, discover, judge, schema
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
@@ -34,6 +34,11 @@ another tool's results by the limits of a SKU. Those are a CSV table with the co
 further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
 interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0 all
 limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
+
+CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named; each
+limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
+The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and
+for too few devices."""
 
 SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
 records."""
@@ -85,6 +90,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return discover.discover(only_skeleton=chosen.skeleton)
     if chosen.command == "judge":
         return judge.judge(chosen)
+    if chosen.command == "calibrate":
+        return calibrate.calibrate(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
@@ -102,6 +109,8 @@ def _parser() -> Parser:
     simulate.add_argument("--list", action="store_true", required=True, help=text)
     text = "judge a saved record again, or the results of another tool"
     judge.arguments(commands.add_parser("judge", help=text, description=JUDGE))
+    text = "make a threshold file from records of known-good nodes"
+    calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
     text = "print the JSON Schema of threshold files or of records"
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")

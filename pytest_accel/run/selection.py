@@ -31,6 +31,15 @@ def named(name: str) -> Sku | None:
         raise Refused(f"--accel-sku: {bad}") from None
 
 
+def refuse_rehearsed(sku: Sku) -> None:
+    """Raise Refused for a SKU with limits that were calibrated from simulated nodes: they say nothing of hardware."""
+    if sku.rehearsed:
+        raise Refused(
+            f"--accel-sku: {sku.rehearsed} was calibrated from simulated nodes and cannot judge hardware; "
+            "calibrate from records of hardware, or rehearse with --accel-simulate"
+        )
+
+
 def waivers(path: Path | None) -> Waivers:
     """Return the waivers of the file of --accel-waivers, for this host and today. Raises Refused for a wrong file."""
     try:

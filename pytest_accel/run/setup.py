@@ -59,6 +59,8 @@ class Setup:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         self.node = simulation.node(self.options)
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
+        if self.node is None and self._named:
+            selection.refuse_rehearsed(self._named)
         self.waivers = selection.waivers(self.options.waivers)
         self.baseline = earlier_records.named(self.options.baseline)
 
