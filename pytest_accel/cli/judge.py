@@ -132,6 +132,8 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
         if name:
             raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         return Terms(None, Platform(str(old.run.get("platform")), None), level, releases.version())
+    if not old.run.get("simulated"):
+        selection.refuse_rehearsed(sku)
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
@@ -182,6 +184,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     if sku is None:
         raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
     selection.refuse_contradictions(sku, chosen.accel_platform, chosen.accel_level)
+    selection.refuse_rehearsed(sku)
     figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
     level = sku.contract.level if sku.contract else chosen.accel_level or "standard"
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)

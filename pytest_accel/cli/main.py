@@ -11,7 +11,7 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import compare, discover, freeze, judge, schema
+from pytest_accel.cli import calibrate, compare, discover, freeze, judge, schema
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
@@ -40,6 +40,10 @@ facts, software, limits, and figures by more than two runs differ by. Of more th
 trend of every figure. A figure is compared with one of the same method and conditions alone. The exit status is 0 if
 nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are not
 comparable."""
+CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named; each
+limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
+The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and
+for too few devices."""
 
 SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
 records."""
@@ -93,6 +97,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return judge.judge(chosen)
     if chosen.command == "compare":
         return compare.run(chosen)
+    if chosen.command == "calibrate":
+        return calibrate.calibrate(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
@@ -112,6 +118,8 @@ def _parser() -> Parser:
     judge.arguments(commands.add_parser("judge", help=text, description=JUDGE))
     text = "show what changed between two records, or over a folder of them"
     compare.arguments(commands.add_parser("compare", help=text, description=COMPARE))
+    text = "make a threshold file from records of known-good nodes"
+    calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
     text = "print the JSON Schema of threshold files or of records"
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")

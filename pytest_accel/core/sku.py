@@ -10,6 +10,7 @@ from typing import Any
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.simulated import REHEARSED
 
 UNITS = (
     "TFLOPS",
@@ -289,6 +290,15 @@ class Sku:
     """The SHA-256 of every file that a value came from, by file."""
     contract: Contract | None = None
     """The terms of a frozen file, which holds every limit: nothing is implied beside it. None for any other file."""
+
+    @property
+    def rehearsed(self) -> str | None:
+        """The first limit that was calibrated from simulated nodes, with its place; None if there is none."""
+        tables = [self.limits, *(platform.limits for platform in self.platforms.values())]
+        for limit in (limit for table in tables for limit in table.values()):
+            if limit.source and limit.source.conditions.startswith(REHEARSED):
+                return f"{limit.metric} ({limit.origin})"
+        return None
 
     def recognises(self, device: Device) -> bool:
         """Return True if the device is this product: see `mismatch`."""

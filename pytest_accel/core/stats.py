@@ -184,3 +184,49 @@ def student_t(confidence: float, freedom: float) -> float:
 
 def _student_t2(tail: float) -> float:
     return math.sqrt(2 / (tail * (2 - tail)) - 2)
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """Return the chance that Student's t is above `t` >= 0 (Abramowitz and Stegun, 26.5.27).
+
+    `freedom` is real and above zero, or infinite.
+    """
+    if math.isinf(freedom):
+        return NormalDist().cdf(-t)
+    return 0.5 * _incomplete_beta(freedom / (freedom + t * t), freedom / 2)
+
+
+def student_above(chance: float, freedom: float) -> float:
+    """Return the t that Student's t exceeds with this `chance` (below one half), by bisection of `student_tail`."""
+    low, high = 0.0, 1.0
+    while student_tail(high, freedom) > chance:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tail(middle, freedom) > chance else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, a: float) -> float:
+    """Return the regularized incomplete beta function I_x(a, 1/2), by its continued fraction (A. and S., 26.5.8)."""
+    b = 0.5
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x > (a + 1) / (a + b + 2):
+        return 1 - front * _fraction(1 - x, b, a) / b
+    return front * _fraction(x, a, b) / a
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Return the continued fraction of the incomplete beta function, by the method of Lentz."""
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    found = d
+    for m in range(1, 500):
+        for top in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+                    -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):  # fmt: skip
+            d, c = 1 / (1 + top * d), 1 + top / c
+            found *= c * d
+        if abs(c * d - 1) < 1e-12:
+            break
+    return found

@@ -149,6 +149,20 @@ def _among(run: EarlierRun, names: Container[str | None]) -> list[KnownDevice]:
     return [each for each in run.devices.values() if each.uuid in names or (each.serial and each.serial in names)]
 
 
+def deviation_of_runs(series: Iterable[Sequence[float]]) -> float | None:
+    """Return the standard deviation from run to run, as a fraction of the value; None where there is no change.
+
+    `series` holds the values of every device in the order of its runs. The deviation is that of the change from one run
+    to the next, over sqrt(2), as `OF_NORMAL` times the median absolute deviation over all changes: a slow loss over
+    months does not widen it.
+    """
+    changes = [two / one - 1 for values in series for one, two in pairwise(values) if one > 0]
+    if not changes:
+        return None
+    middle = median(changes)
+    return float(OF_NORMAL * median(abs(each - middle) for each in changes) / 2**0.5)
+
+
 class History:
     """The earlier runs of the devices of a node, oldest first."""
 
@@ -205,16 +219,7 @@ class History:
                     series.setdefault(subject, []).append(value)
         if max(map(len, series.values()), default=0) < ENOUGH_RUNS:
             return None
-        changes = [
-            two / one - 1
-            for values in series.values()
-            for one, two in pairwise(values)
-            if one > 0 and len(values) >= ENOUGH_RUNS
-        ]
-        if not changes:
-            return None
-        middle = median(changes)
-        return float(OF_NORMAL * median(abs(each - middle) for each in changes) / 2**0.5)
+        return deviation_of_runs([values for values in series.values() if len(values) >= ENOUGH_RUNS])
 
     # -- what became of the devices
 

@@ -38,6 +38,15 @@ def refuse_contradictions(sku: Sku | None, platform: str | None, level: str | No
             raise Refused(why)
 
 
+def refuse_rehearsed(sku: Sku) -> None:
+    """Raise Refused for a SKU with limits that were calibrated from simulated nodes: they say nothing of hardware."""
+    if sku.rehearsed:
+        raise Refused(
+            f"--accel-sku: {sku.rehearsed} was calibrated from simulated nodes and cannot judge hardware; "
+            "calibrate from records of hardware, or rehearse with --accel-simulate"
+        )
+
+
 def waivers(path: Path | None) -> Waivers:
     """Return the waivers of the file of --accel-waivers, for this host and today. Raises Refused for a wrong file."""
     try:

@@ -1,0 +1,271 @@
+"""The subcommand `pytest-accel calibrate`: from records of known-good nodes to a threshold file ready for review."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pytest_accel.cli import known_good
+from pytest_accel.cli.known_good import Inputs
+from pytest_accel.cli.record_reader import SavedRecord
+from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.verdict import Status
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging import calibration
+from pytest_accel.judging.calibration import Calibration
+from pytest_accel.judging.history import TERMS
+from pytest_accel.run.options import Refused
+from pytest_accel.skus import contribution, lint, loader, releases
+from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
+from pytest_accel.views import calibration as shown
+from pytest_accel.views import lint_report
+from pytest_accel.views.calibration import Provenance
+
+NOT_READY = 6
+"""Exit status for a file that was written and does not lint clean, or does not hold for the records it came from."""
+SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
+LONG = 10_000
+"""Characters in a line of YAML: every device is one line."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `calibrate`."""
+    add = parser.add_argument
+    text = "a record.json, a folder with one or many, or a file that --contribute wrote"
+    add("records", metavar="RECORDS", nargs="+", help=text)
+    add(
+        "--output",
+        metavar="FILE.yaml",
+        type=Path,
+        help="write the threshold file here; it extends the SKU of the records",
+    )
+    text = "write the figures without anything that names devices, nodes or users here, to send to others"
+    add("--contribute", metavar="FILE.yaml", type=Path, help=text)
+    text = "whose nodes these are: required by --contribute, and stated as the source of the limits (default: us)"
+    add("--owner", metavar="NAME", help=text)
+    text = "the SKU, or the threshold file, that the new file extends (default: the SKU of the records)"
+    add("--accel-sku", metavar="NAME|FILE", help=text)
+    text = "rehearse with records of simulated nodes; no run on hardware is judged by the file that is written"
+    add("--allow-simulated", action="store_true", help=text)
+
+
+def calibrate(chosen: argparse.Namespace) -> int:
+    """Calibrate, write the files, and return the exit status: 0, 4 for wrong inputs, or `NOT_READY`. Raises BadFile."""
+    try:
+        _check_options(chosen)
+        return _calibrate(chosen)
+    except Refused as error:
+        raise BadFile(str(error)) from None
+
+
+def _check_options(chosen: argparse.Namespace) -> None:
+    """Raise BadFile for options that contradict each other, and for files that exist."""
+    if not chosen.output and not chosen.contribute:
+        raise BadFile("name a file to write: --output own.yaml, or --contribute FILE with --owner NAME")
+    if chosen.contribute and not (chosen.owner or "").strip():
+        raise BadFile("--contribute: state whose nodes these are: --owner NAME")
+    for option, path in (("--output", chosen.output), ("--contribute", chosen.contribute)):
+        if path and path.suffix not in (".yaml", ".yml"):
+            raise BadFile(f"{option}: {path} has to end with .yaml")
+        if path and path.exists():
+            raise BadFile(f"{option}: {path} exists; name a new file")
+
+
+def _calibrate(chosen: argparse.Namespace) -> int:
+    """Do what the options ask for, print it, and return the exit status. Raises BadFile or Refused."""
+    inputs = known_good.gather(chosen.records, allow_simulated=chosen.allow_simulated)
+    wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
+    product = known_good.same_product(inputs, wanted.name if wanted else None)
+    sku, platform = _product(product, wanted)
+    readings = known_good.readings(inputs, sku, platform, chosen.owner or "us")
+    known_good.refuse_poisoned(inputs, readings, sku, platform)
+    gone = {path for path, _ in inputs.refused}
+    found = calibration.calibrate([each for each in readings if each.source not in gone])
+    made = _provenance(chosen, inputs, sku, platform)
+    for line in shown.lines(found, made):
+        print(line)
+    if not any(shown.limited(each, sku, platform) for each in found.metrics):
+        few = sorted(set(found.left_out.values()))
+        raise BadFile(f"nothing was written: no metric has enough devices ({'; '.join(few) or 'none was measured'})")
+    if chosen.contribute:
+        _contribute(chosen.contribute, inputs, found, made)
+    return _write(chosen.output, inputs, found, made) if chosen.output else 0
+
+
+def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platform]:
+    """Return SKU and platform of the records. Raises BadFile."""
+    if wanted is None and product[0] not in loader.names():
+        raise BadFile(f"the records were judged as {product[0]}, which is no shipped SKU: name its file by --accel-sku")
+    sku = wanted or loader.load(product[0])
+    if product[1] not in sku.platforms:
+        raise BadFile(f"{sku.name} has no platform {product[1]}, on which the records were measured")
+    return sku, sku.platforms[product[1]]
+
+
+def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: Platform) -> Provenance:
+    """Return what the calibration was made from."""
+    records, files = [each.record for each in inputs.records], [one for _, one in inputs.contributions]
+    days = [each.run.get("started", "")[:10] for each in records] + [each.date for each in files]
+    software = {
+        name: _ordered(
+            [str(each.software[name]) for each in records if each.software.get(name)]
+            + [version for each in files for version in each.software.get(name, ())]
+        )
+        for name in SOFTWARE
+    }
+    levels = [each.run.get("level", "") for each in records] + [level for each in files for level in each.levels]
+    own = [chosen.owner or "us"] if records else []
+    stem = re.sub(r"[^\w-]", "-", chosen.output.stem) if chosen.output else sku.name
+    return Provenance(
+        sku=sku,
+        platform=platform,
+        extends=_extended(sku, chosen.output),
+        name=stem if stem != sku.name else f"{stem}-calibrated",
+        by=", ".join(dict.fromkeys([*own, *(each.owner for each in files)])),
+        date=max(days),
+        software={name: some for name, some in software.items() if some},
+        levels=list(dict.fromkeys(filter(None, levels))),
+        sources=[
+            *map(_told, inputs.records),
+            *(f"{path}: contributed by {one.owner}" for path, one in inputs.contributions),
+        ],
+        refused=inputs.refused,
+        labels=known_good.labels(inputs.records),
+        simulated=any(map(known_good.simulated, records)) or any(each.simulated for each in files),
+    )
+
+
+def _extended(sku: Sku, output: Path | None) -> str:
+    """Return what the new file extends: a shipped SKU, or a file of one's own, relative to the new one."""
+    if sku.own_file is None:
+        return sku.name
+    return os.path.relpath(sku.own_file, (output or Path("x")).parent.absolute())
+
+
+def _ordered(versions: Sequence[str]) -> list[str]:
+    """Return versions without repetitions, lowest first."""
+    return sorted(set(versions), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+
+
+def _told(saved: SavedRecord) -> str:
+    """Return a record in one line."""
+    run, record = saved.record.run, saved.record
+    host, day = run.get("host", ""), run.get("started", "")[:10]
+    what = f"{run.get('level', '')}, {len(record.devices)} devices, {record.closing.get('word', '')}"
+    return f"{saved.path}: {host}, {day}, {what}"
+
+
+def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> int:
+    """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
+    body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
+    _save(path, f"{shown.header(found, made)}{body}")
+    report = lint.lint([str(path)], today=made.date if len(made.date) > 7 else f"{made.date}-28")
+    print(lint_report.text(report, everything=False, colour=False))
+    broken = _judged(loader.load(str(path)), inputs, found, made)
+    print(
+        printable_lines("\n".join(broken)) if broken else f"{len(inputs.records)} records: every calibrated limit holds"
+    )
+    rehearsal = " It is for rehearsal only: the nodes were simulated." if made.simulated else ""
+    print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
+    return 0 if report.clean and not broken else NOT_READY
+
+
+def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> list[str]:
+    """Return a sentence for each healthy figure that the new limits reject."""
+    gone = {each.device for each in found.outliers}
+    metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
+    broken = []
+    for saved in inputs.records:
+        record = saved.record
+        terms = Terms(sku, sku.platforms[made.platform.name], record.run.get("level", ""), releases.version())
+        broken += [
+            f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {each.sentence}"
+            for each in judge_again(record, terms).verdicts
+            if each.status is Status.FAIL and each.metric in metrics and each.subject not in gone
+        ]
+    return broken
+
+
+# -- contributing
+
+
+def _contribute(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> None:
+    """Write the figures without names. Raises BadFile if a name is left in them."""
+    files = {str(path) for path, _ in inputs.contributions}
+    own = [each for each in found.kept if each.source not in files]
+    if not own:
+        raise BadFile("--contribute: no record of your own is left; contributed files are not passed on")
+    one = Contribution(
+        owner=made.by.split(", ")[0],
+        sku=made.sku.name,
+        platform=made.platform.name,
+        date=made.date[:7],
+        levels=made.levels,
+        software=made.software,
+        metrics=_metrics(own),
+        left_out=len(found.outliers),
+        simulated=made.simulated,
+    )
+    text = yaml.dump(contribution.plain(one), Dumper=_Flow, sort_keys=False, allow_unicode=True, width=LONG)
+    for name in known_good.identifying(inputs.records):
+        if name in text.replace(one.owner, ""):
+            why = "which names a node, a device, a user or a folder"
+            raise BadFile(f"--contribute: nothing was written: the figures hold '{printable(name)}', {why}")
+    head = f"# Healthy {made.sku.name}, by pytest-accel calibrate --contribute. Numbers stand for nodes and devices.\n"
+    _save(path, head + text)
+    told = f"{len(one.metrics)} metrics, without names of hosts, devices and users"
+    print(f"{printable(str(path))}: {told}. {shown.REVIEW}")
+
+
+class _Flow(yaml.SafeDumper):
+    """Writes a mapping of scalars, and a list of numbers, on one line."""
+
+
+def _one_line(dumper: yaml.SafeDumper, data: Any) -> yaml.Node:
+    node = dumper.represent_dict(data.items())
+    node.flow_style = "runs" in data
+    return node
+
+
+_Flow.add_representer(dict, _one_line)
+_Flow.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
+
+
+def _metrics(readings: Sequence[calibration.Reading]) -> list[ContributedMetric]:
+    """Return the readings by metric and device; nodes and devices are numbered in the order in which they appear."""
+    nodes: dict[str, int] = {}
+    devices: dict[str, dict[str, int]] = {}
+    metrics: dict[str, dict[tuple[int, int], list[float]]] = {}
+    first: dict[str, calibration.Reading] = {}
+    for each in readings:
+        node = nodes.setdefault(each.node, len(nodes) + 1)
+        numbers = devices.setdefault(each.node, {})
+        device = 0 if each.device == each.node else numbers.setdefault(each.device, len(numbers) + 1)
+        metrics.setdefault(each.metric, {}).setdefault((node, device), []).append(each.value)
+        first.setdefault(each.metric, each)
+    return [
+        ContributedMetric(
+            metric,
+            first[metric].unit,
+            first[metric].conditions,
+            [ContributedDevice(*place, tuple(runs)) for place, runs in some.items()],
+        )
+        for metric, some in metrics.items()
+    ]
+
+
+def _save(path: Path, text: str) -> None:
+    """Write a new file. Raises BadFile."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise BadFile(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,399 @@
+"""From the figures of known-good devices to centre, spread and floor of each metric. Pure.
+
+Values are in the unit of their metric, deviations are fractions of the value. All estimates are robust: a median in
+place of a mean, and 1.4826 times the median absolute deviation in place of a standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from pytest_accel.core.measurement import is_rate
+from pytest_accel.core.stats import student_above, student_tail
+from pytest_accel.judging.compare import MARGINAL_WITHIN
+from pytest_accel.judging.gaps import LEAST
+from pytest_accel.judging.history import OF_NORMAL, deviation_of_runs, key_of
+from pytest_accel.judging.like_devices import part_of
+from pytest_accel.skus import requirements
+from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
+
+REJECTED = 1e-4
+"""The chance that a healthy device is rejected by one verdict, before the repeat of a shortfall."""
+WARNED = 1e-3
+"""The same for being past the warning limit."""
+FOUND = 1.645
+"""Standard deviations of one run by which a loss is found in 95 % of the runs."""
+OUTLIER = 2.87e-7
+"""The chance that a healthy device lies beyond the distance of an outlier on one side: that of 5 standard deviations of
+a normal distribution. Few devices are held against a longer distance, by Student's t."""
+ENOUGH = {"memory": 3, "host": 3, "link": 3, "compute": 8}
+"""The least number of devices by the part that a metric stresses. Rates of memory and links are set by clock and width;
+products follow power and temperature, and differ by several percent."""
+ENOUGH_NODES = 2
+"""The least number of nodes for a metric of the whole node, such as a collective."""
+EFFICIENCY = 0.37
+"""The share of the degrees of freedom that the median absolute deviation keeps of those of a standard deviation (P. J.
+Rousseeuw and C. Croux, J. Am. Stat. Assoc. 88, 1993)."""
+SMALL_SAMPLE = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+"""The factor by which the deviation of n values is too small on average; n / (n - 0.8) above 9 (C. Croux and P. J.
+Rousseeuw, COMPSTAT 1992)."""
+MEDIAN_VARIANCE = 1.57
+"""Variance of the median of normal values as a multiple of that of their mean: pi / 2."""
+DIGITS = 5
+"""Significant digits of a figure."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One figure of one device, or of a whole node, in one run.
+
+    `device` and `node` are unique among all readings. `conditions` are those of the measurement. `source` is the record
+    or the contributed file that it was read from.
+    """
+
+    metric: str
+    unit: str
+    value: float
+    device: str
+    node: str
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    owner: str = ""
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """What identifies the figure from run to run (`judging.history.key_of`)."""
+        return key_of(self.metric, self.unit, self.conditions)
+
+    @property
+    def of_node(self) -> bool:
+        """True if the figure is that of a whole node."""
+        return requirements.of_node(self.metric)
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A device, or a node, that is left out: `deviations` robust standard deviations from the `centre`."""
+
+    device: str
+    metric: str
+    unit: str
+    value: float
+    centre: float
+    deviations: float
+    source: str
+    """The record that is nearest to the value."""
+    also: tuple[str, ...] = ()
+    """Other metrics in which it is an outlier, too."""
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Standard deviations as fractions of the value, each with its degrees of freedom; None where one is not known."""
+
+    devices: float | None = None
+    nodes: float | None = None
+    runs: float | None = None
+    freedom: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """The deviation of one run of any device of any node."""
+        return math.hypot(*(each or 0.0 for each in (self.devices, self.nodes, self.runs)))
+
+    def prediction(self) -> tuple[float, float]:
+        """Return the deviation of one run of another device from the centre, and its degrees of freedom.
+
+        The centre is itself estimated, so each variance counts (1 + 1 / n) times. The degrees of freedom are those of
+        Welch and Satterthwaite (Biometrics Bulletin 2, 1946), at least one.
+        """
+        parts = {"devices": self.devices, "nodes": self.nodes, "runs": self.runs}
+        variances = {name: each**2 for name, each in parts.items() if each}
+        total = sum(variances.values())
+        if not total:
+            return 0.0, math.inf
+        scale = math.sqrt(sum(each * (1 + 1 / (self.freedom[name] + 1)) for name, each in variances.items()))
+        free = total**2 / sum(each**2 / (EFFICIENCY * self.freedom[name]) for name, each in variances.items())
+        return scale, max(1.0, free)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What known-good devices reach in one metric, and the limit that follows.
+
+    `bound` is a floor for a rate and a ceiling for a time; `warn` lies between it and the healthy values.
+    `false_rejection` is the chance that it rejects a healthy device in one verdict, before the repeat. `finds` is the
+    smallest loss that it finds at 95 % on a device of the centre, as a fraction. `deviations` is the distance of the
+    bound from the centre in standard deviations, and `why` what set it.
+    """
+
+    metric: str
+    unit: str
+    conditions: Mapping[str, Any]
+    centre: float
+    spreads: Spreads
+    healthy: tuple[float, float]
+    devices: int
+    nodes: int
+    owners: tuple[str, ...]
+    runs: int
+    """Runs of the devices in all."""
+    most_runs: int
+    """Runs of the device with the most of them."""
+    bound: float
+    warn: float
+    false_rejection: float
+    finds: float
+    deviations: float
+    why: str
+
+    @property
+    def rate(self) -> bool:
+        """True for a floor."""
+        return more_is_better(self.unit)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The metrics that were calibrated, the devices that were left out, and why metrics have no result."""
+
+    metrics: Sequence[Calibrated]
+    outliers: Sequence[Outlier]
+    left_out: Mapping[str, str]
+    kept: Sequence[Reading] = ()
+    """The readings that the figures rest on."""
+
+
+def more_is_better(unit: str) -> bool:
+    """Return True for a rate, or a rate as a fraction of a peak."""
+    return is_rate(unit) or unit == "of peak"
+
+
+def calibrate(readings: Sequence[Reading]) -> Calibration:
+    """Return what the readings of known-good devices tell of every metric. They are in the order of the runs."""
+    by_metric, left_out = _of_one_method(readings)
+    outliers = _outliers(by_metric)
+    gone = {each.device for each in outliers}
+    found, kept = [], []
+    for metric, some in by_metric.items():
+        healthy = [each for each in some if each.device not in gone]
+        reason = too_few(metric, healthy)
+        if reason:
+            left_out[metric] = reason
+            continue
+        found.append(_calibrated(healthy))
+        kept += healthy
+    return Calibration(found, outliers, left_out, kept)
+
+
+def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
+    """Return why the readings are too few for a limit on a metric, None if they are enough (`ENOUGH`)."""
+    devices = {each.device for each in readings}
+    of_node = requirements.of_node(metric)
+    least = ENOUGH_NODES if of_node else ENOUGH.get(part_of(metric), ENOUGH["compute"])
+    if len(devices) >= least:
+        return None
+    return f"{_count(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:
+    """Return the readings by metric, and the metrics that were measured by several methods with what differs."""
+    by_metric: dict[str, list[Reading]] = defaultdict(list)
+    for each in readings:
+        by_metric[each.metric].append(each)
+    left_out = {}
+    for metric, some in list(by_metric.items()):
+        methods = {each.key: each for each in some}
+        if len(methods) > 1:
+            left_out[metric] = f"mixed methods: {differing(list(methods.values()))}"
+            del by_metric[metric]
+    return dict(by_metric), left_out
+
+
+def differing(readings: Sequence[Reading]) -> str:
+    """Return in what the methods of some readings differ, each value with one source: "seconds 7.0 (a), 300.0 (b)"."""
+    every = [{"unit": each.unit, **each.conditions} for each in readings]
+    told = []
+    for name in dict.fromkeys(name for one in every for name in one):
+        values = {str(one.get(name, "not stated")): each.source for one, each in zip(every, readings, strict=True)}
+        if len(values) > 1 and name != "operations_per_block":
+            told.append(f"{name} {', '.join(f'{value} ({source})' for value, source in values.items())}")
+    return "; ".join(told)
+
+
+def _series(readings: Iterable[Reading]) -> dict[tuple[str, str], list[float]]:
+    """Return the values of every device in the order of its runs, by node and device."""
+    series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for each in readings:
+        series[each.node, each.device].append(each.value)
+    return series
+
+
+def deviation(values: Sequence[float], centre: float | None = None) -> float:
+    """Return the robust standard deviation of values, about their median or a `centre`. Two values at least."""
+    middle = median(values) if centre is None else centre
+    n = len(values)
+    factor = SMALL_SAMPLE.get(n, n / (n - 0.8))
+    return float(factor * OF_NORMAL * median(abs(each - middle) for each in values))
+
+
+# -- outliers
+
+
+def _outliers(by_metric: Mapping[str, Sequence[Reading]]) -> list[Outlier]:
+    """Return each device that is an outlier in some metric, by the metric in which it is the farthest."""
+    found: dict[str, list[Outlier]] = defaultdict(list)
+    for readings in by_metric.values():
+        for one in _outliers_of(readings):
+            found[one.device].append(one)
+    worst = []
+    for each in found.values():
+        first, *others = sorted(each, key=lambda one: -one.deviations)
+        worst.append(replace(first, also=tuple(sorted(one.metric for one in others))))
+    return worst
+
+
+def _outliers_of(readings: Sequence[Reading]) -> list[Outlier]:
+    """Return the devices whose median is too far from that of all devices to be healthy.
+
+    They are farther than `OUTLIER` allows and than healthy devices that hardly differ may be (`judging.gaps.LEAST`).
+    """
+    first = readings[0]
+    middles = {device: median(values) for (_, device), values in _series(readings).items()}
+    if len(middles) < 3:
+        return []
+    centre = median(middles.values())
+    spread = deviation(list(middles.values()))
+    far = student_above(OUTLIER, max(1.0, EFFICIENCY * (len(middles) - 1))) * spread
+    far = max(far, LEAST[part_of(first.metric)] * abs(centre))
+    found = []
+    for device, value in middles.items():
+        if abs(value - centre) > far:
+            source = min((each for each in readings if each.device == device), key=lambda one: abs(one.value - value))
+            distance = abs(value - centre) / spread if spread else math.inf
+            found.append(Outlier(device, first.metric, first.unit, value, centre, distance, source.source))
+    return found
+
+
+# -- one metric
+
+
+def _calibrated(readings: Sequence[Reading]) -> Calibrated:
+    """Return centre, spread and limit of one metric of healthy devices."""
+    first, series = readings[0], _series(readings)
+    middles = {place: median(values) for place, values in series.items()}
+    centre = float(median(middles.values()))
+    spreads = spreads_of(series, centre)
+    values = [each.value for each in readings]
+    low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
+    bound, warn, why = _limit(first.unit, centre, spreads, (low, high))
+    scale, free = spreads.prediction()
+    away = abs(bound / centre - 1)
+    rate = more_is_better(first.unit)
+    one_run = FOUND * (spreads.runs or 0.0)
+    finds = 1 - bound / (centre * (1 + one_run)) if rate else 1 - centre * (1 - one_run) / bound
+    return Calibrated(
+        metric=first.metric,
+        unit=first.unit,
+        conditions=first.conditions,
+        centre=centre,
+        spreads=spreads,
+        healthy=(low, high),
+        devices=len(middles),
+        nodes=len({node for node, _ in series}),
+        owners=tuple(sorted({each.owner for each in readings} - {""})),
+        runs=len(readings),
+        most_runs=max(map(len, series.values())),
+        bound=bound,
+        warn=warn,
+        false_rejection=student_tail(away / scale, free) if scale else 0.0,
+        finds=finds,
+        deviations=away / spreads.total if spreads.total else math.inf,
+        why=why,
+    )
+
+
+def spreads_of(series: Mapping[tuple[str, str], Sequence[float]], centre: float) -> Spreads:
+    """Return the deviations between devices of a node, between nodes, and between runs, as fractions of the value.
+
+    `series` are the values of every device, by node and device. A device is its median over runs. Where devices were
+    measured once, the deviation between runs is part of that between devices.
+    """
+    runs = deviation_of_runs(series.values())
+    changes = sum(len(values) - 1 for values in series.values())
+    nodes: dict[str, list[float]] = defaultdict(list)
+    for (node, _), values in series.items():
+        nodes[node].append(median(values) / centre)
+    several = [each for each in nodes.values() if len(each) > 1]
+    freedom: dict[str, float] = {}
+    devices, between = None, None
+    if several:
+        rest = [(each - median(some)) * math.sqrt(len(some) / (len(some) - 1)) for some in several for each in some]
+        devices = deviation(rest, 0.0)
+        freedom["devices"] = len(rest) - len(several)
+    if len(nodes) > 1:
+        observed = deviation([median(each) for each in nodes.values()]) ** 2
+        typical = median(len(each) for each in nodes.values())
+        own = MEDIAN_VARIANCE * devices**2 / typical if devices and typical > 1 else 0.0
+        between = math.sqrt(max(0.0, observed - own))
+        freedom["nodes"] = len(nodes) - 1
+    if runs is not None:
+        freedom["runs"] = changes
+        # the median over the runs of a device holds a part of the deviation between runs, which counts only once
+        each_device = runs**2 / median(map(len, series.values()))
+        if devices:
+            devices = math.sqrt(max(0.0, devices**2 - each_device))
+        elif between and devices is None:
+            between = math.sqrt(max(0.0, between**2 - each_device))
+    return Spreads(devices, between, runs, freedom)
+
+
+def _limit(unit: str, centre: float, spreads: Spreads, healthy: tuple[float, float]) -> tuple[float, float, str]:
+    """Return the limit of a metric, its warning limit, and what set the limit.
+
+    The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`, and so far from
+    the warning limit that devices on its good side are not within 2 % of the limit, which would be MARGINAL. It never
+    rejects a healthy value, nor lies nearer to the centre, or farther from the healthy values, than lint asks for.
+    """
+    scale, free = spreads.prediction()
+    sign = -1 if more_is_better(unit) else 1
+    healthy_end = healthy[0] if sign < 0 else healthy[1]
+    apart = student_above(REJECTED, free) * scale
+    worst = min if sign < 0 else max
+    warn = worst(centre * max(0.0, 1 + sign * student_above(WARNED, free) * scale), healthy_end)
+    beyond = 1 + 1.05 * MARGINAL_WITHIN
+    candidates = {
+        f"{REJECTED:g} of healthy devices": centre * max(0.0, 1 + sign * apart),
+        "the warning limit": warn * beyond**sign,
+        f"{1 - TIGHT:.0%} from the centre, as lint asks": centre * (TIGHT - 0.001) ** -sign,
+    }
+    why, bound = worst(candidates.items(), key=lambda one: one[1])
+    slack = LOOSE if is_rate(unit) else LOOSE_OTHERWISE
+    least = healthy_end * (slack + 0.001) ** -sign
+    if (bound - least) * sign > 0:
+        bound, why = (
+            least,
+            f"{slack:g} of the healthy values, as lint asks: too few devices for a limit by their spread",
+        )
+    rounded = _rounded(bound, up=sign > 0)
+    nearer = max if sign < 0 else min
+    return rounded, _rounded(nearer(warn, rounded * beyond**-sign), up=sign > 0), why
+
+
+def _rounded(value: float, *, up: bool) -> float:
+    """Return a positive value with `DIGITS` significant digits, rounded up or down."""
+    if not value > 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
+    number = value / step
+    whole = math.ceil(number - 1e-9) if up else math.floor(number + 1e-9)
+    return float(f"{whole * step:.{DIGITS + 2}g}")

@@ -1,0 +1,187 @@
+"""Contributed files: the figures of known-good devices without anything that names them, their node or its users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.method import differences
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.probes.declare import unit_of
+from pytest_accel.skus.methods import method_of
+
+VERSION = 1
+BEGINS = f"contribution: {VERSION}"
+OF_PEAK = "of peak"
+"""The unit of a figure whose limit is a fraction of its peak."""
+MOST_NODES = 100_000
+
+
+@dataclass(frozen=True)
+class ContributedDevice:
+    """The values of one device (0: the whole node) of one node, in the order of its runs. The numbers name nothing."""
+
+    node: int
+    device: int
+    runs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ContributedMetric:
+    """The figures of one metric. `conditions` are those of the measurement, its method included."""
+
+    metric: str
+    unit: str
+    conditions: Mapping[str, Any]
+    devices: Sequence[ContributedDevice]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """The figures of one owner."""
+
+    owner: str
+    sku: str
+    platform: str
+    date: str
+    """The month of the last run: 2026-11."""
+    levels: Sequence[str]
+    software: Mapping[str, Sequence[str]]
+    """Every version of each software, by name."""
+    metrics: Sequence[ContributedMetric]
+    left_out: int = 0
+    """Devices that were left out as outliers."""
+    simulated: bool = False
+    places: Mapping[str, Located] = field(default_factory=dict, compare=False)
+    """Where the file states each metric."""
+
+
+def plain(one: Contribution) -> dict[str, Any]:
+    """Return the content of the file, which `read` accepts."""
+    return {
+        "contribution": VERSION,
+        "owner": one.owner,
+        "sku": one.sku,
+        "platform": one.platform,
+        "date": one.date,
+        "levels": list(one.levels),
+        "software": {name: list(versions) for name, versions in one.software.items()},
+        "simulated": one.simulated,
+        "left_out": one.left_out,
+        "metrics": {
+            each.metric: {
+                "unit": each.unit,
+                "conditions": dict(each.conditions),
+                "devices": [{"node": at.node, "device": at.device, "runs": list(at.runs)} for at in each.devices],
+            }
+            for each in one.metrics
+        },
+    }
+
+
+def _number(least: int) -> yaml_lines.Check:
+    def check(at: Located, key: str, findings: Findings) -> int | None:
+        if isinstance(at.data, bool) or not isinstance(at.data, int) or not least <= at.data <= MOST_NODES:
+            findings.add(at, f"{key}: expected a whole number from {least} to {MOST_NODES}, found {at.plain()!r}")
+            return None
+        return at.data
+
+    return check
+
+
+_FILE = yaml_lines.record_of(
+    {
+        "contribution": _number(1),
+        "owner": yaml_lines.text,
+        "sku": yaml_lines.text,
+        "platform": yaml_lines.text,
+        "date": yaml_lines.date,
+        "levels": yaml_lines.list_of(yaml_lines.text),
+        "software": yaml_lines.mapping_of(yaml_lines.list_of(yaml_lines.text)),
+        "simulated": yaml_lines.flag,
+        "left_out": _number(0),
+        "metrics": yaml_lines.mapping_of(
+            yaml_lines.record_of(
+                {
+                    "unit": yaml_lines.text,
+                    "conditions": yaml_lines.mapping_of(yaml_lines.anything),
+                    "devices": yaml_lines.list_of(
+                        yaml_lines.record_of(
+                            {"node": _number(1), "device": _number(0), "runs": yaml_lines.list_of(yaml_lines.positive)},
+                            required=("node", "device", "runs"),
+                        )
+                    ),
+                },
+                required=("unit", "conditions", "devices"),
+            )
+        ),
+    },
+    required=("contribution", "owner", "sku", "platform", "date", "metrics"),
+)
+
+
+def read(path: Path) -> Contribution:
+    """Read a contributed file. Raises BadFile with file, line and key for everything that is wrong in it."""
+    root, _ = yaml_lines.read(path, str(path), BEGINS)
+    findings = Findings()
+    if "contribution" not in root.data:
+        findings.add(root, f"is no contributed file of pytest-accel: it must begin with '{BEGINS}'")
+    findings.raise_if_any()
+    found = _FILE(root, "", findings)
+    findings.raise_if_any()
+    if found["contribution"] != VERSION:
+        at = root.data["contribution"]
+        findings.add(at, f"contribution: version {at.data} is not known; this version reads {VERSION}")
+    places = root.data["metrics"].data
+    for metric, each in found["metrics"].items():
+        _check_metric(metric, each, places[metric], findings)
+    findings.raise_if_any()
+    return Contribution(
+        owner=found["owner"],
+        sku=found["sku"],
+        platform=found["platform"],
+        date=found["date"],
+        levels=found.get("levels", []),
+        software=found.get("software", {}),
+        metrics=[_metric(name, each) for name, each in found["metrics"].items()],
+        left_out=found.get("left_out", 0),
+        simulated=found.get("simulated", False),
+        places=places,
+    )
+
+
+def _metric(name: str, raw: Mapping[str, Any]) -> ContributedMetric:
+    devices = [ContributedDevice(at["node"], at["device"], tuple(at["runs"])) for at in raw["devices"]]
+    return ContributedMetric(name, raw["unit"], raw["conditions"], devices)
+
+
+def _check_metric(metric: str, raw: Mapping[str, Any], at: Located, findings: Findings) -> None:
+    """Find a metric that no probe measures, a wrong unit, lists that are empty, and a device that is stated twice."""
+    key, unit = f"metrics.{metric}", unit_of(metric)
+    if unit is None:
+        findings.add(at, f"{key}: no packaged probe measures it; delete it")
+    elif raw["unit"] not in (unit, OF_PEAK):
+        findings.add(at.data["unit"], f"{key}.unit: {raw['unit']} should be {unit}; convert the figures and correct it")
+    seen: set[tuple[int, int]] = set()
+    for each, place in zip(raw["devices"], at.data["devices"].data, strict=True):
+        who = (each["node"], each["device"])
+        if not each["runs"]:
+            findings.add(place, f"{key}.devices: device {who[1]} of node {who[0]} has no runs; delete it")
+        if who in seen:
+            findings.add(place, f"{key}.devices: device {who[1]} of node {who[0]} is stated twice; keep one")
+        seen.add(who)
+
+
+def check(one: Contribution, sku: Sku) -> None:
+    """Find metrics that were measured by another method than that of the probe for this SKU. Raises BadFile."""
+    findings = Findings()
+    for each in one.metrics:
+        other = differences(method_of(each.metric, sku.probes), each.conditions)
+        if other:
+            at = one.places[each.metric]
+            findings.add(at, f"metrics.{each.metric}.conditions: another method than the probe's: {', '.join(other)}")
+    findings.raise_if_any()

@@ -1,0 +1,248 @@
+"""`pytest-accel calibrate`: which records count, what is written, and what others may send."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from known_good_nodes import failing, record, save
+
+from pytest_accel.cli import record_reader
+from pytest_accel.cli.main import main
+from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run.record import closing_entry
+from pytest_accel.skus import loader
+
+OURS = ("stream.triad", "matmul.bf16", "host_copy.h2d", "all_reduce.busbw@8GiB")
+
+
+def nodes(folder: Path, numbers: range, **changed: Any) -> Path:
+    """Write the records of two runs of each node."""
+    for node in numbers:
+        for run in range(2):
+            save(record(node, run, **changed), folder / f"n{node}-{run}")
+    return folder
+
+
+def calibrate(*words: object) -> int:
+    return main(["calibrate", *map(str, words)])
+
+
+def contributed(folder: Path, numbers: range, owner: str) -> Path:
+    """Have an owner write a contributed file."""
+    file = folder / f"{owner}.yaml"
+    assert calibrate(nodes(folder / owner, numbers), "--contribute", file, "--owner", owner) == 0
+    return file
+
+
+def changed(file: Path, name: str, change: Any) -> Path:
+    """Write a contributed file that somebody changed by hand."""
+    raw = yaml.safe_load(file.read_text())
+    change(raw)
+    other = file.with_name(f"{name}.yaml")
+    other.write_text(yaml.safe_dump(raw, sort_keys=False))
+    return other
+
+
+def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, own = nodes(tmp_path / "good", range(4)), tmp_path / "own.yaml"
+    assert calibrate(folder, "--output", own) == 0
+    out = capsys.readouterr().out
+    assert "0 errors, 0 warnings" in out
+    assert "8 records: every calibrated limit holds" in out
+    assert main(["sku", "lint", str(own)]) == 0
+    sku = loader.load(str(own))
+    terms = Terms(sku, sku.platforms["hgx8"], "standard")
+    again = judge_again(record_reader.load(next(folder.rglob("record.json"))), terms)
+    ours = [each for each in again.verdicts if each.metric in OURS]
+    assert len(ours) == 25
+    assert {each.status for each in ours} <= {Status.PASS, Status.MARGINAL}
+    assert all(each.limit and not each.limit.differs for each in ours), "they may reject"
+
+
+def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    calibrate(nodes(tmp_path / "good", range(4)), "--output", own, "--owner", "acme")
+    text, sku = own.read_text(), loader.load(str(own))
+    assert "Review before use." in text
+    limit = sku.limits["stream.triad"]
+    assert limit.source
+    assert (limit.source.kind, limit.source.by, limit.source.devices, limit.source.nodes) == ("measured", "acme", 32, 4)
+    assert limit.source.software == "driver 580.95.05, torch 2.7.0 to 2.8.0"
+    assert "finds a loss of" in limit.source.conditions
+    assert limit.healthy
+    assert limit.floor
+    assert limit.floor < limit.healthy[0]
+    assert sku.spread["stream.triad"].between_devices == pytest.approx(0.003, rel=0.5)
+    assert sku.spread["stream.triad"].runs == 2
+    assert sku.platforms["hgx8"].limits["all_reduce.busbw@8GiB"].conditions["ranks"] == 8
+
+
+def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, own = nodes(tmp_path / "good", range(4)), tmp_path / "own.yaml"
+    bad = save(record(5, short={3: 0.08}), tmp_path / "good" / "bad")
+    assert calibrate(folder, "--output", own) == 0
+    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("outlier"))
+    assert "gpu3, serial 16500053" in line
+    assert str(bad) in line
+    assert "robust deviations" in line
+    assert "gpu3, serial 16500053" in own.read_text()
+    sku = loader.load(str(own))
+    again = judge_again(record_reader.load(bad), Terms(sku, sku.platforms["hgx8"], "standard"))
+    assert {each.subject for each in again.verdicts if each.status is Status.FAIL and each.metric in OURS} == {
+        "GPU-0005-3-aa55"
+    }
+
+
+AROUND = Circumstances()
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "simulated": ({"circumstances": replace(AROUND, simulated=True)}, "the node was simulated"),
+    "filtered": ({"circumstances": replace(AROUND, filtered=["-k matmul"])}, "the run was filtered: -k matmul"),
+    "interrupted": ({"state": "interrupted"}, "the run is not complete"),
+    "cut": ({"circumstances": replace(AROUND, cut_short="the time is over")}, "the run ended early"),
+    "again": ({"judged_from": {"record": "x", "sha256": "0"}}, "it judges another record again"),
+    "product": ({"sku": {"name": "h200-sxm"}}, "it is of h200-sxm on hgx8, the others of h100-sxm on hgx8"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    change, why = REFUSED[name]
+    folder = nodes(tmp_path / "good", range(2))
+    bad = save(record(7, **change), tmp_path / "good" / "bad")
+    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0, "the others are enough"
+    assert f"refused: {bad}: {why}" in capsys.readouterr().out
+    assert len(yaml.safe_load((tmp_path / "c.yaml").read_text())["metrics"]["stream.triad"]["devices"]) == 16
+
+
+def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, made = nodes(tmp_path / "good", range(2)), record(7)
+    verdicts = failing(made, "health.ecc_uncorrectable_volatile", "3 count, not 0")
+    bad = save(replace(made, verdicts=verdicts), tmp_path / "good" / "bad")
+    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0
+    assert f"refused: {bad}: it rejects gpu0: health.ecc_uncorrectable_volatile 3 count" in capsys.readouterr().out
+
+
+def test_a_changed_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = nodes(tmp_path / "good", range(2))
+    bad = save(record(7), tmp_path / "good" / "bad")
+    bad.write_text(bad.read_text().replace("rack7-n07", "rack7-n08"))
+    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0
+    assert "it contradicts itself: the record was changed after it was written" in capsys.readouterr().out
+
+
+def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = record(1)
+    two = [each for each in short.devices if each.index < 2]
+    kept = [each for each in short.measurements if each.subject in {device.uuid for device in two}]
+    save(replace(short, devices=two, measurements=kept, circumstances=AROUND), tmp_path / "one")
+    assert calibrate(tmp_path / "one", "--output", tmp_path / "own.yaml") == 4
+    err = capsys.readouterr().err
+    assert "nothing was written" in err
+    assert "2 devices, at least 8 are needed" in err
+    assert not (tmp_path / "own.yaml").exists()
+
+
+def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    closing = closing_entry(Closing("SIMULATED ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED"))
+    simulated: dict[str, Any] = {"circumstances": replace(AROUND, simulated=True), "closing": closing}
+    for node in range(3):
+        made = record(node, **simulated)
+        save(replace(made, run={**made.run, "simulated": {"node": "h100-sxm"}}), tmp_path / "sim" / f"n{node}")
+    own = tmp_path / "own.yaml"
+    assert calibrate(tmp_path / "sim", "--output", own) == 4
+    assert calibrate(tmp_path / "sim", "--output", own, "--allow-simulated") == 0
+    assert "SIMULATED NODES" in own.read_text()
+    real = save(record(9), tmp_path / "real")
+    capsys.readouterr()
+    assert main(["judge", str(real), f"--accel-sku={own}"]) == 4
+    assert "calibrated from simulated nodes and cannot judge hardware" in capsys.readouterr().err
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.yaml").write_text("mine")
+    assert calibrate(nodes(tmp_path / "good", range(2)), "--output", tmp_path / "own.yaml") == 4
+    assert "exists; name a new file" in capsys.readouterr().err
+    assert (tmp_path / "own.yaml").read_text() == "mine"
+
+
+# -- contributed files
+
+
+def test_a_contributed_file_names_nobody(tmp_path: Path) -> None:
+    text = contributed(tmp_path, range(2), "acme").read_text()
+    for name in ("GPU-0001", "1650", "rack7", "operator", "/srv", "0000:0", str(tmp_path)):
+        assert name not in text
+    assert "owner: acme" in text
+    assert "{node: 2, device: 8, runs: [" in text
+
+
+def test_a_contribution_needs_an_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert calibrate(nodes(tmp_path / "good", range(2)), "--contribute", tmp_path / "c.yaml") == 4
+    assert "--owner NAME" in capsys.readouterr().err
+
+
+def test_a_name_in_the_conditions_stops_a_contribution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for node in range(2):
+        made = record(node)
+        found = [replace(each, conditions={**each.conditions, "file": "rack7-n00"}) for each in made.measurements]
+        save(replace(made, measurements=found), tmp_path / "good" / str(node))
+    assert calibrate(tmp_path / "good", "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 4
+    assert "the figures hold 'rack7-n00'" in capsys.readouterr().err
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_files_of_two_owners_say_on_how_many_devices_a_limit_rests(tmp_path: Path) -> None:
+    two = [contributed(tmp_path, range(2), "acme"), contributed(tmp_path, range(10, 13), "globex")]
+    own = tmp_path / "own.yaml"
+    assert calibrate(*two, "--output", own) == 0
+    source = loader.load(str(own)).limits["matmul.bf16"].source
+    assert source
+    assert (source.devices, source.nodes, source.by) == (40, 5, "acme, globex")
+    assert "2 owners (acme, globex); 80 runs of 40 devices of 5 nodes" in source.conditions
+
+
+def tenfold(raw: Any) -> None:
+    for device in raw["metrics"]["stream.triad"]["devices"]:
+        device["runs"] = [10 * each for each in device["runs"]]
+
+
+def other_unit(raw: Any) -> None:
+    raw["metrics"]["stream.triad"]["unit"] = "MB/s"
+
+
+def other_method(raw: Any) -> None:
+    raw["metrics"]["matmul.bf16"]["conditions"]["shape"] = "4096x4096x4096"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (tenfold, "metrics.stream.triad: its centre is 29"),
+        (other_unit, "metrics.stream.triad.unit: MB/s should be GB/s"),
+        (other_method, "metrics.matmul.bf16.conditions: another method than the probe's: shape 4096x4096x4096"),
+    ],
+)
+def test_a_poisoned_file_is_refused_by_name_and_the_others_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, why: str
+) -> None:
+    good = [contributed(tmp_path, range(2), "acme"), contributed(tmp_path, range(10, 12), "globex")]
+    bad = changed(contributed(tmp_path, range(20, 22), "initech"), "poison", change)
+    own = tmp_path / "own.yaml"
+    capsys.readouterr()
+    assert calibrate(*good, bad, "--output", own) == 0
+    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("refused"))
+    assert line.startswith(f"refused: {bad}: line ")
+    assert why in line
+    assert "2 owners (acme, globex)" in own.read_text()

@@ -1,0 +1,218 @@
+"""From the figures of known-good devices to a floor: what is left out, how wide it is, and what it is worth."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from statistics import NormalDist, fmean
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.stats import student_above, student_tail
+from pytest_accel.judging.calibration import Calibrated, Reading, calibrate, spreads_of
+from pytest_accel.judging.poisoned import strangers
+from pytest_accel.skus.lint.limits import LOOSE, TIGHT
+
+METRIC = "matmul.bf16"
+
+
+def drawn(
+    nodes: int,
+    devices: int = 8,
+    runs: int = 1,
+    *,
+    metric: str = METRIC,
+    between: tuple[float, float, float] = (0.012, 0.006, 0.004),
+    seed: int = 0,
+    **changed: Any,
+) -> list[Reading]:
+    """Return readings around 700 with the deviations `between` devices, nodes and runs."""
+    draw = random.Random(seed)  # noqa: S311  the same every time
+    found = []
+    for node in range(nodes):
+        common = draw.gauss(1, between[1])
+        for device in range(devices):
+            own = common * draw.gauss(1, between[0])
+            for run in range(runs):
+                value = 700 * own * draw.gauss(1, between[2])
+                fields = {"unit": "TFLOPS", "source": f"n{node}r{run}", **changed}
+                found.append(Reading(metric, value=value, device=f"n{node}d{device}", node=f"n{node}", **fields))
+    return found
+
+
+def only(readings: Sequence[Reading]) -> Calibrated:
+    (found,) = calibrate(readings).metrics
+    return found
+
+
+def test_deviations_are_those_that_the_nodes_were_drawn_with() -> None:
+    spreads = only(drawn(60, runs=6)).spreads
+    assert spreads.devices == pytest.approx(0.012, rel=0.15)
+    assert spreads.nodes == pytest.approx(0.006, rel=0.35)
+    assert spreads.runs == pytest.approx(0.004, rel=0.15)
+
+
+def test_a_single_run_counts_the_deviation_between_runs_once() -> None:
+    once, often = only(drawn(60)).spreads, only(drawn(60, runs=6)).spreads
+    assert once.runs is None
+    assert once.total == pytest.approx(often.total, rel=0.15)
+
+
+def test_the_counted_rate_of_rejections_is_the_implied_one() -> None:
+    """The floor for one in ten thousand is too far away to count; that of the warning limit is not."""
+    others = [each.value for each in drawn(400, seed=99)]
+    for distance in (1.5, 2.5):
+        counted, implied = [], []
+        for seed in range(12):
+            found = only(drawn(12, runs=3, seed=seed))
+            scale, free = found.spreads.prediction()
+            floor = found.centre * (1 - distance * scale)
+            counted.append(sum(each < floor for each in others) / len(others))
+            implied.append(student_tail(distance, free))
+        assert fmean(counted) == pytest.approx(fmean(implied), rel=0.5)
+
+
+def test_the_floor_rejects_at_most_one_healthy_device_in_ten_thousand() -> None:
+    found = only(drawn(20))
+    assert found.false_rejection <= 1e-4
+    others = drawn(2500, seed=2)
+    assert sum(each.value < found.bound for each in others) <= 4
+
+
+def test_a_short_device_is_named_and_left_out_of_every_metric() -> None:
+    readings = drawn(4) + drawn(4, metric="stream.triad", between=(0.003, 0.001, 0.001), seed=5)
+    worse = [
+        Reading(**{**vars(each), "value": each.value * (0.9 if each.device == "n2d5" else 1)})
+        if each.metric == "stream.triad"
+        else each
+        for each in readings
+    ]
+    found = calibrate(worse)
+    (out,) = found.outliers
+    assert (out.device, out.metric, out.source) == ("n2d5", "stream.triad", "n2r0")
+    assert out.deviations > 8
+    assert {each.devices for each in found.metrics} == {31}
+    assert not [each for each in found.kept if each.device == "n2d5"]
+
+
+def test_healthy_devices_are_rarely_outliers() -> None:
+    assert sum(len(calibrate(drawn(5, seed=seed)).outliers) for seed in range(40)) == 0
+
+
+def test_equal_devices_leave_a_distance_that_lint_asks_for() -> None:
+    found = only(drawn(3, between=(0.0, 0.0, 0.0)))
+    assert not calibrate(drawn(3, between=(0.0, 0.0, 0.0))).outliers
+    assert found.bound <= TIGHT * found.centre
+    assert found.bound < found.warn <= found.healthy[0]
+
+
+def test_few_devices_give_a_lower_floor_but_none_that_lets_everything_pass() -> None:
+    few, many = only(drawn(1)), only(drawn(30))
+    assert few.bound < many.bound
+    assert few.bound >= LOOSE * few.healthy[0]
+    assert "too few" in few.why
+    assert few.false_rejection > many.false_rejection
+
+
+def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> None:
+    for seed in range(30):
+        found = only(drawn(4, seed=seed))
+        assert found.bound < found.warn <= found.healthy[0] < found.centre
+
+
+def test_a_time_gets_a_ceiling() -> None:
+    readings = drawn(4, metric="ddp.step_ms", unit="ms")
+    found = only(readings)
+    assert not found.rate
+    assert found.bound > found.warn >= found.healthy[1] > found.centre
+    assert 0 < found.finds < 0.5
+
+
+def test_what_a_floor_finds_at_95_percent_is_found_as_often() -> None:
+    found = only(drawn(40, runs=4))
+    draw, runs = random.Random(3), found.spreads.runs or 0.0  # noqa: S311
+    values = [found.centre * (1 - found.finds) * draw.gauss(1, runs) for _ in range(4000)]
+    assert sum(each < found.bound for each in values) / 4000 == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "devices", "reason"),
+    [
+        ("matmul.bf16", "TFLOPS", 7, "7 devices, at least 8"),
+        ("soak.rate", "TFLOPS", 7, "7 devices, at least 8"),
+        ("stream.triad", "GB/s", 2, "2 devices, at least 3"),
+        ("peer_copy.one_way", "GB/s", 1, "1 device, at least 3"),
+        ("all_reduce.busbw@8GiB", "GB/s", 1, "1 node, at least 2"),
+    ],
+)
+def test_too_few_are_refused_by_the_kind_of_metric(metric: str, unit: str, devices: int, reason: str) -> None:
+    few = calibrate(drawn(1, devices, metric=metric, unit=unit))
+    assert few.left_out[metric].startswith(reason)
+    assert not few.metrics
+
+
+def test_mixed_methods_leave_the_metric_out_and_name_what_differs() -> None:
+    mixed = drawn(2, metric="soak.rate", conditions={"seconds": 300.0}) + drawn(
+        2, metric="soak.rate", conditions={"seconds": 7.0}, seed=1, source="quick"
+    )
+    found = calibrate(mixed)
+    assert not found.metrics
+    assert found.left_out["soak.rate"] == "mixed methods: seconds 300.0 (n1r0), 7.0 (quick)"
+
+
+def test_one_node_says_nothing_of_the_deviation_between_nodes() -> None:
+    assert spreads_of({("a", str(each)): [100.0 + each] for each in range(8)}, 103.5).nodes is None
+
+
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 7.0, 59.3, math.inf])
+def test_the_tail_of_student_s_t(freedom: float) -> None:
+    known = {1.0: 3183.0988, 2.0: 70.70007, 7.0: 7.063433, math.inf: -NormalDist().inv_cdf(1e-4)}
+    found = student_above(1e-4, freedom)
+    assert student_tail(found, freedom) == pytest.approx(1e-4, rel=1e-6)
+    if freedom in known:
+        assert found == pytest.approx(known[freedom], rel=1e-5)
+
+
+# -- files of others
+
+
+def from_file(name: str, times: float = 1.0, seed: int = 0, **changed: Any) -> list[Reading]:
+    readings = drawn(2, seed=seed, **changed)
+    return [
+        Reading(**{**vars(each), "value": each.value * times, "source": name, "device": name + each.device})
+        for each in readings
+    ]
+
+
+def refused(*files: list[Reading], usual: float | None = None) -> dict[str, str]:
+    every = [each for some in files for each in some]
+    names = {each.source for each in every if each.source in ("a", "b", "c")}
+    return {name: why for name, (_, why) in strangers(every, names, {METRIC: usual} if usual else {}).items()}
+
+
+def test_the_file_that_is_ten_times_off_is_refused_and_the_others_are_not() -> None:
+    found = refused(from_file("a"), from_file("b", seed=1), from_file("c", 10.0, seed=2))
+    assert list(found) == ["c"]
+    assert "its centre is 6983.8 TFLOPS, that of the others 711.11 TFLOPS" in found["c"]
+
+
+def test_records_of_one_s_own_decide_against_a_file() -> None:
+    assert list(refused(drawn(1), from_file("a", 10.0))) == ["a"]
+
+
+def test_a_published_figure_decides_between_two_files() -> None:
+    assert list(refused(from_file("a"), from_file("b", 10.0, seed=1), usual=730.0)) == ["b"]
+
+
+def test_another_method_is_named_with_the_condition() -> None:
+    other = from_file("c", seed=2, conditions={"shape": "4096x4096x4096"})
+    same: dict[str, Any] = {"conditions": {"shape": "8192x8192x8192"}}
+    found = refused(from_file("a", **same), from_file("b", seed=1, **same), other)
+    assert list(found) == ["c"]
+    assert "shape 4096x4096x4096 (c), 8192x8192x8192 (a)" in found["c"]
+
+
+def test_the_same_devices_do_not_count_twice() -> None:
+    assert "the same devices twice" in refused(from_file("a"), from_file("b"))["b"]

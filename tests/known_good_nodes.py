@@ -1,0 +1,86 @@
+"""Records of drawn nodes, as a run leaves them: four metrics of eight devices, with what `calibrate` reads."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run.record import FILE, Record, closing_entry, write
+from pytest_accel.skus import loader
+from pytest_accel.skus.methods import method_of
+
+DEVICES = 8
+CENTRES = {
+    "stream.triad": ("GB/s", 2950.0, 0.003, 0.001),
+    "matmul.bf16": ("TFLOPS", 715.0, 0.012, 0.003),
+    "host_copy.h2d": ("GB/s", 55.0, 0.003, 0.001),
+    "all_reduce.busbw@8GiB": ("GB/s", 478.0, 0.004, 0.001),
+}
+"""Unit, centre, and standard deviation between devices and between runs by metric."""
+
+
+def conditions(metric: str) -> dict[str, Any]:
+    found = {**method_of(metric, loader.load("h100-sxm").probes), "operations_per_block": 3}
+    return {**found, "ranks": 8} if metric.startswith("all_reduce") else found
+
+
+def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **changed: Any) -> Record:
+    """Return the record of a run of a healthy node; `short` is the share that devices lack in every metric."""
+    devices = [
+        Device(
+            uuid=f"GPU-{node:04}-{place}-aa55",
+            index=place,
+            driver="nvidia",
+            model="NVIDIA H100 80GB HBM3",
+            memory_bytes=80 * 10**9,
+            serial=f"1650{node:03}{place}",
+            pci_id="10de:2330",
+            pci_address=f"0000:{place:02x}:00.0",
+        )
+        for place in range(DEVICES)
+    ]
+    found = []
+    for metric, (unit, centre, between, runs) in CENTRES.items():
+        subjects = [NODE] if metric.startswith("all_reduce") else [each.uuid for each in devices]
+        for place, subject in enumerate(subjects):
+            own = random.Random(f"{node}/{place}/{metric}").gauss(1, between)  # noqa: S311  the same every time
+            pace = own * random.Random(f"{node}/{place}/{metric}/{run}").gauss(1, runs)  # noqa: S311
+            value = centre * pace * (1 - (short or {}).get(place if len(subjects) > 1 else -1, 0.0))
+            found.append(Measurement(metric, subject, unit, value, conditions=conditions(metric)))
+    bare = Record(
+        run={
+            "started": f"2026-11-{1 + run:02}T02:{node:02}:00+00:00",
+            "host": f"rack7-n{node:02}",
+            "user": "operator",
+            "output": f"/srv/burnin/{node}",
+            "command": ["pytest", "--accel-sku=h100-sxm"],
+            "level": "standard",
+            "platform": "hgx8",
+        },
+        sku={"name": "h100-sxm", "asked": "h100-sxm", "files": {}},
+        devices=devices,
+        software={"torch": f"2.{7 + run}.0", "driver": "580.95.05", "kernel": "6.8"},
+        measurements=found,
+        telemetry={"file": "telemetry.jsonl", "sha256": "0" * 64},
+        state="finished",
+        circumstances=Circumstances(names={each.uuid: each.name for each in devices}),
+        closing=closing_entry(Closing("ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED")),
+    )
+    return replace(bare, **changed)
+
+
+def failing(made: Record, metric: str, sentence: str) -> list[Verdict]:
+    """Return a verdict that rejects the first device by a fact."""
+    return [Verdict(metric, made.devices[0].uuid, Status.FAIL, sentence, unit="count", value=3)]
+
+
+def save(made: Record, folder: Path) -> Path:
+    """Write a record into a folder of its own, and return the file."""
+    folder.mkdir(parents=True)
+    write(made, folder)
+    return folder / FILE
