@@ -67,6 +67,7 @@ def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     assert all(each.limit and not each.limit.differs for each in ours), "they may reject"
 
 
+@pytest.mark.slow
 def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     calibrate(nodes(tmp_path / "good", range(4)), "--output", own, "--owner", "acme")
@@ -85,6 +86,7 @@ def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     assert sku.platforms["hgx8"].limits["all_reduce.busbw@8GiB"].conditions["ranks"] == 8
 
 
+@pytest.mark.slow
 def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -134,6 +137,7 @@ def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pyte
     assert f"refused: {bad}: it rejects gpu0: health.ecc_uncorrectable_volatile 3 count" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_changed_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = nodes(tmp_path / "good", range(2))
     bad = save(record(7), tmp_path / "good" / "bad")
@@ -154,6 +158,7 @@ def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "own.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     closing = closing_entry(Closing("SIMULATED ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED"))
     simulated: dict[str, Any] = {"circumstances": replace(AROUND, simulated=True), "closing": closing}
@@ -170,6 +175,7 @@ def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFi
     assert "calibrated from simulated nodes and cannot judge hardware" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.yaml").write_text("mine")
     assert calibrate(nodes(tmp_path / "good", range(2)), "--output", tmp_path / "own.yaml") == 4
@@ -180,6 +186,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 # -- contributed files
 
 
+@pytest.mark.slow
 def test_a_contributed_file_names_nobody(tmp_path: Path) -> None:
     text = contributed(tmp_path, range(2), "acme").read_text()
     for name in ("GPU-0001", "1650", "rack7", "operator", "/srv", "0000:0", str(tmp_path)):
@@ -203,6 +210,7 @@ def test_a_name_in_the_conditions_stops_a_contribution(tmp_path: Path, capsys: p
     assert not (tmp_path / "c.yaml").exists()
 
 
+@pytest.mark.slow
 def test_files_of_two_owners_say_on_how_many_devices_a_limit_rests(tmp_path: Path) -> None:
     two = [contributed(tmp_path, range(2), "acme"), contributed(tmp_path, range(10, 13), "globex")]
     own = tmp_path / "own.yaml"
@@ -226,6 +234,7 @@ def other_method(raw: Any) -> None:
     raw["metrics"]["matmul.bf16"]["conditions"]["shape"] = "4096x4096x4096"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
