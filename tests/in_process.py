@@ -256,6 +256,7 @@ SOAK = (
     "throttle.hw_slowdown",
     "thermal_margin",
 )
+"""All but the swing of the clock, for which seven simulated seconds have too few readings."""
 
 
 def required(here: Session, probe: str) -> list[str]:
@@ -296,6 +297,8 @@ def run(
             here.check(probe, given, subject, metric=metric)
     if whole:
         assert isinstance(here.pool, Here)
+        for subject in subjects:
+            here.check(probes.soak, {}, subject, metric="soak.clock_swing")
         here.pool.part()
         here.check(probes.all_reduce, {}, NODE)
     _count(here, subjects)

@@ -408,7 +408,7 @@ class Acceptance:
             lines.append((f"again: {shlex.join(words)}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if self._config.option.verbose > 0 and "sampling" in accel_session.record.run:
+        if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:
             lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
         lines += terminal.contract_lines(accel_session.sku)
         folder = accel_session.folder
