@@ -259,6 +259,7 @@ def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     assert wrong(RECORD, again) == []
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 def test_the_record_of_a_cpu_is_valid_held_or_broken(tmp_path: Path) -> None:
     as_user.write(

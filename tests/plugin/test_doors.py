@@ -230,6 +230,7 @@ def test_no_plugin_ends_a_session_at_its_start_as_a_verdict(tmp_path: Path, does
 ENDS = ["pytest.exit('no', returncode=0)", "pytest.exit('no', returncode=1)", "raise RuntimeError('no')"]
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 @pytest.mark.parametrize("does", ENDS)
 @pytest.mark.parametrize(("sku", "status", "word"), [("other", 1, "REJECTED"), ("cpu", 3, "BROKEN")])
@@ -264,6 +265,7 @@ def pytest_runtestloop(session):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("does", "said"),
     [(QUIETLY, "1 test was taken out"), (TAKEN_OVER, "1 test was never run"), (LATER, "1 test was never run")],
@@ -340,6 +342,7 @@ def test_sorting(benchmark):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 @pytest.mark.parametrize(("ini", "ours"), [("", False), ("--benchmark-columns=min,max", True)])
 def test_benchmark_table(tmp_path: Path, ini: str, ours: bool) -> None:

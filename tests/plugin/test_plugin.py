@@ -348,6 +348,7 @@ def test_other_plugins(mine: Ran) -> None:
     assert "TOTAL" in mine.out
 
 
+@pytest.mark.slow
 @pytest.mark.devices
 @pytest.mark.parametrize(
     "options", [["--benchmark-compare"], ["--benchmark-disable"], ["-p", "no:benchmark"]], ids=" ".join

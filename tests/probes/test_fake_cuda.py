@@ -88,6 +88,7 @@ def listed() -> list[Any]:
     return [pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in slow)) for name, case in names.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("probe", "conditions"), listed())
 def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]

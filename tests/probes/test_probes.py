@@ -547,6 +547,7 @@ def test_a_product_says_what_its_rate_depends_on(
     assert "blas" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
 def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
     if dtype == "fp8":

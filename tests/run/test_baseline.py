@@ -159,6 +159,7 @@ def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path) -> None:
     here = measured(tmp_path, "first", HEALTHY)

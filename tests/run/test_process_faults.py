@@ -310,6 +310,7 @@ def test_ranks_that_break(tmp_path: Path) -> None:
     assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"
 
 
+@pytest.mark.slow
 def test_rank_that_raises(tmp_path: Path) -> None:
     """A bug on one rank is that bug, whatever the other ranks make of its silence."""
     write(tmp_path, test_ranks=RANKS)

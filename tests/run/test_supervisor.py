@@ -143,6 +143,7 @@ def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(start: Start)
     assert "it was stopped by a signal or a debugger" in call.trouble["reason"]
 
 
+@pytest.mark.slow
 def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) -> None:
     """All processes of a paused container stand still; they go on together, and no patience is lost."""
     call = WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"})
@@ -291,6 +292,7 @@ WAITS = ANSWERS.format(frames=["all_reduce (torch/distributed/c10d.py:7)", "work
 WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "blamed"),
     [
