@@ -49,7 +49,7 @@ class Found:
 
     @property
     def kind(self) -> tuple[str, bool]:
-        """What has to be the same: SKU, and whether the node was simulated."""
+        """The SKU, and whether the node was simulated. Records are comparable if both are the same."""
         return self.summary["sku"], self.summary["simulated"]
 
     @property

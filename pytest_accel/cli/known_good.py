@@ -35,7 +35,7 @@ SIX = 6
 
 @dataclass
 class Inputs:
-    """What was read: records, contributed files, and what was refused, by path with the reason."""
+    """The records and the contributed files that were read, and those that were refused: path and reason."""
 
     records: list[SavedRecord] = field(default_factory=list)
     contributions: list[tuple[Path, Contribution]] = field(default_factory=list)

@@ -16,8 +16,8 @@ from typing import Any
 from pytest_accel.core.measurement import is_rate
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.judging.compare import MARGINAL_WITHIN
-from pytest_accel.judging.gaps import LEAST
-from pytest_accel.judging.history import OF_NORMAL, deviation_of_runs, key_of
+from pytest_accel.judging.gaps import LEAST, OF_MEDIAN
+from pytest_accel.judging.history import OF_NORMAL, VARYING, deviation_of_runs, key_of
 from pytest_accel.judging.like_devices import part_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
@@ -42,8 +42,6 @@ Rousseeuw and C. Croux, J. Am. Stat. Assoc. 88, 1993)."""
 SMALL_SAMPLE = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 """The factor by which the deviation of n values is too small on average; n / (n - 0.8) above 9 (C. Croux and P. J.
 Rousseeuw, COMPSTAT 1992)."""
-MEDIAN_VARIANCE = 1.57
-"""Variance of the median of normal values as a multiple of that of their mean: pi / 2."""
 DIGITS = 5
 """Significant digits of a figure."""
 
@@ -67,7 +65,7 @@ class Reading:
 
     @property
     def key(self) -> str:
-        """What identifies the figure from run to run (`judging.history.key_of`)."""
+        """The key of the figure, the same from run to run (`judging.history.key_of`)."""
         return key_of(self.metric, self.unit, self.conditions)
 
     @property
@@ -124,7 +122,7 @@ class Spreads:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What known-good devices reach in one metric, and the limit that follows.
+    """The figures of known-good devices in one metric, and the limit that follows.
 
     `bound` is a floor for a rate and a ceiling for a time; `warn` lies between it and the healthy values.
     `false_rejection` is the chance that it rejects a healthy device in one verdict, before the repeat. `finds` is the
@@ -225,7 +223,7 @@ def differing(readings: Sequence[Reading]) -> str:
     told = []
     for name in dict.fromkeys(name for one in every for name in one):
         values = {str(one.get(name, "not stated")): each.source for one, each in zip(every, readings, strict=True)}
-        if len(values) > 1 and name != "operations_per_block":
+        if len(values) > 1 and name not in VARYING:
             told.append(f"{name} {', '.join(f'{value} ({source})' for value, source in values.items())}")
     return "; ".join(told)
 
@@ -343,7 +341,7 @@ def spreads_of(series: Mapping[tuple[str, str], Sequence[float]], centre: float)
     if len(nodes) > 1:
         observed = deviation([median(each) for each in nodes.values()]) ** 2
         typical = median(len(each) for each in nodes.values())
-        own = MEDIAN_VARIANCE * devices**2 / typical if devices and typical > 1 else 0.0
+        own = OF_MEDIAN * devices**2 / typical if devices and typical > 1 else 0.0
         between = math.sqrt(max(0.0, observed - own))
         freedom["nodes"] = len(nodes) - 1
     if runs is not None:

@@ -43,7 +43,7 @@ NAMED_SHARE = 0.03
 """Share of the lost clock below which a reason is not named: shares are only known to some percent."""
 
 Reading = Callable[[Measurement], float | None]
-
+"""A function that returns what was read during a measurement, None if it was not."""
 POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clocks", "lowered_limit", "unexplained"
 
 
@@ -75,7 +75,6 @@ class Shares:
     """The share of the lost clock by reasons, largest first, with `UNEXPLAINED` for what none explains; they add up to
     1. Empty if the clock was not low. Names joined by "+" held together and cannot be separated."""
     at_clock: float | None = None
-
     link: float | None = None
     """The bandwidth that width and generation of the host link gave under load, as a fraction of the usual."""
     memory_clock: float | None = None

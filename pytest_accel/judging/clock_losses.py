@@ -73,7 +73,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Fit:
-    """What each joint reason takes, the loss without any, and the first guess of what they take."""
+    """A model of the lost clock.
+
+    `names` are the joint reasons by reason, `factors` the loss that each of them takes while it holds, `base` the loss
+    without any, and `guessed` the first guess of the factors.
+    """
 
     names: Mapping[str, str]
     factors: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""What two records hold, and one difference between them. Pure."""
+"""The contents of two records, and one difference between them. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_accel.core.verdict import Verdict
 
 
 class Kind(Enum):
-    """What a difference is about. The members are in order, most important first."""
+    """The subject of a difference. The members are in order, most important first."""
 
     DEVICE = "devices"
     VERDICT = "verdicts"
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class Direction(Enum):
-    """What a difference means. The members are in order, worst first."""
+    """The effect of a difference. The members are in order, worst first."""
 
     WORSE = "worse"
     OTHER = "other"
@@ -35,7 +35,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True)
 class Contents:
-    """What is compared of a record. `host` and the texts are as the record states them."""
+    """The parts of a record that are compared. `host` and the texts are as the record states them."""
 
     record: str
     """The path of the record."""

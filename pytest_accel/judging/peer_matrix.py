@@ -122,6 +122,7 @@ def _own(
         "worst_pair": f"{names.get(pair[0], pair[0])} to {names.get(pair[1], pair[1])}",
     }
     del details["cells"]
+    details.pop("ends", None)  # those of the row's own slowest pair, which may be another one
     causes = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
     causes += [STAGED] if cell.get("direct") is False else []
     if causes:

@@ -75,6 +75,13 @@ def test_a_short_device_is_blamed_and_no_other(count: int, slow: dict[str, float
     assert words in found["gpu2"]
 
 
+def test_a_device_has_no_times_of_another_pair() -> None:
+    """Its slowest pair may be one that another device sent; a record with times of more blocks contradicts itself."""
+    found = [replace(row, details={**row.details, "ends": [0.1] * 9}) for row in rows(matrix(4, into2=0.5))]
+    told = attributed(found, {name: name for name in names(4)})
+    assert all(len(each.samples) == 5 and "ends" not in each.details for each in told)
+
+
 def test_two_devices_cannot_be_told_apart() -> None:
     found = verdicts(matrix(2, out0=0.5))
     assert set(found) == {"gpu0", "gpu1"}
