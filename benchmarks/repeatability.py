@@ -24,12 +24,12 @@ from typing import Any
 
 import yaml
 
-from pytest_accel.cli.record_reader import find, load
 from pytest_accel.core.measurement import Measurement, Value
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import between_runs, next_run
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import find, load
 
 GAUGE = 0.1
 BUSY_SECONDS = 1200.0

@@ -23,7 +23,6 @@ from typing import Any
 from bench import Bench, NotRun
 
 from pytest_accel import probes
-from pytest_accel.cli.record_reader import BadRecord, find, load
 from pytest_accel.core.stats import LOOKS, estimate, estimate_rate
 from pytest_accel.judging.efficiency import attainable, flops_per_clock
 from pytest_accel.probes.device.gemm import Operands
@@ -32,6 +31,7 @@ from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.memory_pattern import WINDOW_BYTES
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import BadRecord, find, load
 from pytest_accel.skus.loader import load as load_sku
 
 Found = tuple[dict[str, float], dict[str, Any]]

@@ -19,11 +19,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pytest_accel.cli.record_reader import NO_NUMBERS
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.yaml_lines import Schema
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import NO_NUMBERS
 from pytest_accel.skus import loader
 from pytest_accel.skus.schema import SKU, WHOLE
 

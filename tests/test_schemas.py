@@ -13,16 +13,16 @@ import as_user
 import pytest
 from jsonschema import Draft202012Validator
 
-from pytest_accel.cli import record_reader
 from pytest_accel.cli.main import main
-from pytest_accel.cli.record_reader import BadRecord
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.run import record_reader
 from pytest_accel.run.record import Record, write
+from pytest_accel.run.record_reader import BadRecord
 from pytest_accel.skus import loader
 
 CHECKOUT = Path(__file__).parent.parent

@@ -13,7 +13,6 @@ import yaml
 
 from pytest_accel.cli import known_good
 from pytest_accel.cli.known_good import Inputs
-from pytest_accel.cli.record_reader import SavedRecord
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
@@ -23,6 +22,7 @@ from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
 from pytest_accel.run.options import Refused
+from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contribution, lint, loader, releases
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
 from pytest_accel.views import calibration as shown

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.cli import consistency, record_reader
-from pytest_accel.cli.record_reader import SavedRecord
+from pytest_accel.cli import consistency
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.difference import Contents
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
-from pytest_accel.run import earlier_records, record, selection, summaries
+from pytest_accel.run import earlier_records, record, record_reader, selection, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.run.summaries import Summary
 from pytest_accel.views import differences
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from pytest_accel.cli.record_reader import SavedRecord
-from pytest_accel.cli.rejudge import names_of
 from pytest_accel.core import simulated, versions
 from pytest_accel.core.measurement import Measurement, Value, is_rate
 from pytest_accel.core.verdict import Status, Verdict, show
@@ -24,7 +22,8 @@ from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.neighbours import FAR
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run.record import Record, hash_file
+from pytest_accel.run.record import Record, hash_file, names_of
+from pytest_accel.run.record_reader import SavedRecord
 
 CLOSE = 1e-6
 """The largest difference of two figures that should be the same, as a share: a record holds them to 16 digits."""

@@ -11,8 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.cli import consistency, external_results, record_reader, rejudge, table_report
-from pytest_accel.cli.record_reader import SavedRecord
+from pytest_accel.cli import consistency, external_results, rejudge, table_report
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
 from pytest_accel.core.levels import LEVELS
@@ -22,9 +21,10 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
-from pytest_accel.run import record, selection
+from pytest_accel.run import record, record_reader, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contract, releases, requirements
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.table import table
@@ -81,7 +81,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     old, damage = saved.record, consistency.contradictions(saved)
     terms = _terms(old, chosen)
     new = judge_again(old, terms)
-    names = rejudge.names_of(new)
+    names = record.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
     _print(table(new.verdicts, names, width=_width()))

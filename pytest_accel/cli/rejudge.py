@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_accel.core.measurement import NODE, Measurement, Peak
+from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
@@ -24,7 +24,7 @@ from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry
+from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, names_of
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
 
@@ -47,11 +47,6 @@ class Terms:
     level: str
     thresholds: str = ""
     """The version of the shipped thresholds."""
-
-
-def names_of(record: Record) -> dict[str, str]:
-    """Return the display names of a record, by subject (the UUID of a device, or NODE)."""
-    return {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
 
 
 def judge_again(record: Record, terms: Terms) -> Record:

@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
-from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
@@ -213,6 +213,11 @@ class Record:
     sha256: str = ""
     """The SHA-256 of the record without this key, as JSON with sorted keys and without spaces. It shows that a record
     was changed; whoever changes the record on purpose can compute it anew."""
+
+
+def names_of(record: Record) -> dict[str, str]:
+    """Return the display names of a record, by subject (the UUID of a device, or NODE)."""
+    return {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
 
 
 def closing_entry(closing: Closing) -> ClosingEntry:

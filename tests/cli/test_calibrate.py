@@ -10,11 +10,11 @@ import pytest
 import yaml
 from known_good_nodes import failing, record, save
 
-from pytest_accel.cli import record_reader
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run import record_reader
 from pytest_accel.run.record import closing_entry
 from pytest_accel.skus import loader
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again, limits_moved
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
+from pytest_accel.run import record_reader
 from pytest_accel.run.record import FILE, Record, write
 
 SOURCE = Source("measured", "us", "2026-11", nodes=3)

@@ -12,10 +12,9 @@ import in_process
 import pytest
 
 from pytest_accel import probes
-from pytest_accel.cli import record_reader
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.verdict import Status
-from pytest_accel.run import earlier_records
+from pytest_accel.run import earlier_records, record_reader
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history, summary
