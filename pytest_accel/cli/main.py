@@ -11,7 +11,7 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import calibrate, compare, discover, freeze, judge, schema
+from pytest_accel.cli import calibrate, compare, discover, freeze, judge, report, schema
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
@@ -44,7 +44,8 @@ CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU
 limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
 The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and
 for too few devices."""
-
+REPORT = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record. The
+exit status is 0, or 4 for a file that is no record or cannot be written."""
 SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
 records."""
 
@@ -99,6 +100,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return compare.run(chosen)
     if chosen.command == "calibrate":
         return calibrate.calibrate(chosen)
+    if chosen.command == "report":
+        return report.report(chosen)
     return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
 
 
@@ -120,6 +123,8 @@ def _parser() -> Parser:
     compare.arguments(commands.add_parser("compare", help=text, description=COMPARE))
     text = "make a threshold file from records of known-good nodes"
     calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
+    text = "write a saved record in another format"
+    report.arguments(commands.add_parser("report", help=text, description=REPORT))
     text = "print the JSON Schema of threshold files or of records"
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")
