@@ -69,7 +69,9 @@ def value_in(attempts: Sequence[Measurement]) -> float | None:
     return None
 
 
-def enter(series: dict[str, SeriesEntry], attempts: Mapping[tuple[str, str], Sequence[Measurement]], place: int) -> None:
+def enter(
+    series: dict[str, SeriesEntry], attempts: Mapping[tuple[str, str], Sequence[Measurement]], place: int
+) -> None:
     """Enter the values of round number `place` of the metrics of one probe, by metric and subject.
 
     A subject that was not measured in a round has null there, so that all values of a round are at one place.
@@ -140,9 +142,9 @@ class Later:
     def merged(self, first: Mapping[Key, Verdict], rounds: int) -> list[Verdict]:
         """Return the verdicts of the `first` round with those of later rounds in their places, which say the round."""
         told = {key: _told(place, rounds, verdict) for key, (place, verdict) in self.found.items()}
-        return [told[key] if key in told and _rank(told[key]) < _rank(each) else each for key, each in first.items()] + [
-            each for key, each in told.items() if key not in first
-        ]
+        return [
+            told[key] if key in told and _rank(told[key]) < _rank(each) else each for key, each in first.items()
+        ] + [each for key, each in told.items() if key not in first]
 
     def entries(self) -> list[FoundEntry]:
         """Return what the record holds of them beside the verdicts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -40,6 +41,13 @@ class Progress:
         elif what and time.monotonic() >= self._next:
             self._next = time.monotonic() + EVERY
             reporter.write_line(f"accel:{text}")
+
+    def announce(self, text: str) -> None:
+        """Write a line, where there is no terminal, and no further one until the next: those of days are too many."""
+        reporter = self._reporter()
+        if reporter is not None and not reporter.isatty:
+            self._next = math.inf
+            reporter.write_line(f"accel: {printable(text)}")
 
     def _open(self) -> bool:
         """Open the terminal itself, since pytest captures stdout. Return False if there is none.
