@@ -1,7 +1,7 @@
 """The rounds of a long run: the values of every round, and how a later one compares with the first. Pure.
 
-A round is one pass through all measurements. The first round is judged as any run is; of the later ones the record keeps
-the values, and whole measurements only where a verdict became worse.
+A round is one pass through all measurements. The first round is judged as any run is; of the later ones the record
+keeps the values, and whole measurements only where a verdict became worse.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import platform
 import pwd
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -246,8 +246,8 @@ class Ledger:
         """Return the verdicts on a subject that a later round made worse."""
         return [each for each in self.verdicts if each.subject == subject and each.key in self._later.found]
 
-    def measured(self, request: ProbeRequest, metrics: Iterable[str], until: float) -> None:
-        """Note that an attempt at a request is complete, so that a resumed run does not make it again."""
+    def measured(self, request: ProbeRequest, found: Sequence[Measurement]) -> None:
+        """Note that the attempts at a request are complete, so that a resumed run does not make them again."""
         if "starts" not in self.record.run:
             return
         probe, conditions = request.key
@@ -255,8 +255,8 @@ class Ledger:
         entry: record.RequestEntry = {
             "probe": probe,
             "conditions": conditions,
-            "metrics": sorted(metrics),
-            "until": until,
+            "metrics": sorted({each.metric for each in found}),
+            "until": max((each.started for each in found), default=0.0),
         }
         self.record.requests = [*kept, entry]
 

@@ -119,6 +119,10 @@ class Measuring:
         self._enter()
         settle(self._pool)
 
+    def end_rounds(self) -> None:
+        """Let the record hold what is measured from now on, as in the first round."""
+        self._of_round = None
+
     def again(self, request: ProbeRequest, past_of: PastOf) -> Attempts:
         """Measure a request in a later round. The record does not hold its measurements yet."""
         result = self._attempts(past_of)
@@ -260,8 +264,7 @@ class Measuring:
             with self._pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
                 if complete and self._of_round is None:
-                    metrics = {metric for metric, _ in result.attempts}
-                    self._ledger.measured(request, metrics, clock.now())
+                    self._ledger.measured(request, [each for own in result.attempts.values() for each in own])
                 self.save(result)
 
     def _forget_counters(self) -> None:

@@ -55,7 +55,7 @@ class RequestEntry(TypedDict):
     conditions: str
     metrics: list[str]
     until: float
-    """The end of its last complete attempt, in seconds since the epoch."""
+    """The time at which the last measurement of a complete attempt began, in seconds since the epoch."""
 
 
 class RunEntry(TimeSpent, total=False):

@@ -83,6 +83,7 @@ class Rounds:
             while self._asked and self._hours_left > 0 and not self._deadline.over:
                 self._round(self._ledger.record.rounds["complete"] + 1, tell, between)
         finally:
+            self._measuring.end_rounds()
             self._pool.progress = tell
             self._ledger.save()
 
