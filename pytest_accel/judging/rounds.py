@@ -84,7 +84,7 @@ def enter(
         entry["values"].setdefault(subject, [])
     for metric in metrics:
         for subject, values in series[metric]["values"].items():
-            values += [None] * (place - 1 - len(values))
+            values.extend([None] * (place - 1 - len(values)))
             values.append(found.get((metric, subject)))
 
 

@@ -255,6 +255,7 @@ class Session:
                 if verdict.status is Status.FAIL and not self.ledger.failed(verdict.key):
                     self.ledger.add([found])
                     self.ledger.keep(verdict)
+                    self.ledger.save()
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
