@@ -117,6 +117,43 @@ class FirstRound:
         return deviation_of_runs(enough) if enough else None
 
 
+VALUE_ALONE = "of later rounds the record holds the values alone"
+"""Why a value of a later round was not measured again, if it falls short of a limit that the run was not judged by."""
+
+
+def extreme_rounds(entry: SeriesEntry, subject: str) -> set[int]:
+    """Return the later rounds in which the value of a subject was lowest and highest."""
+    values = entry["values"].get(subject, [])[1:]
+    known = [(value, place) for place, value in enumerate(values, start=2) if value is not None]
+    return {min(known)[1], max(known)[1]} if known else set()
+
+
+def in_round(
+    kept: Sequence[Measurement],
+    first: Mapping[tuple[str, str], Sequence[Measurement]],
+    entry: SeriesEntry | None,
+    metric: str,
+    place: int,
+) -> dict[tuple[str, str], list[Measurement]]:
+    """Return what a record holds of a later round of one metric, by metric and subject.
+
+    That are the whole measurements of the round, and for all other subjects its value under the conditions of the
+    `first` round.
+    """
+    found: dict[tuple[str, str], list[Measurement]] = {}
+    for each in kept:
+        if each.metric == metric and round_of(each) == place:
+            found.setdefault((metric, each.subject), []).append(each)
+    for subject, values in (entry["values"] if entry else {}).items():
+        value, before = values[place - 1] if len(values) >= place else None, first.get((metric, subject))
+        if (metric, subject) not in found and value is not None and before and entry:
+            bare = Measurement(metric, subject, entry["unit"], value, conditions=before[0].conditions)
+            found[metric, subject] = [
+                replace(marked(bare, place), details={"not_repeated": VALUE_ALONE, "round": place})
+            ]
+    return found
+
+
 class Later:
     """The worst verdicts of the rounds after the first, by `Verdict.key`, each with its round."""
 

@@ -194,12 +194,12 @@ def test_a_loss_before_the_kill_stays_found(tmp_path: Path) -> None:
 
 
 def test_errors_that_were_counted_before_the_kill_stay_found(tmp_path: Path) -> None:
-    fault = "{fault: ecc-uncorrectable, device: 0, at: stream}"
+    fault = "{fault: pcie-replays, device: 0, at: stream, count: 100000}"
     here = opened(tmp_path, fault, hours=None)
     measure(here)
     killed(here)
     here = resumed(tmp_path, fault=fault, hours=None)
-    failed = [each for each in here.verdicts if each.metric == "counters.ecc_uncorrectable"]
+    failed = [each for each in here.verdicts if each.metric == "counters.pcie_replays"]
     assert [here.names[each.subject] for each in failed] == ["gpu0"]
     assert "before the run was resumed" in failed[0].sentence
     killed(here)
