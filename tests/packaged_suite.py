@@ -34,7 +34,7 @@ def requests() -> list[Request]:
         module = importlib.import_module(f"pytest_accel.suite.{name}")
         for test in (each for each in vars(module).values() if inspect.isfunction(each)):
             for case in _cases(test):
-                test(**{**case, "accel_check": check})
+                test(**{**case, "accel_check": check, **({"accel_rounds": list} if "accel_rounds" in case else {})})
     return asked
 
 

@@ -31,10 +31,16 @@ HOURS = 0.015
 """Simulated hours: some rounds of a copy and a product."""
 
 
+SESSIONS: list[Session] = []
+"""The sessions of a test, to be closed."""
+
+
 @pytest.fixture(autouse=True)
 def _fast() -> Iterator[None]:
     with fast():
         yield
+    while SESSIONS:
+        killed(SESSIONS.pop())
 
 
 def opened(folder: Path, fault: str = "", hours: float | None = HOURS, **more: Any) -> Session:
@@ -51,6 +57,7 @@ def opened(folder: Path, fault: str = "", hours: float | None = HOURS, **more: A
     )
     here = Session(replace(options, **more), pool=Here())
     here.open()
+    SESSIONS.append(here)
     return here
 
 
@@ -202,7 +209,6 @@ def test_errors_that_were_counted_before_the_kill_stay_found(tmp_path: Path) -> 
     failed = [each for each in here.verdicts if each.metric == "counters.pcie_replays"]
     assert [here.names[each.subject] for each in failed] == ["gpu0"]
     assert "before the run was resumed" in failed[0].sentence
-    killed(here)
 
 
 def changed_record(folder: Path, **keys: Any) -> None:
