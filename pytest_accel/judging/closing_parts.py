@@ -163,8 +163,8 @@ def unfinished(hours: float, done: float) -> str:
 
 
 def duration(hours: float, rounds: int) -> str:
-    """Return the hours of a long run and its rounds: "72.1 h in 41 rounds"."""
-    return f"{hours:.3g} h in {_count(rounds, 'round')}"
+    """Return the hours of a long run and its rounds: "72.1 h in 41 complete rounds"."""
+    return f"{hours:.3g} h in {_count(rounds, 'complete round')}"
 
 
 def resumptions(resumed: int, reboots: int) -> str:

@@ -97,7 +97,7 @@ def test_rounds_go_on_for_the_hours_and_a_healthy_node_stays_healthy(tmp_path: P
     assert rounds["complete"] >= 3
     assert rounds["found"] == []
     assert closing.word == "HELD"
-    assert f"{rounds['done']:.3g} h in {rounds['complete']} rounds" in closing.line
+    assert f"{rounds['done']:.3g} h in {rounds['complete']} complete rounds" in closing.line
     copies = rounds["series"]["stream.copy_kernel"]["values"]
     assert {len(values) - rounds["complete"] for values in copies.values()} <= {0, 1}, "one value for each round"
     measured = [each for each in here.record.measurements if each.metric == "stream.copy_kernel"]
