@@ -318,9 +318,16 @@ def _broken(verdict: Verdict) -> bool:
 def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence[Value | None]) -> bool:
     """Return False if nothing in the record can make a verdict FAIL.
 
-    That is so if every attempt has a value within the bounds, and the value is about that of the other devices.
+    That is so if every attempt has a value within the bounds, and the value is about that of the other devices and of the
+    device's own past.
     """
-    if verdict.fault or verdict.margin is None or verdict.margin < 0 or any(each.trouble for each in attempts):
+    if (
+        verdict.behind
+        or verdict.fault
+        or verdict.margin is None
+        or verdict.margin < 0
+        or any(each.trouble for each in attempts)
+    ):
         return True
     numbers = [float(each) for each in alike if isinstance(each, int | float)]
     if isinstance(verdict.value, int | float):

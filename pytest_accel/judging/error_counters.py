@@ -303,8 +303,8 @@ def _worst(name: str, counter: Counter, moving: Sequence[Window]) -> tuple[float
     """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
     Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,
-    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best. A sequence
-    of more than twice the time that the rate refers to has a part with a rate at least as high.
+    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best. A
+    sequence of more than twice the time that the rate refers to has a part with a rate at least as high.
     """
     longest = max((each.ended - each.started for each in moving), default=0.0)
     rate, begin, end = 0.0, 0, 0

@@ -74,6 +74,7 @@ class Resumed:
     def record(self) -> Record:
         """Return the record as it is continued: without what is not complete, and without facts that are read anew."""
         run = self.old.run.copy()
+        run["starts"] = [each.copy() for each in self.old.run["starts"]]
         run.pop("ended", None)
         run.pop("seconds", None)
         run.pop("probes", None)

@@ -14,9 +14,10 @@ from in_process import Here, fast
 from pytest_accel import probes
 from pytest_accel.cli import consistency
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import record_reader
+from pytest_accel.run import record_reader, resume
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, TELEMETRY
@@ -43,10 +44,10 @@ def _fast() -> Iterator[None]:
         killed(SESSIONS.pop())
 
 
-def opened(folder: Path, fault: str = "", hours: float | None = HOURS, **more: Any) -> Session:
+def opened(folder: Path, fault: str = "", hours: float | None = HOURS, node: str = "single", **more: Any) -> Session:
     """A long run on a node of one device, with a fault or none, in `folder`/out."""
     (folder / "ours.yaml").write_text(SKU)
-    (folder / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: single\nfaults: [{fault}]\n")
+    (folder / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: {node}\nfaults: [{fault}]\n")
     options = Options(
         sku=str(folder / "ours.yaml"),
         level="long",
@@ -117,6 +118,11 @@ def test_a_loss_in_a_later_round_is_found_with_its_round(tmp_path: Path) -> None
     assert closing.word == "REJECTED"
     later = [each for each in here.record.measurements if each.details.get("round") == found["round"]]
     assert {each.metric for each in later} >= {"stream.copy_kernel"}
+    assert "below its first round" in verdict.sentence
+    saved = record_reader.read(tmp_path / "out" / FILE)
+    assert not consistency.contradictions(saved)
+    again = judge_again(saved.record, Terms(here.sku, here.platform, "long"))
+    assert again.closing["line"] == f"JUDGED AGAIN {closing.line}"
 
 
 def test_a_killed_run_measures_nothing_twice(tmp_path: Path) -> None:
@@ -234,6 +240,61 @@ def test_what_cannot_be_resumed_is_refused_and_kept(tmp_path: Path) -> None:
     changed_record(tmp_path, notes=["all is well"])
     with pytest.raises(Refused, match="was changed after it was written"):
         resumed(tmp_path)
+
+
+def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) -> None:
+    here = opened(tmp_path, hours=None, platform="hgx8", node="hgx8")
+    gone = here.devices[3]
+    killed(here)
+    path = tmp_path / "out" / FILE
+    raw = json.loads(path.read_text())
+    here = resumed(tmp_path, hours=None, platform="hgx8", node="hgx8")
+    assert here.record.devices == [*here.devices]
+    killed(here)
+    found = resume.Resumed(tmp_path / "out", record_reader.load(path))
+    left = [each for each in here.devices if each != gone]
+    assert found.gone(left) == f"gpu3 ({gone.uuid}) was there when the run began, and is missing now"
+    assert [each.name for each in found.missing(left)] == ["gpu3"]
+    renumbered = [replace(each, index=place) for place, each in enumerate(left)]
+    assert [each.name for each in found.missing(renumbered)] == ["gpu7"], "no two devices have one name"
+    assert raw["run"]["starts"][0]["boot"]
+
+
+def test_another_boot_is_said(tmp_path: Path) -> None:
+    here = opened(tmp_path, hours=None)
+    here.record.run["starts"][0]["boot"] = "the boot before"
+    here.ledger.save()
+    killed(here)
+    here = resumed(tmp_path, hours=None)
+    assert "after another boot of the host" in here.record.notes[-1]
+    measure(here)
+    here.filtered.append("without most probes")
+    assert "resumed once, 1 reboot" in here.finish().line
+
+
+def test_other_software_is_refused(tmp_path: Path) -> None:
+    here = opened(tmp_path, hours=None)
+    here.record.software["driver"] = "1.0"
+    here.ledger.save()
+    killed(here)
+    with pytest.raises(Refused, match=r"driver was 1\.0 when the run began, and is .* now; the measurements before"):
+        resumed(tmp_path, hours=None)
+
+
+def test_what_an_interrupt_left_of_a_measurement_is_made_again(tmp_path: Path) -> None:
+    here = opened(tmp_path, hours=None)
+    device = here.devices[0]
+    here.check(probes.stream, {"op": "copy_kernel"}, device.uuid)
+    (whole_one,) = [each for each in here.record.measurements if each.metric == "stream.copy_kernel"]
+    late = replace(whole_one, started=whole_one.started + 100, trouble=Trouble("external", "interrupted"))
+    other = replace(late, metric="matmul.bf16")
+    here.ledger.add([late, other])
+    here.ledger.save()
+    killed(here)
+    here = resumed(tmp_path, hours=None)
+    assert [each.metric for each in here.record.measurements if each.samples] == ["stream.copy_kernel"]
+    measure(here)
+    assert {each.status for each in here.verdicts} == {Status.PASS}
 
 
 @pytest.mark.slow
