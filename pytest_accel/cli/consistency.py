@@ -318,8 +318,8 @@ def _broken(verdict: Verdict) -> bool:
 def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence[Value | None]) -> bool:
     """Return False if nothing in the record can make a verdict FAIL.
 
-    That is so if every attempt has a value within the bounds, and the value is about that of the other devices and of the
-    device's own past.
+    That is so if every attempt has a value within the bounds, and the value is about that of the other devices and of
+    the device's own past.
     """
     if (
         verdict.behind
