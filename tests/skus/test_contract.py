@@ -201,9 +201,8 @@ def test_a_contract_with_a_hash_of_its_own_is_held_against_the_shipped_file(
     found, made = forged(tmp_path, text, old, new)
     assert found >= overridden
     assert forged(tmp_path, text, "hgx8", "hgx8")[0] == set()
-    around = circumstances(
-        made, *made.platforms.values(), "standard", requirements.limits(made, *made.platforms.values(), 8), []
-    )
+    (platform,) = made.platforms.values()
+    around = circumstances(made, platform, "standard", requirements.limits(made, platform, 8), [])
     assert around.overridden >= len(overridden)
 
 
