@@ -171,7 +171,7 @@ def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
     one_wrong = rows(*found(1.0, 0.0))
     assert one_wrong[1] == "FAIL gpu3 exact_matmul.bf16 1 = 0"
     assert one_wrong[-1] == "0 on all devices: soak.throttle.hw_thermal"
-    assert len(table(found(0.0, 0.0), NAMES, full=True)) == 1 + 2
+    assert len(table(found(0.0, 0.0), NAMES, full=True)) == 1 + 8
 
 
 def test_many_values_without_a_limit_are_counted() -> None:
