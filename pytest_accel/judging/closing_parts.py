@@ -165,7 +165,7 @@ def unfinished(hours: float, done: float) -> str:
 
 def duration(hours: float, rounds: int) -> str:
     """Return the hours of a long run and its rounds: "72.1 h in 41 complete rounds"."""
-    return f"{hours:.3g} h in {_count(rounds, 'complete round')}"
+    return f"{hours:.3g} h in {counted(rounds, 'complete round')}"
 
 
 def resumptions(resumed: int, reboots: int) -> str:
@@ -173,7 +173,7 @@ def resumptions(resumed: int, reboots: int) -> str:
     if not resumed:
         return ""
     times = {1: "once", 2: "twice"}.get(resumed, f"{resumed} times")
-    return ", ".join(filter(None, [f"resumed {times}", _count(reboots, "reboot") if reboots else ""]))
+    return ", ".join(filter(None, [f"resumed {times}", counted(reboots, "reboot") if reboots else ""]))
 
 
 # -- words
