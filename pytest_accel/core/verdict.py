@@ -60,7 +60,8 @@ class Waiver:
 class ErrorRates:
     """The chances that a verdict of this kind is wrong, for one device, each in 0 ... 1; None where one is not known.
 
-    They are those of the limit, of the repeat of a shortfall, and of the comparison with the neighbours.
+    They are those of the limit with the repeat of a shortfall, and of the comparison with the neighbours where a gap
+    fails. 1e-9 stands for anything below it, and so does its distance from 1; exactly 0 and 1 are certain by rule.
     """
 
     healthy_rejected: float | None

@@ -2,7 +2,8 @@
 
 A healthy device reaches c (1 + D + G) of a limit's healthy figure c. D is constant over the goes of a run, G is drawn
 anew for each; both are normal. A device that is slow by a loss L reaches 1 - L of that. A shortfall counts if the
-repeat shows it too, so the chance is that of two normal values with the correlation D^2 / (D^2 + G^2) (`stats.both_below`).
+repeat shows it too, so the chance is that of two normal values with the correlation D^2 / (D^2 + G^2)
+(`stats.both_below`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ MOST_LOSS = 0.9
 """The largest loss that is looked for."""
 DIGITS = 3
 """Significant digits of a chance, or of its difference from one."""
+LEAST_CHANCE = 1e-9
+"""The smallest chance that is stated, and the smallest difference from one: nobody knows how normal tails are there."""
 
 
 class Way(Protocol):
@@ -45,6 +48,14 @@ class Way(Protocol):
     @property
     def name(self) -> str:
         """The word for it."""
+
+    @property
+    def rejects(self) -> bool:
+        """True if it may FAIL a device."""
+
+    @property
+    def stops(self) -> bool:
+        """True if its finding may be FAIL or INCONCLUSIVE."""
 
     def found(self, loss: float) -> float:
         """Return the chance that a device with this loss is MARGINAL, FAIL or INCONCLUSIVE."""
@@ -101,6 +112,11 @@ class ByLimit:
     rejects: bool
     name: str = "floor"
 
+    @property
+    def stops(self) -> bool:
+        """True if a shortfall may be FAIL or INCONCLUSIVE."""
+        return self.rejects or self.doubtful > 0
+
     def found(self, loss: float) -> float:
         """Return the chance that the first go is below the bound, or too close to it."""
         return fmean(self.noise.below(self.marginal * each / (1 - loss) - 1) for each in self.bounds)
@@ -135,6 +151,13 @@ class ByNeighbours:
         """The word for it."""
         return "neighbours, at the clock" if self.gap.at_clock else "neighbours"
 
+    @property
+    def rejects(self) -> bool:
+        """True if a gap may fail."""
+        return math.isfinite(self.gap.fails_from)
+
+    stops = rejects
+
     def found(self, loss: float) -> float:
         """Return the chance that both goes show a gap, or one of them one that fails."""
         wide, fails = self._share(self.gap.found_from, loss), self._share(self.gap.fails_from, loss)
@@ -164,8 +187,14 @@ class ByPast:
 
     allowed: float
     go: float
-    fails: bool
+    rejects: bool
+    """True if the user wants a drop to fail."""
     name: str = "last run"
+
+    @property
+    def stops(self) -> bool:
+        """True if a drop fails."""
+        return self.rejects
 
     def found(self, loss: float) -> float:
         """Return the chance that both goes are short of the last run."""
@@ -174,7 +203,7 @@ class ByPast:
 
     def rejected(self, loss: float) -> float:
         """Return the same where the user wants a drop to fail."""
-        return self.found(loss) if self.fails else 0.0
+        return self.found(loss) if self.rejects else 0.0
 
     stopped = rejected
 
@@ -196,15 +225,24 @@ def error_rates(
         return None
     by_limit, words = by_limit_of(own, limit, background, advises=advises)
     if by_limit is None:
-        return ErrorRates(None, None, None, words)
+        return ErrorRates(0.0 if advises or limit.differs or limit.severity == "warn" else None, None, None, words)
     others = (by_neighbours(own, background), by_past(own, background))
     return _rates([by_limit, *(each for each in others if each)], words)
 
 
 def rates_of_limit(limit: Limit, spread: Spread | None) -> ErrorRates | None:
     """Return the error rates of a limit by itself, before anything is measured; None if it bounds no speed."""
-    planned = Measurement(limit.metric, "", limit.of_unit or limit.unit, None)
-    return error_rates(planned, limit, Background(spread=spread))
+    return error_rates(_planned(limit), limit, Background(spread=spread))
+
+
+def smallest_loss_of_limit(limit: Limit, spread: Spread | None) -> float | None:
+    """Return the smallest loss that a limit finds by itself with the chance `FOUND`; None where it is not known."""
+    by_limit, _ = by_limit_of(_planned(limit), limit, Background(spread=spread), advises=False)
+    return smallest_loss(by_limit) if by_limit else None
+
+
+def _planned(limit: Limit) -> Measurement:
+    return Measurement(limit.metric, "", limit.of_unit or limit.unit, None)
 
 
 def ways_of(own: Measurement, limit: Limit | None, background: Background, *, advises: bool = False) -> list[Way]:
@@ -231,16 +269,20 @@ def _rates(ways: Sequence[Way], words: str) -> ErrorRates:
 
     A healthy device is rejected by any of them, and a slow one is accepted at most where the strongest misses it.
     """
-    healthy = min(1.0, sum(each.rejected(0.0) for each in ways))
-    five, ten = (1 - max(each.stopped(loss) for each in ways) for loss in SHORT)
-    return ErrorRates(rounded(healthy), rounded(five), rounded(ten), words)
+    healthy = rounded(sum(each.rejected(0.0) for each in ways)) if any(each.rejects for each in ways) else 0.0
+    stopping = [each for each in ways if each.stops]
+    five, ten = (rounded(1 - max(each.stopped(loss) for each in stopping)) if stopping else 1.0 for loss in SHORT)
+    return ErrorRates(healthy, five, ten, words)
 
 
 def rounded(chance: float) -> float:
-    """Return a chance with `DIGITS` significant digits, near one with so many of its difference from one."""
+    """Return a chance with `DIGITS` significant digits, near one with so many of its difference from one.
+
+    It is at least `LEAST_CHANCE` away from either.
+    """
     if chance > 0.5:
-        return round(1 - float(f"{max(0.0, 1 - chance):.{DIGITS}g}"), 15)
-    return float(f"{max(0.0, chance):.{DIGITS}g}")
+        return round(1 - float(f"{max(LEAST_CHANCE, 1 - chance):.{DIGITS}g}"), 12)
+    return float(f"{max(LEAST_CHANCE, chance):.{DIGITS}g}")
 
 
 # -- the ways of one measurement
@@ -304,15 +346,13 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     runs = past.between_runs if past and past.between_runs is not None else spread.between_runs
     error = _within(own)
     if not math.isfinite(error):
-        return None, "not known: fewer than three samples"
+        return None, "not known: too few samples for the error within the run"
     nodes = 0.0 if of_node else spread.between_nodes or 0.0
-    parts = [f"{between:.2g} between {'nodes' if of_node else 'devices'}"]
-    parts += [f"{nodes:.2g} between nodes"] if nodes else []
-    parts.append("runs not stated" if runs is None else f"{runs:.2g} between runs")
-    parts += [f"{error:.1g} within the run"] if error else []
-    told = f"deviations: {', '.join(parts)}" + (
-        "" if spread.ours else f"; of another tool or product ({spread.source.by})"
-    )
+    parts = [f"{100 * between:.2g}% between {'nodes' if of_node else 'devices'}"]
+    parts += [f"{100 * nodes:.2g}% between nodes"] if nodes else []
+    parts.append("runs not stated" if runs is None else f"{100 * runs:.2g}% between runs")
+    parts += [f"{100 * error:.1g}% within the run"] if error else []
+    told = f"{', '.join(parts)}" + ("" if spread.ours else f"; of another tool or product ({spread.source.by})")
     return Noise(math.hypot(between, nodes), math.hypot(runs or 0.0, error)), told
 
 

@@ -406,6 +406,8 @@ class Acceptance:
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
             lines.append((f"again: {shlex.join(words)}", ""))
+        finds = terminal.finds_lines(closing)
+        lines += terminal.folded(finds, width) if width else finds
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:
