@@ -25,7 +25,7 @@ from pytest_accel.judging.drops import allowed_drop
 from pytest_accel.judging.gaps import Gap, gap
 from pytest_accel.judging.history import kept
 from pytest_accel.judging.like_devices import TIMES, is_speed
-from pytest_accel.probes.declare import declaration_of
+from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.skus import requirements
 
 SHORT = (0.05, 0.10)
@@ -242,7 +242,10 @@ def smallest_loss_of_limit(limit: Limit, spread: Spread | None) -> float | None:
 
 
 def _planned(limit: Limit) -> Measurement:
-    return Measurement(limit.metric, "", limit.of_unit or limit.unit, None)
+    """Return a measurement of the limit's metric that was not made. A fraction of a peak has the metric's unit."""
+    declared = finder_of(limit.metric)
+    unit = (limit.of_unit or (declared.unit_of(limit.metric) if declared else None)) if limit.relative else limit.unit
+    return Measurement(limit.metric, "", unit or limit.unit, None)
 
 
 def ways_of(own: Measurement, limit: Limit | None, background: Background, *, advises: bool = False) -> list[Way]:
@@ -352,8 +355,8 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     parts += [f"{100 * nodes:.2g}% between nodes"] if nodes else []
     parts.append("runs not stated" if runs is None else f"{100 * runs:.2g}% between runs")
     parts += [f"{100 * error:.1g}% within the run"] if error else []
-    told = f"{', '.join(parts)}" + ("" if spread.ours else f"; of another tool or product ({spread.source.by})")
-    return Noise(math.hypot(between, nodes), math.hypot(runs or 0.0, error)), told
+    whose = "" if spread.ours else f"; of another tool or product ({spread.source.by})"
+    return Noise(math.hypot(between, nodes), math.hypot(runs or 0.0, error)), f"{', '.join(parts)}{whose}"
 
 
 def _within(own: Measurement) -> float:
