@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
@@ -13,7 +14,7 @@ from statistics import NormalDist
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.sku import Limit, Sku, Source, Spread
 from pytest_accel.core.stats import both_below
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
@@ -144,9 +145,14 @@ def test_the_smallest_losses_are_those_of_the_drawn_benchmark(curve: dict[str, o
         assert all(agree(round(one * trials), chance, trials) for one, chance in zip(counted, chances, strict=True))
 
 
+@functools.cache
+def shipped() -> Sku:
+    return loader.load("h100-sxm")
+
+
 def benchmarked(family: str, name: str, deviation: float) -> Way:
     """Return a way as benchmarks/detection.py draws it."""
-    metric, sku = NAMES[family], loader.load("h100-sxm")
+    metric, sku = NAMES[family], shipped()
     spread = Spread(OURS, between_devices=0.8 * deviation, between_runs=0.6 * deviation, runs=30)
     limit = replace(sku.limits_on(sku.platforms["hgx8"])[metric], differs=(), severity="fail")
     if name == "floor" and family == "products":  # their clocks differ as well
