@@ -50,6 +50,7 @@ def changed(file: Path, name: str, change: Any) -> Path:
     return other
 
 
+@pytest.mark.slow
 def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
