@@ -294,6 +294,21 @@ def test_the_smallest_loss_is_that_of_the_best_metric_and_way() -> None:
     )
 
 
+def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others() -> None:
+    every = [one(1000.0, device.uuid) for device in DEVICES]
+    noisy = Measurement("stream.triad", "GPU-0", "GB/s", 700.0, (660.0, 700.0, 740.0, 690.0, 710.0))
+    attempts = {(each.metric, each.subject): [each] for each in [noisy, *every[1:]]}
+    kinds = {device.uuid: kind_of(device) for device in DEVICES}
+
+    def loss(status: Status) -> float:
+        verdicts = [Verdict(m, s, status if s == "GPU-0" else Status.PASS, "") for m, s in attempts]
+        found = smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None)["memory"]
+        return found.loss if found else 1.0
+
+    assert loss(Status.PASS) > loss(Status.FAIL) + 0.01
+    assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.15
+
+
 def test_a_past_finds_what_the_neighbours_do_not() -> None:
     figure = EarlierFigure(1000.0, "2026-01-01", "r")
     found = found_by(
