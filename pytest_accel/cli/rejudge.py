@@ -22,11 +22,8 @@ from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
-<<<<<<< HEAD
 from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_round, round_of
-=======
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
->>>>>>> sure16
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, names_of

@@ -413,16 +413,13 @@ class Acceptance:
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
             lines.append((f"again: {shlex.join(words)}", ""))
-<<<<<<< HEAD
         if accel_session.resumable and accel_session.folder.path:
             words = without_options(accel_session.options.command, ("--accel-resume", "--accel-output"))
             lines.append(
                 (f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(accel_session.folder.path))}", "")
             )
-=======
         finds = terminal.finds_lines(closing)
         lines += terminal.folded(finds, width) if width else finds
->>>>>>> sure16
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:

@@ -16,21 +16,14 @@ import pytest_accel
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
-<<<<<<< HEAD
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Circumstances, Closing, close
-from pytest_accel.judging.history import History, terms_of
-from pytest_accel.judging.judge import worst
-from pytest_accel.judging.rounds import Later, round_of
-=======
-from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.background import no_spread
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
 from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.rounds import Later, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
->>>>>>> sure16
 from pytest_accel.run import baseline, earlier_records, record, simulation
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
