@@ -17,10 +17,12 @@ from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
+from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
+from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
@@ -395,20 +397,22 @@ class Acceptance:
         return [(name, entries) for name, entries in kept if entries]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """Return the closing line, the command that repeats what it names, the time spent and the path of the record.
+        """Return the closing line, the next steps, the command that repeats what it names, the time and the record.
 
         Each only where there is one.
         """
         accel_session = self.accel_session
         width = self._width() if self._is_terminal() else None
         lines = terminal.closing_lines(closing, accel_session.verdicts, width)
+        full = self._config.getoption("verbose", 0) > 0
+        lines += next_steps(findings_of(accel_session.record), accel_session.names, full=full)
         named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
             lines.append((f"again: {shlex.join(words)}", ""))
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:
+        if full and "sampling" in accel_session.record.run:
             lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
         lines += terminal.contract_lines(accel_session.sku)
         folder = accel_session.folder
