@@ -12,6 +12,7 @@ from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
+from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 
 WRONG = 4
 """Exit status for a wrong file or option, as in a run."""
@@ -23,7 +24,13 @@ def _as_json(found: Record) -> str:
     return json.dumps({**plain, "sha256": record.seal(plain)}, indent=1) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Record], str]] = {"json": _as_json}
+FORMATS: Mapping[str, Callable[[Record], str]] = {
+    "json": _as_json,
+    "md": markdown.text,
+    "junit": junit.text,
+    "ocptv": ocptv.text,
+    "prometheus": prometheus.text,
+}
 """The function that writes a record, by the name of the format."""
 
 
@@ -32,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="RECORD", help="a record.json, or the folder that holds it")
     add("--format", choices=FORMATS, required=True, help="the format to write")
-    add("--output", metavar="FILE", type=Path, help="the file to write (default: standard output)")
+    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
 def report(chosen: argparse.Namespace) -> int:
@@ -40,7 +47,7 @@ def report(chosen: argparse.Namespace) -> int:
     try:
         text = FORMATS[chosen.format](record_reader.load(record_reader.find(Path(chosen.file))))
         if chosen.output:
-            chosen.output.write_text(text, encoding="utf-8")
+            record.replace_file(chosen.output, text)
         else:
             print(text, end="")
     except BadFile as error:

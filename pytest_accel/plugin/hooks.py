@@ -311,7 +311,10 @@ class Acceptance:
             "host": accel_session.record.run.get("host"),
             "devices": " ".join(device.uuid for device in accel_session.devices) or None,
             "thresholds": accel_session.record.sku.get("thresholds"),
+            "serials": " ".join(device.serial for device in accel_session.devices if device.serial) or None,
             "record": accel_session.folder.path,
+            "record_sha256": accel_session.record.sha256 or None,
+            "exit": closing.exit,
         }
 
     def _planned(self, exitstatus: int) -> int:

@@ -73,8 +73,8 @@ def _row(fault: FaultCode) -> tuple[str, ...]:
 def _xids() -> list[str]:
     """Return the part on Xids: the code of each, and NVIDIA's immediate action."""
     text = [
-        "An Xid of NVIDIA's driver is a finding with NVIDIA's immediate action in parentheses, such as `A102 device-lost,",
-        f"Xid 79 (RESTART_BM)`. The actions are those of [NVIDIA's catalogue]({xids.CATALOGUE}) as of October 2025;",
+        "An Xid of NVIDIA's driver is a finding with NVIDIA's immediate action in parentheses: `A102 device-lost, Xid",
+        f"79 (RESTART_BM)`. The actions are those of [NVIDIA's catalogue]({xids.CATALOGUE}) as of October 2025;",
         "`RESTART_BM` is a restart of the machine. Information is neither judged nor shown.",
         "",
     ]
