@@ -13,6 +13,7 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.findings import Finding
+from pytest_accel.run.ledger import OF_COUNTERS
 from pytest_accel.run.record import Record, findings_of
 from pytest_accel.views.exports.figures import device_names, devices
 from pytest_accel.views.own_tests import told_apart
@@ -79,8 +80,8 @@ def text(record: Record) -> str:
         _add_outcome(case, verdict, finding)
     run = record.run
     count = {name: str(len(suite.findall(f"testcase/{tag}"))) for name, tag in COUNTS.items()}
-    duration = sum(float(each.get("time", 0)) for each in suite.iter("testcase"))
-    attributes = {"tests": str(len(record.verdicts)), **count, "time": f"{duration:.3f}"}
+    wall = run["seconds"].get("wall", 0.0) if "seconds" in run else 0.0  # the devices are measured at the same time
+    attributes = {"tests": str(len(record.verdicts)), **count, "time": f"{wall:.3f}"}
     attributes |= {"timestamp": printable(run.get("started", "")), "hostname": printable(run.get("host", ""))}
     suite.attrib.update(attributes)
     root = ET.Element("testsuites")
@@ -110,11 +111,11 @@ def _of_run(record: Record) -> Properties:
 
 
 def _seconds(record: Record) -> dict[tuple[str, str], float]:
-    """Return the time that all attempts at a metric of a subject took."""
+    """Return how long the attempts at a metric of a subject took; counters, which count all the time, take none."""
     spent: dict[tuple[str, str], float] = {}
     for each in record.measurements:
-        place = each.metric, each.subject
-        spent[place] = spent.get(place, 0.0) + max(0.0, each.ended - each.started)
+        place, counts = (each.metric, each.subject), each.metric.startswith(OF_COUNTERS)
+        spent[place] = spent.get(place, 0.0) + (0.0 if counts else max(0.0, each.ended - each.started))
     return spent
 
 
@@ -140,4 +141,5 @@ def _add_outcome(case: ET.Element, verdict: Verdict, finding: Finding | None) ->
     elif verdict.status is Status.NOT_APPLICABLE and not verdict.information:
         ET.SubElement(case, "skipped", message=sentence)
     elif finding:
-        ET.SubElement(case, "system-out").text = f"{verdict.status.value} {show(verdict.value, verdict.unit)}: {said}"
+        value = printable(show(verdict.value, verdict.unit))
+        ET.SubElement(case, "system-out").text = f"{verdict.status.value} {value}: {said}"

@@ -13,12 +13,13 @@ from pytest_accel.views.exports.figures import device_names, shown
 from pytest_accel.views.next_steps import grouped
 from pytest_accel.views.table import limit_of
 
-STEPS, VERDICTS, DEVICES = 8, 14, 16
+STEPS, VERDICTS, DEVICES = 7, 11, 10
 """Number of rows of each table."""
 LONG = 300
 """Characters of the longest text in a cell."""
 MARKS = re.compile(r"([\\`*\[\]<|~&$]|(?<![^\W_])_|_(?![^\W_]))")
-"""Characters that mean something within a line of Markdown, on GitHub also in formulas; `_` only at the end of a word."""
+"""Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
+"""
 LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
 """What GitHub makes a link or a notification of, even without brackets: users, issues, addresses."""
 NO_LINK = "&#8203;"
@@ -35,7 +36,7 @@ def text(record: Record) -> str:
     icon = ICONS.get(record.closing.get("exit", -1), "grey_question")
     terms = [record.sku.get("name") or "no SKU", run.get("platform"), run.get("level")]
     lines = [f"## :{icon}: {escaped(simulated + word)}: {code(run.get('host', 'unknown host'))}", ""]
-    closing = record.closing.get("line", "The run did not end: there is no closing line.")
+    closing = record.closing.get("line") or "The run did not end: there is no closing line."
     lines += [
         f"**{escaped(closing)}**",
         "",
@@ -107,9 +108,15 @@ def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
 
 
 def _devices(record: Record, names: dict[str, str]) -> list[str]:
-    """Return the table of devices, each with its identity and the number of its verdicts."""
-    rows = []
-    for device in record.devices:
+    """Return the table of devices, each with its identity and the number of its verdicts.
+
+    Of more than it has rows, those that fail come first.
+    """
+    rows, every = [], list(record.devices)
+    if len(every) > DEVICES:
+        failing = {each.subject for each in record.verdicts if each.fails}
+        every.sort(key=lambda device: device.uuid not in failing)
+    for device in every:
         own = [each for each in record.verdicts if each.subject == device.uuid]
         identity = code(device.product), code(device.serial or ""), code(device.uuid)
         rows.append((escaped(names[device.uuid]), *identity, _counted(own)))

@@ -62,12 +62,16 @@ def _artifacts(record: Record) -> Iterator[Artifact]:
         steps.setdefault(parse(verdict.metric).probe, []).append(verdict)
     found, names = findings_of(record), device_names(record)
     times = {(each.metric, each.subject): (each.started, each.ended) for each in record.measurements}
-    for number, (probe, verdicts) in enumerate(steps.items()):
-        told = [
+    told = {
+        probe: [
             (each, times.get((each.metric, each.subject), (0.0, 0.0)), _diagnosis(each, found.get(each.key), names))
             for each in verdicts
         ]
-        yield from _step(str(number), probe, told)
+        for probe, verdicts in steps.items()
+    }
+    by_end = sorted(told.items(), key=lambda step: max(end for _, (_, end), _ in step[1]))
+    for number, (probe, own) in enumerate(by_end):
+        yield from _step(str(number), probe, own)
     ended = _time(record.run.get("ended"))
     status, result = _result(record)
     message = {"severity": "INFO", "message": record.closing.get("line", "The run did not end.")}
@@ -177,16 +181,15 @@ def _hardware(device: Device) -> dict[str, str]:
     """Return a device as hardware."""
     facts = device.facts
     known = {
-        "name": f"{device.name} {device.product}",
-        "hardwareInfoId": device.uuid,
-        "partType": "accelerator",
         "serialNumber": device.serial,
         "partNumber": facts.get("board_part"),
         "location": device.pci_address,
         "version": facts.get("vbios"),
         "manufacturer": device.driver,
     }
-    return {name: str(each) for name, each in known.items() if each}
+    stated = {name: str(each) for name, each in known.items() if each}
+    name = f"{device.name} {device.product}"
+    return {"name": name, "hardwareInfoId": device.uuid, "partType": "accelerator", **stated}
 
 
 def _software_type(name: str) -> str:
