@@ -55,7 +55,7 @@ def page() -> str:
     lines += [
         "A marginal or waived verdict is a `warning` whatever its code. Drain and return hardware on exit status 1"
     ]
-    lines += ["alone ([verdicts.md](verdicts.md#the-closing-line)), and by the code choose how.", ""]
+    lines += ["alone ([verdicts.md](verdicts.md#closing-lines-and-exit-statuses)); the code says how.", ""]
     lines += ["## Actions", "", *_table(("action", "meaning"), _words(ACTIONS.items())), ""]
     for title, codes in PARTS:
         head = ("code", "name", "severity", "action", "meaning", "next step", "metrics", "DCGM")
