@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
-
-WRONG = 4
-"""Exit status for a wrong file or option, as in a run."""
 
 
 def _as_json(found: Record) -> str:
@@ -47,7 +45,7 @@ def report(chosen: argparse.Namespace) -> int:
     try:
         text = FORMATS[chosen.format](record_reader.load(record_reader.find(Path(chosen.file))))
         if chosen.output:
-            record.replace_file(chosen.output, text)
+            _replace(chosen.output, text)
         else:
             print(text, end="")
     except BadFile as error:
@@ -57,3 +55,13 @@ def report(chosen: argparse.Namespace) -> int:
         print(f"--output: cannot write {chosen.output}: {error.strerror}", file=sys.stderr)
         return WRONG
     return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file by one that holds the text, in one step. Raises BadFile for what is not a regular file, or OSError.
+
+    A link is not followed: somebody else may have put it there. A device or a pipe, or `/dev/stdout`, is not replaced.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")
+    record.replace_file(path, text)

@@ -44,19 +44,30 @@ def test_every_format_that_is_offered_is_tested() -> None:
 
 
 def test_a_collector_that_reads_meanwhile_sees_one_file_or_the_other(folder: Path) -> None:
-    """The file is replaced by a new one; what was opened before keeps the old text, and a link is not followed."""
-    elsewhere, out = folder / "elsewhere", folder / "accel.prom"
-    elsewhere.write_text("old")
-    out.symlink_to(elsewhere)
+    """The file is replaced by a new one; what was opened before keeps the old text."""
+    out = folder / "accel.prom"
+    out.write_text("old")
     with out.open() as opened:
         assert main(["report", str(folder), "--format", "prometheus", "--output", str(out)]) == 0
         assert opened.read() == "old"
-    assert not out.is_symlink()
     assert out.read_text().startswith(BEGIN["prometheus"])
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE(out.stat().st_mode) == 0o666 & ~mask, "a collector of another user may read it"
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".accel.prom")]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_left_as_it_is(folder: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root would put a file in the place of /dev/stdout, or write to where somebody else's link leads."""
+    out, elsewhere = folder / "out", folder / "elsewhere"
+    elsewhere.write_text("precious")
+    {"link": lambda: out.symlink_to(elsewhere), "pipe": lambda: os.mkfifo(out), "folder": out.mkdir}[kind]()
+    before = out.lstat()
+    assert main(["report", str(folder), "--format", "md", "--output", str(out)]) == 4
+    assert "is not a regular file" in capsys.readouterr().err
+    assert (out.lstat().st_ino, out.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert elsewhere.read_text() == "precious"
 
 
 def test_what_cannot_be_written_or_read_ends_with_4(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
