@@ -58,9 +58,9 @@ def report(chosen: argparse.Namespace) -> int:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file by one that holds the text, in one step. Raises BadFile for what is not a regular file, or OSError.
+    """Replace a file by one that holds the text, in one step. Raises BadFile, or OSError.
 
-    A link is not followed: somebody else may have put it there. A device or a pipe, or `/dev/stdout`, is not replaced.
+    Only a regular file is replaced. A link is not followed: somebody else may have put it there.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")

@@ -408,7 +408,8 @@ class Acceptance:
         width = self._width() if self._is_terminal() else None
         lines = terminal.closing_lines(closing, accel_session.verdicts, width)
         full = self._config.getoption("verbose", 0) > 0
-        lines += next_steps(findings_of(accel_session.record), accel_session.names, full=full)
+        steps = next_steps(findings_of(accel_session.record), accel_session.names, full=full)
+        lines += terminal.folded(steps, width) if width else steps
         named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]

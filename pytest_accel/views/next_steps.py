@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_accel.judging.closing_parts import Names, listed, spanned
+from pytest_accel.core.words import listed
+from pytest_accel.judging.closing_parts import Names, spanned
 from pytest_accel.judging.fault_codes import Severity
 from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.views.terminal import Line
@@ -39,7 +40,7 @@ def next_steps(found: Mapping[Key, Finding], names: Names, *, full: bool = False
         who = spanned([names.get(subject, subject) for subject in subjects])
         metrics = dict.fromkeys(metric for each in members.values() for metric in each)
         text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
-        text += f" ({listed(list(metrics))})" if full else ""
+        text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))
     if full or len(lines) <= SHOWN:
         return lines

@@ -43,6 +43,17 @@ def test_every_format_that_is_offered_is_tested() -> None:
     assert set(BEGIN) <= set(FORMATS)
 
 
+@pytest.mark.parametrize("form", BEGIN)
+def test_an_earlier_record_does_nothing_to_the_terminal(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record.write(exported.hostile("\x1b[2J\n\ud800<img src=x onerror=alert(1)>"), tmp_path)
+    assert main(["report", str(tmp_path), "--format", form]) == 0
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert "onerror" in shown
+
+
 def test_a_collector_that_reads_meanwhile_sees_one_file_or_the_other(folder: Path) -> None:
     """The file is replaced by a new one; what was opened before keeps the old text."""
     out = folder / "accel.prom"
@@ -62,7 +73,12 @@ def test_what_is_no_file_is_left_as_it_is(folder: Path, kind: str, capsys: pytes
     """Root would put a file in the place of /dev/stdout, or write to where somebody else's link leads."""
     out, elsewhere = folder / "out", folder / "elsewhere"
     elsewhere.write_text("precious")
-    {"link": lambda: out.symlink_to(elsewhere), "pipe": lambda: os.mkfifo(out), "folder": out.mkdir}[kind]()
+    if kind == "link":
+        out.symlink_to(elsewhere)
+    elif kind == "pipe":
+        os.mkfifo(out)
+    else:
+        out.mkdir()
     before = out.lstat()
     assert main(["report", str(folder), "--format", "md", "--output", str(out)]) == 4
     assert "is not a regular file" in capsys.readouterr().err

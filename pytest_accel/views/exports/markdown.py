@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pytest_accel.core.verdict import Status, Verdict, show, show_margin
-from pytest_accel.judging.closing_parts import listed, spanned
+from pytest_accel.core.words import listed
+from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.record import Record, findings_of
 from pytest_accel.views.exports.figures import device_names, shown
@@ -84,7 +85,7 @@ def _steps(record: Record, names: dict[str, str]) -> list[str]:
     rows = []
     for finding, members in grouped(findings_of(record)).items():
         subjects = spanned([name for subject, name in names.items() if subject in members])
-        metrics = listed(list(dict.fromkeys(metric for each in members.values() for metric in each)))
+        metrics = listed(dict.fromkeys(metric for each in members.values() for metric in each))
         title = escaped(finding.title)
         rows.append((title, finding.severity.value, escaped(subjects), escaped(finding.do), escaped(metrics)))
     return _table("Next steps", ("code", "severity", "devices", "next step", "metrics"), rows, STEPS)
