@@ -217,6 +217,19 @@ def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Record)
 def test_hostile_text_stays_text_in_ocptv(schema: jsonschema.Draft202012Validator, hostile: Record) -> None:
     for each in lines(hostile):
         schema.validate(each)
+    assert not [text for each in lines(hostile) for text in texts(each) if not text.isprintable()]
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in data, keys included."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+    elif isinstance(value, str):
+        yield value
 
 
 def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(faulty: Record) -> None:
@@ -285,6 +298,13 @@ def test_prometheus_has_the_result_figures_and_findings(faulty: Record) -> None:
     assert sum(statuses) == len(faulty.verdicts)
     first = faulty.devices[0]
     assert found["accel_device_info", "gpu0", first.model, str(first.serial), first.uuid] == 1
+
+
+def test_of_two_limits_on_a_metric_prometheus_has_the_one_that_fails(faulty: Record) -> None:
+    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
+    held = replace(slow, status=Status.PASS, floor=1.0, margin=9.0, limit=None)
+    found = samples(replace(faulty, verdicts=[held, *faulty.verdicts]))
+    assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
 
 
 def test_prometheus_keeps_labels_few(faulty: Record) -> None:
