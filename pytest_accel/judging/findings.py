@@ -106,13 +106,16 @@ def findings(
     verdicts: Sequence[Verdict], measurements: Iterable[Measurement], devices: Iterable[Device]
 ) -> dict[Key, Finding]:
     """Return the finding of every verdict that has one, by the key of the verdict, worst verdict first."""
+    remarkable = worst_first([each for each in verdicts if each.status not in FINE])
+    if not remarkable:
+        return {}
     known = {device.uuid: device for device in devices}
     kinds = {uuid: kind_of(device) for uuid, device in known.items()}
     attempts: dict[tuple[str, str], list[Measurement]] = {}
     for each in measurements:
         attempts.setdefault((each.metric, each.subject), []).append(each)
     found: dict[Key, Finding] = {}
-    for verdict in worst_first([each for each in verdicts if each.status not in FINE]):
+    for verdict in remarkable:
         place = verdict.metric, verdict.subject
         others = like(attempts, kinds, *place)
         finding = finding_of(verdict, attempts.get(place, ()), known.get(verdict.subject), others)
