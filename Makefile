@@ -48,6 +48,7 @@ format:
 
 docs: picture
 	$(VENV)/bin/python scripts/needs.py
+	$(VENV)/bin/python scripts/fault_codes.py
 	$(VENV)/bin/python scripts/facts.py
 	$(VENV)/bin/python scripts/limits.py
 	$(VENV)/bin/python scripts/schemas.py

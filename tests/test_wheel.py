@@ -41,6 +41,11 @@ def test_wheel_has_the_schemas(installed: Path, tmp_path: Path, name: str) -> No
     assert "$schema" in json.loads(run([installed / "pytest-accel", "schema", name], cwd=tmp_path))
 
 
+def test_wheel_has_the_files_for_monitoring(installed: Path, tmp_path: Path) -> None:
+    assert "alert: " in run([installed / "pytest-accel", "monitoring", "alerts"], cwd=tmp_path)
+    assert "panels" in json.loads(run([installed / "pytest-accel", "monitoring", "dashboard"], cwd=tmp_path))
+
+
 def test_wheel_has_the_version_of_its_thresholds(installed: Path, tmp_path: Path) -> None:
     version = (CHECKOUT / "thresholds/VERSION").read_text(encoding="utf-8").split()[0]
     assert run([installed / "pytest-accel", "--version"], cwd=tmp_path).endswith(f", thresholds {version}\n")

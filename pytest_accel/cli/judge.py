@@ -28,6 +28,7 @@ from pytest_accel.run.record import Record
 from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contract, releases, requirements
 from pytest_accel.views import changes, terminal
+from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
@@ -96,6 +97,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _close(_contradicted(damage), new.verdicts)
         return NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
+    _print(next_steps(record.findings_of(new), names))
     _print(terminal.contract_lines(terms.sku))
     if chosen.output:
         _print([(f"record: {_write(new, path, chosen.output)}", "")])

@@ -18,6 +18,7 @@ from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import lint_report, sheet, terminal
+from pytest_accel.views.exports import prometheus
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
@@ -44,6 +45,8 @@ The exit status is 0 if the file is clean and holds for the records that it came
 for too few devices."""
 REPORT = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record. The
 exit status is 0, or 4 for a file that is no record or cannot be written."""
+MONITORING = """Print alert rules for Prometheus, or a dashboard for Grafana. Both go by the metrics that 'pytest-accel
+report RECORD --format prometheus' writes."""
 SCHEMA = """Print a JSON Schema (2020-12), for editors that check a file while it is written and for programs that read
 records."""
 
@@ -100,7 +103,9 @@ def _run(chosen: argparse.Namespace) -> int:
         return calibrate.calibrate(chosen)
     if chosen.command == "report":
         return report.report(chosen)
-    return print_schema(chosen.of) if chosen.command == "schema" else _sku(chosen)
+    if chosen.command == "monitoring":
+        return print_text(prometheus.FILES[chosen.of].read_text(encoding="utf-8"))
+    return print_text(schema.text(chosen.of)) if chosen.command == "schema" else _sku(chosen)
 
 
 def _parser() -> Parser:
@@ -123,6 +128,9 @@ def _parser() -> Parser:
     calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
     text = "write a saved record in another format"
     report.arguments(commands.add_parser("report", help=text, description=REPORT))
+    text = "print alert rules for Prometheus or a dashboard for Grafana"
+    shipped = commands.add_parser("monitoring", help=text, description=MONITORING)
+    shipped.add_argument("of", choices=prometheus.FILES, help="the file to print")
     text = "print the JSON Schema of threshold files or of records"
     files = commands.add_parser("schema", help=text, description=SCHEMA)
     files.add_argument("of", choices=schema.FILES, help="the kind of file that the schema describes")
@@ -170,9 +178,9 @@ def _sku(chosen: argparse.Namespace) -> int:
     return list_rules() if chosen.rules else lint_skus(chosen.files, everything=chosen.all, form=chosen.format)
 
 
-def print_schema(name: str) -> int:
-    """Print the JSON Schema of the kind of file `name` ("thresholds" or "record"); return 0."""
-    print(schema.text(name), end="")
+def print_text(text: str) -> int:
+    """Print a shipped file; return 0."""
+    print(text, end="")
     return 0
 
 

@@ -26,7 +26,7 @@ from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_ro
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, names_of
+from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, finding_entries, names_of
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.waivers import used, waivable
 
@@ -63,7 +63,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms, limits)
     closing = replace(close(verdicts, around), finds=judged.finds(verdicts))
-    return replace(
+    judged_again = replace(
         record,
         verdicts=verdicts,
         circumstances=around,
@@ -72,6 +72,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
         sku=_sku_entry(record, terms),
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
+    return replace(judged_again, findings=finding_entries(judged_again))
 
 
 def _sku_entry(record: Record, terms: Terms) -> SkuEntry:

@@ -13,6 +13,7 @@ from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
+from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 
 
 def _as_json(found: Record) -> str:
@@ -21,7 +22,13 @@ def _as_json(found: Record) -> str:
     return json.dumps({**plain, "sha256": record.seal(plain)}, indent=1) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Record], str]] = {"json": _as_json}
+FORMATS: Mapping[str, Callable[[Record], str]] = {
+    "json": _as_json,
+    "md": markdown.text,
+    "junit": junit.text,
+    "ocptv": ocptv.text,
+    "prometheus": prometheus.text,
+}
 """The function that writes a record, by the name of the format."""
 
 
@@ -30,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="RECORD", help="a record.json, or the folder that holds it")
     add("--format", choices=FORMATS, required=True, help="the format to write")
-    add("--output", metavar="FILE", type=Path, help="the file to write (default: standard output)")
+    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
 def report(chosen: argparse.Namespace) -> int:
@@ -38,7 +45,7 @@ def report(chosen: argparse.Namespace) -> int:
     try:
         text = FORMATS[chosen.format](record_reader.load(record_reader.find(Path(chosen.file))))
         if chosen.output:
-            chosen.output.write_text(text, encoding="utf-8")
+            _replace(chosen.output, text)
         else:
             print(text, end="")
     except BadFile as error:
@@ -48,3 +55,13 @@ def report(chosen: argparse.Namespace) -> int:
         print(f"--output: cannot write {chosen.output}: {error.strerror}", file=sys.stderr)
         return WRONG
     return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file by one that holds the text, in one step. Raises BadFile, or OSError.
+
+    Only a regular file is replaced. A link is not followed: somebody else may have put it there.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")
+    record.replace_file(path, text)

@@ -136,6 +136,29 @@ XIDS = {
 CLEANUP = (43, 45)
 """Xids that the driver reports about a program that was killed."""
 
+CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+IMMEDIATE: Mapping[str, tuple[int, ...]] = {
+    "RESTART_APP": (8, 11, 13, 25, 31, 32, 60, 69, 80, 94, *_COPY, *_VIDEO),
+    "IGNORE": (14, 37, 38, 43, 44, 63, 66, 67, 92, 106, 107, 108, 121, 137, 141, 157, 160, 161),
+    "WORKFLOW_XID_45": (45,),
+    "RESET_GPU": (46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+    "WORKFLOW_XID_48": (48,),
+    "CHECK_MECHANICALS": (54,),
+    "WORKFLOW_NVLINK_ERR": (74,),
+    "RESTART_BM": (79,),
+    "WORKFLOW_NVLINK5_ERR": tuple(BY_TEXT),
+    "RESTART_VM": (151,),
+    "XID_154": (154,),
+}
+"""NVIDIA's immediate actions ("resolution buckets") by number, as its catalogue had them in October 2025. BM is the
+bare metal machine. The catalogue had no entry then for Xids from 167 on."""
+_IMMEDIATE = {number: action for action, numbers in IMMEDIATE.items() for number in numbers}
+
+
+def immediate_action(number: int) -> str:
+    """Return the immediate action of NVIDIA's catalogue for an Xid; empty if it is not known."""
+    return _IMMEDIATE.get(number, "")
+
 
 def lookup(number: int, text: str = "") -> Xid:
     """Return the meaning of an Xid; `text` is the rest of its line in the kernel log, if that could be read."""

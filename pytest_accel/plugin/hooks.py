@@ -17,10 +17,12 @@ from pytest_accel.plugin import junit, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
+from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
+from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
@@ -316,7 +318,10 @@ class Acceptance:
             "host": accel_session.record.run.get("host"),
             "devices": " ".join(device.uuid for device in accel_session.devices) or None,
             "thresholds": accel_session.record.sku.get("thresholds"),
+            "serials": " ".join(device.serial for device in accel_session.devices if device.serial) or None,
             "record": accel_session.folder.path,
+            "record_sha256": accel_session.record.sha256 or None,
+            "exit": closing.exit,
         }
 
     def _planned(self, exitstatus: int) -> int:
@@ -402,13 +407,16 @@ class Acceptance:
         return [(name, entries) for name, entries in kept if entries]
 
     def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """Return the closing line, the command that repeats what it names, the time spent and the path of the record.
+        """Return the closing line, the next steps, the command that repeats what it names, the time and the record.
 
         Each only where there is one.
         """
         accel_session = self.accel_session
         width = self._width() if self._is_terminal() else None
         lines = terminal.closing_lines(closing, accel_session.verdicts, width)
+        full = self._config.getoption("verbose", 0) > 0
+        steps = next_steps(findings_of(accel_session.record), accel_session.names, full=full)
+        lines += terminal.folded(steps, width) if width else steps
         named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
@@ -422,7 +430,7 @@ class Acceptance:
         lines += terminal.folded(finds, width) if width else finds
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:
+        if full and "sampling" in accel_session.record.run:
             lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
         lines += terminal.contract_lines(accel_session.sku)
         folder = accel_session.folder

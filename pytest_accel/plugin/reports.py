@@ -7,8 +7,10 @@ import pytest
 from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Errors
+from pytest_accel.judging.findings import findings
 from pytest_accel.plugin.stash import VERDICTS
 from pytest_accel.run.session import Session
+from pytest_accel.views.exports import junit
 
 NOT_MEASURED = ("not measured", "n", "NOT MEASURED")
 """Category, letter and word of a test that fails for a cause that an earlier test has told."""
@@ -25,7 +27,7 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
         for verdict in verdicts:
             if "accel_rounds" not in getattr(item, "fixturenames", ()):  # what it tells, another test measures
                 session.tests[verdict.key] = item.name
-            _properties(item, report, verdict, simulated=session.node.source if session.node else None)
+            _properties(session, item, report, verdict)
         failing = [verdict for verdict in verdicts if verdict.fails]
         repeats = [_repeats(session, item, verdict) for verdict in failing]
         if failing and all(repeats):
@@ -75,26 +77,11 @@ def _fail(report: pytest.TestReport, sentence: str) -> None:
         del report.wasxfail
 
 
-def _properties(item: pytest.Item, report: pytest.TestReport, verdict: Verdict, simulated: str | None) -> None:
-    """Add a verdict to the JUnit properties of its test, one property for each field that is set.
-
-    `simulated` is the source of the simulated node, None for real hardware.
-    """
-    pairs = {
-        "simulated": simulated,
-        "metric": verdict.metric,
-        "device": verdict.subject,
-        "value": verdict.value,
-        "unit": verdict.unit,
-        "floor": verdict.floor,
-        "ceiling": verdict.ceiling,
-        "expected": verdict.expected,
-        "of_peak": verdict.of_peak,
-        "margin": verdict.margin,
-        "status": verdict.status.value,
-        "waived": verdict.waiver.reason if verdict.waiver else None,
-        "limit_from": verdict.limit.origin if verdict.limit else None,
-    }
-    properties = [(f"accel.{key}", str(value)) for key, value in pairs.items() if value is not None]
+def _properties(session: Session, item: pytest.Item, report: pytest.TestReport, verdict: Verdict) -> None:
+    """Add a verdict to the JUnit properties of its test, one property for each field that is set."""
+    serial = next((each.serial for each in session.devices if each.uuid == verdict.subject), None)
+    finding = findings([verdict], session.record.measurements, session.devices).get(verdict.key)
+    simulated = {"simulated": session.node.source if session.node else None}
+    properties = junit.pairs({**simulated, **junit.of_verdict(verdict, serial, finding)})
     item.user_properties += properties  # junitxml reads the teardown's report, whose properties come from the item
     report.user_properties += properties

@@ -329,6 +329,7 @@ class Ledger:
         """Put the closing line under these circumstances into the record, and write it."""
         closing = replace(close(self.verdicts, around), finds=self._finds())
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
+        self.record.findings = record.finding_entries(self.record)
         self.save()
         return closing
 

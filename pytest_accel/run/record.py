@@ -24,6 +24,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.judging.findings import Finding, Key, findings
 from pytest_accel.judging.rounds import RoundsEntry
 from pytest_accel.run import summaries
 from pytest_accel.run.phases import TimeSpent
@@ -200,6 +201,25 @@ class ClosingEntry(TypedDict, total=False):
     """The smallest loss that the run would have found; empty if it measured no speed, absent in older records."""
 
 
+class FindingEntry(TypedDict):
+    """The fault code of one verdict."""
+
+    metric: str
+    subject: str
+    origin: str
+    """Where the limit of the verdict was declared; empty without a limit."""
+    code: str
+    """The stable code: "A401"."""
+    name: str
+    severity: str
+    action: str
+    """The next step in one word."""
+    do: str
+    """The next step in a sentence."""
+    vendor: str
+    """The vendor's own code for what its driver reported, such as "Xid 79 (RESTART_BM)"; empty if there is none."""
+
+
 class JudgedFrom(TypedDict, total=False):
     """The record that this one judges again; empty in the record of a run."""
 
@@ -222,6 +242,8 @@ class Record:
     measurements: list[Measurement] = dataclasses.field(default_factory=list)
     """Every attempt at every metric, in the order in which they were made."""
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
+    findings: list[FindingEntry] = dataclasses.field(default_factory=list)
+    """The fault code of every verdict that fails or is marginal, worst first; entered with the closing line."""
     waivers: WaiversEntry = dataclasses.field(default_factory=WaiversEntry)
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences that a reader should know besides the verdicts."""
@@ -249,6 +271,29 @@ def names_of(record: Record) -> dict[str, str]:
     return {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
 
 
+def findings_of(record: Record) -> dict[Key, Finding]:
+    """Return the findings of a record by the key of their verdict, as today's version chooses them."""
+    return findings(record.verdicts, record.measurements, record.devices)
+
+
+def finding_entries(record: Record) -> list[FindingEntry]:
+    """Return the findings of a record as the record holds them."""
+    return [
+        FindingEntry(
+            metric=metric,
+            subject=subject,
+            origin=origin,
+            code=each.code,
+            name=each.fault.name,
+            severity=each.severity.value,
+            action=each.action.value,
+            do=each.do,
+            vendor=each.vendor,
+        )
+        for (metric, subject, origin), each in findings_of(record).items()
+    ]
+
+
 def closing_entry(closing: Closing) -> ClosingEntry:
     """Return the closing line as the record holds it."""
     return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word, finds=closing.finds)
@@ -260,7 +305,7 @@ def write(record: Record, folder: Path) -> None:
     Raises OSError and leaves the old record as it was.
     """
     plain = content(record)
-    _replace(folder / FILE, _text(record, plain))
+    replace_file(folder / FILE, _text(record, plain))
     _write_summary(plain, folder)
 
 
@@ -302,7 +347,7 @@ def _write_summary(plain: Mapping[str, Any], folder: Path) -> None:
     """
     path = folder / summaries.SUMMARY
     try:
-        _replace(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
+        replace_file(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -346,7 +391,7 @@ def _lines(value: Any) -> str:
     return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
 
 
-def _replace(path: Path, text: str, *, sync: bool = True) -> None:
+def replace_file(path: Path, text: str, *, sync: bool = True) -> None:
     """Replace a file atomically. Raises OSError and leaves the old file as it was."""
     temporary = _temporary(path, text, sync=sync)
     try:

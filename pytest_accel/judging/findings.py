@@ -1,0 +1,209 @@
+"""Chooses the fault code of a verdict, with severity and next step. Pure.
+
+The cause counts more than the metric: a product that is slow because of heat has the code of heat. It is taken from
+the evidence beside the measurement, as in the sentence of the verdict (`judging/diagnosis.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_accel.core.details import ReportedError
+from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, is_rate
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.drivers import xids
+from pytest_accel.drivers.kernel_messages import MESSAGES, Message
+from pytest_accel.judging import causes
+from pytest_accel.judging.clock_losses import JOINT
+from pytest_accel.judging.error_counters import ERROR_COUNTERS
+from pytest_accel.judging.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
+from pytest_accel.judging.like_devices import Attempt, kind_of, like
+from pytest_accel.judging.ranking import worst_first
+
+FINE = (Status.PASS, Status.NOT_APPLICABLE)
+"""The statuses without a finding."""
+EVENTS = {"lost": "device-lost", "hung": "device-hung", "crashed": "device-crashed"}
+"""The code of each way in which a device fails."""
+REASONS = {
+    "hw_thermal_s": "hw-thermal",
+    "sw_thermal_s": "sw-thermal",
+    "hw_power_brake_s": "power-brake",
+    "hw_slowdown_s": "hw-slowdown",
+    causes.LOWERED_LIMIT: "power-limit-lowered",
+    causes.LOCK: "clock-locked",
+    "sync_boost": "clock-locked",
+}
+"""The code of each reason for a low clock. The usual power cap is none, and neither is what no reason explains."""
+MOST = 0.5
+"""The share of the lost clock from which on a reason is the cause."""
+XIDS = {
+    "device-lost": (79,),
+    "recovery-asked": (154,),
+    "memory-uncorrectable": (48, 94, 95, 140, 171, 172),
+    "memory-unrepairable": (64,),
+    "memory-missing": (168,),
+    "host-link-errors": (32, 167),
+    "peer-link-errors": (74, 136, *xids.BY_TEXT),
+    "peer-link-down": (155,),
+    "auxiliary-power": (54,),
+}
+"""Xids that have the code of what they report. The others have that of their metric."""
+LOGGED = {
+    "NVSwitch fatal": "fabric",
+    "NVSwitch non-fatal": "fabric",
+    "off the bus": "device-lost",
+    "amdgpu uncorrectable": "memory-uncorrectable",
+    "amdgpu deferred": "memory-uncorrectable",
+    "amdgpu poison": "memory-uncorrectable",
+    "amdgpu reset": "recovery-asked",
+    "PCIe fatal": "host-link-errors",
+    "PCIe non-fatal": "host-link-errors",
+    "PCIe contained": "host-link-errors",
+    "PCIe slot": "device-missing",
+}
+"""Kernel messages that have the code of what they report. The others have that of their metric."""
+COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
+"""The metrics of counters that are read of the device."""
+ERRORS = ("Error", "error")
+"""Words in the reason of a device whose library reported an error; our own checks name what is wrong instead."""
+_OF_XID = {number: name for name, numbers in XIDS.items() for number in numbers}
+
+Key = tuple[str, str, str]
+"""The identity of a verdict (`Verdict.key`)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The fault code of a verdict, as severe as the verdict makes it, and the next step.
+
+    `vendor` is the vendor's own code for what its driver reported: "Xid 79 (RESTART_BM)".
+    """
+
+    fault: FaultCode
+    severity: Severity
+    do: str
+    vendor: str = ""
+
+    @property
+    def code(self) -> str:
+        """The stable code: "A401"."""
+        return self.fault.code
+
+    @property
+    def action(self) -> Action:
+        """The next step in one word; a warning asks to watch, unless a setting has to be set right."""
+        mild = self.severity is Severity.WARNING and self.fault.action is not Action.CONFIGURE
+        return Action.WATCH if mild else self.fault.action
+
+    @property
+    def title(self) -> str:
+        """Code, name and the vendor's code: "A102 device-lost, Xid 79 (RESTART_BM)"."""
+        return f"{self.fault.code} {self.fault.name}{f', {self.vendor}' if self.vendor else ''}"
+
+
+def findings(
+    verdicts: Sequence[Verdict], measurements: Iterable[Measurement], devices: Iterable[Device]
+) -> dict[Key, Finding]:
+    """Return the finding of every verdict that has one, by the key of the verdict, worst verdict first."""
+    remarkable = worst_first([each for each in verdicts if each.status not in FINE])
+    if not remarkable:
+        return {}
+    known = {device.uuid: device for device in devices}
+    kinds = {uuid: kind_of(device) for uuid, device in known.items()}
+    attempts: dict[tuple[str, str], list[Measurement]] = {}
+    for each in measurements:
+        attempts.setdefault((each.metric, each.subject), []).append(each)
+    found: dict[Key, Finding] = {}
+    for verdict in remarkable:
+        place = verdict.metric, verdict.subject
+        others = like(attempts, kinds, *place)
+        finding = finding_of(verdict, attempts.get(place, ()), known.get(verdict.subject), others)
+        if finding:
+            found[verdict.key] = finding
+    return found
+
+
+def finding_of(
+    verdict: Verdict, own: Attempt = (), device: Device | None = None, others: Sequence[Attempt] = ()
+) -> Finding | None:
+    """Return the finding of a verdict; None if it holds without a remark or does not apply.
+
+    `own` are the attempts at its metric and `others` those of the like devices. Without them the metric alone decides.
+    """
+    if verdict.status in FINE:
+        return None
+    reported = _reported(own)
+    fault = _fault(verdict, own, device, others, reported)
+    number = reported["number"] if reported and not reported["message"] else 0
+    action = xids.immediate_action(number)
+    vendor = f"Xid {number}{f' ({action})' if action else ''}" if number else ""
+    return Finding(fault, _severity(verdict, fault), _known(reported).do if reported else fault.do, vendor)
+
+
+def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
+    """Return the severity of a code under a verdict: one that holds, or that a waiver accepts, warns at most."""
+    if fault.severity is Severity.UNKNOWN or (verdict.status is Status.FAIL and not verdict.waiver):
+        return fault.severity
+    return Severity.WARNING
+
+
+def _fault(
+    verdict: Verdict, own: Attempt, device: Device | None, others: Sequence[Attempt], reported: ReportedError | None
+) -> FaultCode:
+    if verdict.event == LEFT_OUT:
+        return BY_NAME["not-tried"]
+    if verdict.status is Status.UNMEASURED:
+        return BY_NAME["unmeasured"]
+    if verdict.status is Status.INCONCLUSIVE:
+        return BY_NAME["inconclusive"]
+    if verdict.event:
+        return BY_NAME[EVENTS[verdict.event]]
+    if verdict.fault:
+        return BY_NAME[_of_failure(verdict, own)]
+    if reported:
+        name = LOGGED.get(reported["message"], "") if reported["message"] else _OF_XID.get(reported["number"], "")
+        return BY_NAME[name] if name else of_metric(verdict.metric)
+    cause = _cause(own[-1], device, verdict, others) if own and device else None
+    return BY_NAME[cause] if cause else of_metric(verdict.metric)
+
+
+def _of_failure(verdict: Verdict, own: Attempt) -> str:
+    """Return the code of a device that failed while it was measured, and neither hung nor ended its process."""
+    trouble = own[-1].trouble if own else None
+    if verdict.metric.startswith(COUNTED):
+        return "device-lost"  # counters are read of the device itself, and it did not answer
+    if verdict.value is not None and trouble is None:
+        return of_metric(verdict.metric).name
+    return "device-error" if any(words in verdict.sentence for words in ERRORS) else "wrong-result"
+
+
+def _reported(own: Attempt) -> ReportedError | None:
+    """Return the worst error that the driver or the kernel reported: one with a code of its own, else the first."""
+    reports = own[-1].details.get("reports", ()) if own else ()
+    coded = [each for each in reports if (LOGGED.get(each["message"]) or _OF_XID.get(each["number"]))]
+    return next(iter([*coded, *reports]), None)
+
+
+def _known(reported: ReportedError) -> xids.Xid | Message:
+    """Return the table entry of a report; that of an unknown Xid for a message that this version does not know."""
+    if reported["message"] in MESSAGES:
+        return MESSAGES[reported["message"]]
+    return xids.lookup(reported["number"], reported["text"])
+
+
+def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempt]) -> str | None:
+    """Return the name of the code of what slowed the device down: the reason for most of the lost clock, or the link.
+
+    Only rates, and what is computed from the rates of a soak, have such a cause.
+    """
+    if not is_rate(measurement.unit) and of_metric(verdict.metric).name != "unsteady":
+        return None
+    shares = causes.shares(measurement, device, verdict.limit, others)
+    if measurement.metric.startswith("host_copy") and shares.link and shares.link < causes.FULL_CLOCK:
+        return "host-link-narrow"
+    for names, share in shares.by_reason.items():
+        named = [REASONS[name] for name in names.split(JOINT) if name in REASONS]
+        if named and share >= MOST:
+            return named[0]
+    return None

@@ -1,0 +1,50 @@
+"""What several exports say of a verdict: its limits in numbers, and the text from outside that is fit to be shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.ranking import worst_first
+from pytest_accel.run.record import Record
+
+FACTS = ("inventory.", "health.", "host.")
+"""Prefixes of the metrics that are facts, not figures."""
+
+
+def shown(text: object, most: int = SHOWN) -> str:
+    """Return a text from outside with every character visible; a longer one is cut off and says its length."""
+    return printable(str(text), most)
+
+
+def is_figure(verdict: Verdict) -> bool:
+    """Return True if the value of a verdict is a measured, finite number."""
+    number = isinstance(verdict.value, int | float) and not isinstance(verdict.value, bool)
+    return number and math.isfinite(float(verdict.value or 0)) and not verdict.metric.startswith(FACTS)
+
+
+def device_names(record: Record) -> dict[str, str]:
+    """Return the name of every subject, by UUID or NODE, fit to be shown and different for every subject."""
+    names: dict[str, str] = {NODE: NODE}
+    for device in record.devices:
+        name = shown(device.name)
+        names[device.uuid] = f"{name} ({shown(device.uuid)})" if name in names.values() else name
+    for verdict in record.verdicts:
+        names.setdefault(verdict.subject, shown(verdict.subject))
+    return names
+
+
+def devices(record: Record) -> dict[str, Device]:
+    """Return the devices of a record by UUID."""
+    return {device.uuid: device for device in record.devices}
+
+
+def one_each(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the worst verdict of every metric and subject, in the order of the record."""
+    worst: dict[tuple[str, str], Verdict] = {}
+    for each in worst_first(verdicts):
+        worst.setdefault((each.metric, each.subject), each)
+    return [each for each in verdicts if worst[each.metric, each.subject] is each]

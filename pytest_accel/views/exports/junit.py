@@ -1,0 +1,145 @@
+"""A record as a JUnit file: a test case for every verdict. Also the properties that the plugin adds to pytest's own.
+
+A limit that is broken is a failure, one that could not be judged an error, and a metric that does not apply is skipped.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Mapping
+
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.printable import printable
+from pytest_accel.core.verdict import Status, Verdict, show
+from pytest_accel.judging.findings import Finding
+from pytest_accel.run.ledger import OF_COUNTERS
+from pytest_accel.run.record import Record, findings_of
+from pytest_accel.views.exports.figures import device_names, devices
+from pytest_accel.views.own_tests import told_apart
+
+SUITE = "pytest-accel"
+TAGS = {Status.FAIL: "failure", Status.UNMEASURED: "error", Status.INCONCLUSIVE: "error"}
+"""The element of each status that fails."""
+COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+"""The attributes of a suite that count elements of its cases."""
+
+Properties = Mapping[str, object]
+"""Values by name, without the prefix `accel.`; those that are None are left out."""
+
+
+def of_verdict(verdict: Verdict, serial: str | None, finding: Finding | None) -> Properties:
+    """Return the properties of a verdict."""
+    return {
+        "metric": verdict.metric,
+        "device": verdict.subject,
+        "serial": serial,
+        "value": verdict.value,
+        "unit": verdict.unit or None,
+        "floor": verdict.floor,
+        "ceiling": verdict.ceiling,
+        "expected": verdict.expected,
+        "of_peak": verdict.of_peak,
+        "margin": verdict.margin,
+        "status": verdict.status.value,
+        "cause": verdict.sentence if finding else None,
+        "code": finding.code if finding else None,
+        "fault": finding.fault.name if finding else None,
+        "vendor_code": (finding.vendor or None) if finding else None,
+        "severity": finding.severity.value if finding else None,
+        "action": finding.action.value if finding else None,
+        "next": finding.do if finding else None,
+        "attempts": verdict.attempts if verdict.attempts > 1 else None,
+        "waived": verdict.waiver.reason if verdict.waiver else None,
+        "limit_from": verdict.limit.origin if verdict.limit else None,
+    }
+
+
+def pairs(properties: Properties) -> list[tuple[str, str]]:
+    """Return properties as names and texts, with the prefix, and with every character that XML cannot hold escaped."""
+    return [(f"accel.{name}", printable(str(value))) for name, value in properties.items() if value is not None]
+
+
+def text(record: Record) -> str:
+    """Return a record as a JUnit file."""
+    suite = ET.Element("testsuite", name=SUITE)
+    _add(suite, _of_run(record))
+    found, names, known = findings_of(record), device_names(record), devices(record)
+    seconds, alike = _seconds(record), Counter((each.metric, each.subject) for each in record.verdicts)
+    for renamed, verdict in zip(told_apart(record.verdicts), record.verdicts, strict=True):
+        device = known.get(verdict.subject)
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=f"{SUITE}.{names[verdict.subject]}",
+            name=printable(_name(renamed, alike[verdict.metric, verdict.subject])),
+            time=f"{seconds.get((verdict.metric, verdict.subject), 0.0):.3f}",
+        )
+        finding = found.get(verdict.key)
+        _add(case, of_verdict(verdict, device.serial if device else None, finding))
+        _add_outcome(case, verdict, finding)
+    run = record.run
+    count = {name: str(len(suite.findall(f"testcase/{tag}"))) for name, tag in COUNTS.items()}
+    wall = run["seconds"].get("wall", 0.0) if "seconds" in run else 0.0  # the devices are measured at the same time
+    attributes = {"tests": str(len(record.verdicts)), **count, "time": f"{wall:.3f}"}
+    attributes |= {"timestamp": printable(run.get("started", "")), "hostname": printable(run.get("host", ""))}
+    suite.attrib.update(attributes)
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _of_run(record: Record) -> Properties:
+    """Return the properties of the whole run, under the names that the plugin gives them."""
+    run = record.run
+    return {
+        "closing": record.closing.get("line"),
+        "result": record.closing.get("word"),
+        "exit": record.closing.get("exit"),
+        "sku": record.sku.get("name"),
+        "platform": run.get("platform"),
+        "level": run.get("level"),
+        "simulated": "true" if "simulated" in run else None,
+        "host": run.get("host"),
+        "devices": " ".join(device.uuid for device in record.devices) or None,
+        "serials": " ".join(device.serial for device in record.devices if device.serial) or None,
+        "thresholds": record.sku.get("thresholds"),
+        "record": run.get("output"),
+        "record_sha256": record.sha256 or None,
+    }
+
+
+def _seconds(record: Record) -> dict[tuple[str, str], float]:
+    """Return how long the attempts at a metric of a subject took; counters, which count all the time, take none."""
+    spent: dict[tuple[str, str], float] = {}
+    for each in record.measurements:
+        place, counts = (each.metric, each.subject), each.metric.startswith(OF_COUNTERS)
+        spent[place] = spent.get(place, 0.0) + (0.0 if counts else max(0.0, each.ended - each.started))
+    return spent
+
+
+def _name(verdict: Verdict, alike: int) -> str:
+    """Return the name of a case: the metric, with the place of the limit if several verdicts are `alike`."""
+    return f"{verdict.metric} ({verdict.limit.origin})" if alike > 1 and verdict.limit else verdict.metric
+
+
+def _add(parent: ET.Element, properties: Properties) -> None:
+    group = ET.SubElement(parent, "properties")
+    for name, value in pairs(properties):
+        ET.SubElement(group, "property", name=name, value=value)
+
+
+def _add_outcome(case: ET.Element, verdict: Verdict, finding: Finding | None) -> None:
+    """Add what a verdict is beside passed: failed, an error, or skipped; what holds with a remark has it as output."""
+    sentence = printable(verdict.sentence)
+    said = f"{sentence}\n{finding.title}, {finding.severity.value}: {finding.do}" if finding else sentence
+    if verdict.fails:
+        subject = "" if verdict.subject == NODE else f"{case.get('classname', '').partition('.')[2]}: "
+        message = f"{subject}{printable(verdict.metric)} {sentence}"
+        ET.SubElement(case, TAGS[verdict.status], type=verdict.status.value, message=message).text = said
+    elif verdict.status is Status.NOT_APPLICABLE and not verdict.information:
+        ET.SubElement(case, "skipped", message=sentence)
+    elif finding:
+        value = printable(show(verdict.value, verdict.unit))
+        ET.SubElement(case, "system-out").text = f"{verdict.status.value} {value}: {said}"

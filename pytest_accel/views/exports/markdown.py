@@ -1,0 +1,133 @@
+"""A record in Markdown, in less than 60 lines: for a ticket, or the summary of a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pytest_accel.core.verdict import Status, Verdict, show, show_margin
+from pytest_accel.core.words import listed
+from pytest_accel.judging.closing_parts import spanned
+from pytest_accel.judging.ranking import worst_first
+from pytest_accel.run.record import Record, findings_of
+from pytest_accel.views.exports.figures import device_names, shown
+from pytest_accel.views.next_steps import grouped
+from pytest_accel.views.table import limit_of
+
+STEPS, VERDICTS, DEVICES = 7, 11, 10
+"""Number of rows of each table."""
+LONG = 300
+"""Characters of the longest text in a cell."""
+MARKS = re.compile(r"([\\`*\[\]<|~&$]|(?<![^\W_])_|_(?![^\W_]))")
+"""Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
+"""
+LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
+"""What GitHub makes a link or a notification of, even without brackets: users, issues, addresses."""
+NO_LINK = "&#8203;"
+"""A space without width, which keeps GitHub from that."""
+ICONS = {0: "white_check_mark", 1: "x"}
+"""GitHub's names of the pictures for exit statuses; another one is a question mark."""
+
+
+def text(record: Record) -> str:
+    """Return a record in Markdown."""
+    run, names = record.run, device_names(record)
+    word = record.closing.get("word") or record.state
+    simulated = "SIMULATED " if "simulated" in run else ""
+    icon = ICONS.get(record.closing.get("exit", -1), "grey_question")
+    terms = [record.sku.get("name") or "no SKU", run.get("platform"), run.get("level")]
+    lines = [f"## :{icon}: {escaped(simulated + word)}: {code(run.get('host', 'unknown host'))}", ""]
+    closing = record.closing.get("line") or "The run did not end: there is no closing line."
+    lines += [
+        f"**{escaped(closing)}**",
+        "",
+    ]  # the mark keeps a line that begins like a list or a heading from being one
+    lines += _listed(
+        ("judged as", ", ".join(code(each) for each in terms if each)),
+        ("time", f"{code(run.get('started', '?'))} to {code(run.get('ended', '?'))}"),
+        ("verdicts", _counted(record.verdicts)),
+        ("record", f"{code(run.get('output', '?'))}, SHA-256 {code(record.sha256 or 'none')}"),
+    )
+    lines += _steps(record, names)
+    lines += _verdicts(record, names)
+    lines += _devices(record, names)
+    return "\n".join(lines) + "\n"
+
+
+def escaped(words: object) -> str:
+    """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break."""
+    plain = MARKS.sub(r"\\\1", shown(words, LONG))
+    return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
+
+
+def code(words: object) -> str:
+    """Return a text as a code span, in which GitHub makes no links; a bar is escaped as in the cell of a table."""
+    plain = shown(words, LONG)
+    if not plain.strip():
+        return ""
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
+    inner = f" {plain} " if plain[0] in "` " or plain[-1] in "` " else plain
+    return f"{fence}{inner}{fence}" if "|" not in plain else escaped(words)
+
+
+def _listed(*items: tuple[str, str]) -> list[str]:
+    return [*(f"- {name}: {words}" for name, words in items), ""]
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """Return the number of verdicts by status, those that do not apply left out."""
+    counts = {status: sum(each.status is status for each in verdicts) for status in Status}
+    return ", ".join(f"{n} {status.value}" for status, n in counts.items() if n and status is not Status.NOT_APPLICABLE)
+
+
+def _steps(record: Record, names: dict[str, str]) -> list[str]:
+    """Return the table of fault codes, worst first."""
+    rows = []
+    for finding, members in grouped(findings_of(record)).items():
+        subjects = spanned([name for subject, name in names.items() if subject in members])
+        metrics = listed(dict.fromkeys(metric for each in members.values() for metric in each))
+        title = escaped(finding.title)
+        rows.append((title, finding.severity.value, escaped(subjects), escaped(finding.do), escaped(metrics)))
+    return _table("Next steps", ("code", "severity", "devices", "next step", "metrics"), rows, STEPS)
+
+
+def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
+    """Return the table of verdicts that fail, are waived or are marginal; those with one cause share a row."""
+    groups: dict[tuple[str, Status, str], list[Verdict]] = {}
+    for each in worst_first([each for each in record.verdicts if each.status.fails or each.status is Status.MARGINAL]):
+        groups.setdefault((each.subject, each.status, each.sentence), []).append(each)
+    rows = []
+    for (subject, status, sentence), group in groups.items():
+        first = group[0]
+        margin = "" if first.margin is None or len(group) > 1 else show_margin(first.margin)
+        value, limit = (show(first.value, first.unit), limit_of(first)) if len(group) == 1 else ("", "")
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        told = status.value + (" (waived)" if first.waiver else "")
+        cells = (told, names[subject], first.metric + more, value, limit, margin, sentence)
+        rows.append(tuple(escaped(each) for each in cells))
+    return _table("Verdicts", ("status", "device", "metric", "value", "limit", "margin", "cause"), rows, VERDICTS)
+
+
+def _devices(record: Record, names: dict[str, str]) -> list[str]:
+    """Return the table of devices, each with its identity and the number of its verdicts.
+
+    Of more than it has rows, those that fail come first.
+    """
+    rows, every = [], list(record.devices)
+    if len(every) > DEVICES:
+        failing = {each.subject for each in record.verdicts if each.fails}
+        every.sort(key=lambda device: device.uuid not in failing)
+    for device in every:
+        own = [each for each in record.verdicts if each.subject == device.uuid]
+        identity = code(device.product), code(device.serial or ""), code(device.uuid)
+        rows.append((escaped(names[device.uuid]), *identity, _counted(own)))
+    return _table("Devices", ("device", "product", "serial number", "UUID", "verdicts"), rows, DEVICES)
+
+
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> list[str]:
+    """Return a table with its title; nothing if it has no rows, and the number of rows that are left out."""
+    every = [f"| {' | '.join(cells)} |" for cells in rows]
+    if not every:
+        return []
+    lines = [f"### {title}", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *every[:most], ""]
+    return [*lines, f"{len(every) - most} more are in the record.", ""] if len(every) > most else lines

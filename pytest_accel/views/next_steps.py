@@ -1,0 +1,47 @@
+"""The lines that say what to do next: fault code, devices and next step of each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_accel.core.words import listed
+from pytest_accel.judging.closing_parts import Names, spanned
+from pytest_accel.judging.fault_codes import Severity
+from pytest_accel.judging.findings import Finding, Key
+from pytest_accel.views.terminal import Line
+
+SHOWN = 4
+"""Number of lines that are written unless all are asked for."""
+REJECTS = (Severity.CRITICAL, Severity.ERROR)
+"""The severities of findings that reject a device."""
+COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
+
+
+def grouped(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str]]]:
+    """Return the findings, worst first, with the metrics of every subject that has them.
+
+    `found` has the findings of the worst verdicts first.
+    """
+    groups: dict[Finding, dict[str, list[str]]] = {}
+    for (metric, subject, _), finding in found.items():
+        groups.setdefault(finding, {}).setdefault(subject, []).append(metric)
+    order = list(Severity)
+    return dict(sorted(groups.items(), key=lambda item: order.index(item[0].severity)))
+
+
+def next_steps(found: Mapping[Key, Finding], names: Names, *, full: bool = False) -> list[Line]:
+    """Return a line for each code that rejects a device; `full` adds those that warn and those that were not judged."""
+    lines = []
+    for finding, members in grouped(found).items():
+        if not full and finding.severity not in REJECTS:
+            continue
+        subjects = [subject for subject in names if subject in members]
+        subjects += [subject for subject in members if subject not in names]
+        who = spanned([names.get(subject, subject) for subject in subjects])
+        metrics = dict.fromkeys(metric for each in members.values() for metric in each)
+        text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
+        text += f" ({listed(metrics)})" if full else ""
+        lines.append((text, COLOURS.get(finding.severity, "yellow")))
+    if full or len(lines) <= SHOWN:
+        return lines
+    return [*lines[:SHOWN], (f"next: {len(lines) - SHOWN} more fault codes are in the record (-v lists them)", "")]

@@ -1,0 +1,109 @@
+"""`pytest-accel report`: a saved record in other formats, on the screen or in a file that is replaced at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import exported
+import pytest
+
+from pytest_accel.cli.main import main
+from pytest_accel.cli.report import FORMATS
+from pytest_accel.run import record
+
+BEGIN = {
+    "json": "{",
+    "md": "## :x: SIMULATED REJECTED",
+    "junit": "<?xml ",
+    "ocptv": '{"schemaVersion"',
+    "prometheus": "# HELP accel_run_info ",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    record.write(exported.faulty(), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", BEGIN)
+def test_every_format_on_the_screen_and_in_a_file(folder: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(folder), "--format", form]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(BEGIN[form])
+    assert main(["report", str(folder / record.FILE), "--format", form, "--output", str(folder / "out")]) == 0
+    assert (folder / "out").read_text(encoding="utf-8") == shown
+
+
+def test_every_format_that_is_offered_is_tested() -> None:
+    assert set(BEGIN) <= set(FORMATS)
+
+
+@pytest.mark.parametrize("form", BEGIN)
+def test_an_earlier_record_does_nothing_to_the_terminal(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record.write(exported.hostile("\x1b[2J\n\ud800<img src=x onerror=alert(1)>"), tmp_path)
+    assert main(["report", str(tmp_path), "--format", form]) == 0
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert "onerror" in shown
+
+
+def test_a_collector_that_reads_meanwhile_sees_one_file_or_the_other(folder: Path) -> None:
+    """The file is replaced by a new one; what was opened before keeps the old text."""
+    out = folder / "accel.prom"
+    out.write_text("old")
+    with out.open() as opened:
+        assert main(["report", str(folder), "--format", "prometheus", "--output", str(out)]) == 0
+        assert opened.read() == "old"
+    assert out.read_text().startswith(BEGIN["prometheus"])
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o666 & ~mask, "a collector of another user may read it"
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".accel.prom")]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_left_as_it_is(folder: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root would put a file in the place of /dev/stdout, or write to where somebody else's link leads."""
+    out, elsewhere = folder / "out", folder / "elsewhere"
+    elsewhere.write_text("precious")
+    if kind == "link":
+        out.symlink_to(elsewhere)
+    elif kind == "pipe":
+        os.mkfifo(out)
+    else:
+        out.mkdir()
+    before = out.lstat()
+    assert main(["report", str(folder), "--format", "md", "--output", str(out)]) == 4
+    assert "is not a regular file" in capsys.readouterr().err
+    assert (out.lstat().st_ino, out.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert elsewhere.read_text() == "precious"
+
+
+def test_what_cannot_be_written_or_read_ends_with_4(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = folder / "no" / "accel.prom"
+    assert main(["report", str(folder), "--format", "json", "--output", str(nowhere)]) == 4
+    assert "cannot write to" not in (said := capsys.readouterr().err)
+    assert f"--output: cannot write {nowhere}" in said
+    assert main(["report", str(folder / "none"), "--format", "md"]) == 4
+
+
+def test_without_prometheus_client_the_package_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert main(["report", str(folder), "--format", "prometheus"]) == 4
+    assert "pip install 'pytest-accel[prometheus]'" in capsys.readouterr().err
+
+
+def test_the_files_for_monitoring_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["monitoring", "alerts"]) == 0
+    assert "alert: AcceleratorNodeRejected" in capsys.readouterr().out
+    assert main(["monitoring", "dashboard"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "Accelerator acceptance"

@@ -1,0 +1,216 @@
+"""Fault codes: the cause before the metric, as severe as the verdict, and the same tomorrow."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+
+import in_process
+import pytest
+
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement
+from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.drivers.kernel_messages import MESSAGES
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import ErrorReport, Reports
+from pytest_accel.judging.fault_codes import ACTIONS, SEVERITIES, TABLE, Action, Severity, of_metric
+from pytest_accel.judging.findings import LOGGED, Finding, finding_of, findings
+from pytest_accel.run.record import findings_of
+from pytest_accel.views.next_steps import next_steps
+
+GPU = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"clock_max_mhz": 1980, "pcie_gen_max": 5})
+NAMES = {"GPU-0": "gpu0", "GPU-1": "gpu1"}
+WINDOWS = [Window("soak.rate", 0.0, 20.0)]
+GIVEN = """
+A101 device-missing A102 device-lost A103 device-hung A104 device-crashed A105 device-error A106 wrong-product
+A107 recovery-asked A108 driver-error A109 driver-notice
+A201 memory-uncorrectable A202 repair-pending A203 memory-unrepairable A204 memory-worn A205 memory-corrected
+A206 memory-missing A207 memory-wrong A208 memory-slow
+A301 host-link-narrow A302 host-link-errors A303 host-link-slow A304 peer-link-down A305 peer-link-errors
+A306 peer-link-slow A307 fabric A308 collective-slow
+A401 hw-thermal A402 sw-thermal A403 hot A404 power-brake A405 hw-slowdown A406 power-limit-lowered A407 clock-locked
+A408 power-not-reached A409 unsteady A410 auxiliary-power
+A501 compute-slow A502 wrong-result
+A601 host-memory A602 host-memory-corrected A603 host-cooling-or-power A604 nic A605 storage A606 host-setting
+A701 version A702 mode A703 in-use A704 board-differs A799 limit-broken
+A901 unmeasured A902 inconclusive A903 not-tried
+"""
+
+
+def failing(metric: str, **fields: Any) -> Verdict:
+    return Verdict(**{"metric": metric, "subject": "GPU-0", "status": Status.FAIL, "sentence": "", **fields})
+
+
+def finding(verdict: Verdict, *own: Measurement) -> Finding:
+    found = finding_of(verdict, own, GPU)
+    assert found
+    return found
+
+
+def test_a_code_that_was_given_keeps_its_meaning() -> None:
+    """Tickets and scripts refer to it: codes are added, never changed or given again."""
+    assert [each.code for each in TABLE] == GIVEN.split()[::2]
+    assert [each.name for each in TABLE] == GIVEN.split()[1::2]
+
+
+def test_every_metric_of_ours_has_a_code_of_its_own() -> None:
+    page = (Path(__file__).parents[2] / "docs/judged-by.md").read_text(encoding="utf-8")
+    metrics = re.findall(r"`((?:\w+)\.[\w.@]+)`", page)
+    assert len(set(metrics)) > 200
+    assert not [metric for metric in metrics if of_metric(metric).name == "limit-broken"]
+    assert of_metric("my_own_test.bf16").name == "limit-broken"
+
+
+def test_every_severity_and_action_is_explained() -> None:
+    assert set(SEVERITIES) == set(Severity)
+    assert set(ACTIONS) == set(Action)
+
+
+def test_every_kernel_message_that_is_named_exists() -> None:
+    assert set(LOGGED) <= set(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "title", "severity", "action"),
+    [
+        (failing("health.pcie_width"), "A301 host-link-narrow", "error", "reseat"),
+        (failing("soak.throttle.hw_thermal"), "A401 hw-thermal", "error", "check-cooling"),
+        (failing("soak.rate", event="lost", fault=True), "A102 device-lost", "critical", "reboot"),
+        (failing("stream.copy", event="hung", fault=True), "A103 device-hung", "critical", "reboot"),
+        (failing("matmul.bf16", event=LEFT_OUT, fault=True), "A903 not-tried", "unknown", "none"),
+        (failing("counters.fabric", fault=True, sentence="was lost"), "A102 device-lost", "critical", "reboot"),
+        (failing("matmul.bf16", fault=True, sentence="is off by 7"), "A502 wrong-result", "critical", "return"),
+        (failing("matmul.bf16", fault=True, sentence="CUDA error: x"), "A105 device-error", "critical", "reset"),
+        (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),
+        (failing("matmul.bf16", status=Status.INCONCLUSIVE), "A902 inconclusive", "unknown", "measure-again"),
+        (failing("matmul.bf16", status=Status.MARGINAL), "A501 compute-slow", "warning", "watch"),
+        (failing("host.acs", status=Status.MARGINAL), "A606 host-setting", "warning", "configure"),
+    ],
+)
+def test_the_finding_of_a_verdict(verdict: Verdict, title: str, severity: str, action: str) -> None:
+    found = finding(verdict)
+    assert (found.title, found.severity.value, found.action.value) == (title, severity, action)
+    assert found.do
+
+
+def test_a_waived_failure_warns() -> None:
+    waiver = Waiver("health.pcie_width", "riser", "ann", date(2027, 1, 1))
+    assert finding(failing("health.pcie_width", waiver=waiver)).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("status", [Status.PASS, Status.NOT_APPLICABLE])
+def test_what_holds_has_no_finding(status: Status) -> None:
+    assert finding_of(failing("matmul.bf16", status=status)) is None
+
+
+def reported(kind: str, **fields: Any) -> Measurement:
+    reports = Reports([ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None})
+    return reports.measured(kind, GPU, WINDOWS) if "xid" in kind else reports.logged(kind, "GPU-0", WINDOWS)
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "do"),
+    [
+        (79, "A102 device-lost, Xid 79 (RESTART_BM)", "reboot the node; reseat"),
+        (48, "A201 memory-uncorrectable, Xid 48 (WORKFLOW_XID_48)", "drain the node and reset"),
+        (62, "A108 driver-error, Xid 62 (RESET_GPU)", "drain the node and reset"),
+        (54, "A410 auxiliary-power, Xid 54 (CHECK_MECHANICALS)", "connect its auxiliary power"),
+        (171, "A201 memory-uncorrectable, Xid 171", "drain the node and reset"),
+    ],
+)
+def test_an_xid_has_the_code_of_what_it_reports(number: int, title: str, do: str) -> None:
+    own = reported("counters.xid_hardware", number=number)
+    found = finding(failing("counters.xid_hardware", value=1), own)
+    assert found.title == title
+    assert found.do.startswith(do)
+
+
+def test_a_kernel_message_has_the_code_of_what_it_reports() -> None:
+    own = reported("counters.log_hardware", number=0, message="PCIe fatal")
+    found = finding(failing("counters.log_hardware", value=1), own)
+    assert found.title == "A302 host-link-errors"
+    assert found.do.startswith("check seat, riser and cable")
+
+
+WHOLE = math.log(1980 / 1400)
+
+
+def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float = 1400.0) -> Measurement:
+    lost = {
+        "mhz": mhz,
+        "from_mhz": 1980.0,
+        "by_reason": by_reason,
+        "throughout": WHOLE - sum(by_reason.values()),
+        "always": [],
+    }
+    details = {"clock_losses": lost, "telemetry": {"seconds": 10.0}}
+    return Measurement(metric, "GPU-0", "TFLOPS", 500.0, details=cast(Details, details))
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        (slow({"hw_thermal_s": WHOLE}), "hw-thermal"),
+        (slow({"hw_power_brake_s": 0.7 * WHOLE, "hw_thermal_s": 0.3 * WHOLE}), "power-brake"),
+        (slow({"hw_thermal_s+sw_thermal_s": WHOLE}), "hw-thermal"),
+        (slow({"hw_thermal_s": 0.2 * WHOLE}), "compute-slow"),
+        (slow({"sw_power_cap_s": WHOLE}), "compute-slow"),
+        (slow({}, mhz=1975.0), "compute-slow"),
+        (slow({"hw_thermal_s": WHOLE}, "stream.copy"), "hw-thermal"),
+    ],
+)
+def test_the_cause_counts_more_than_the_metric(own: Measurement, name: str) -> None:
+    assert finding(failing(own.metric, value=500.0), own).fault.name == name
+
+
+def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:
+    verdicts = [
+        failing("health.pcie_width"),
+        failing("matmul.bf16", status=Status.MARGINAL),
+        failing("health.pcie_width", subject="GPU-1"),
+        failing("memory_pattern.cold", value=3),
+    ]
+    found = findings(verdicts, [], [])
+    lines = [text for text, _ in next_steps(found, NAMES)]
+    assert len(lines) == 2
+    assert lines[0].startswith("next: gpu0 A207 memory-wrong, critical: ")
+    assert lines[1].startswith("next: gpu0, gpu1 A301 host-link-narrow, error: ")
+    full = [text for text, _ in next_steps(found, NAMES, full=True)]
+    assert full[-1].startswith("next: gpu0 A501 compute-slow, warning: ")
+    assert full[-1].endswith("(matmul.bf16)")
+
+
+NODE = """
+sku: h100-sxm
+platform: hgx8
+seed: 7
+faults:
+  - {fault: slow-compute, device: 0, by: 0.3}
+  - {fault: thermal-slowdown, device: 1}
+  - {fault: power-brake, device: 2}
+  - {fault: power-cap-lowered, device: 3}
+  - {fault: clock-locked, device: 4}
+  - {fault: narrow-pcie, device: 5}
+  - {fault: slow-memory, device: 6}
+  - {fault: wrong-result, device: 7}
+"""
+
+
+@pytest.mark.slow
+def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
+    """The finding of each device is the fault that it has."""
+    (tmp_path / "node.yaml").write_text(NODE, encoding="utf-8")
+    with in_process.fast():
+        here, _ = in_process.run(tmp_path / "node.yaml", tmp_path / "out", measured=("host_copy", "stream", "soak"))
+    worst: dict[str, str] = {}
+    for (_, subject, _), each in findings_of(here.record).items():
+        worst.setdefault(here.names[subject], each.fault.name)
+    expected = ("hw-thermal", "power-brake", "power-limit-lowered", "clock-locked", "host-link-narrow", "memory-slow")
+    assert [worst[f"gpu{place}"] for place in range(1, 8)] == [*expected, "wrong-result"]
+    assert {(each["code"], each["subject"]) for each in here.record.findings} == {
+        (each.code, subject) for (_, subject, _), each in findings_of(here.record).items()
+    }

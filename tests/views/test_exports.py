@@ -1,0 +1,350 @@
+"""Exports: what other tools read of a record is what the record says, and outside text stays text."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import exported
+import jsonschema
+import pytest
+from exported import HOSTILE
+from junitparser import Error, Failure, JUnitXml, Skipped
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from prometheus_client.parser import text_string_to_metric_families
+from referencing import Registry, Resource
+
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.printable import printable
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.run.record import Record, findings_of
+from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
+
+CHECKOUT = Path(__file__).parents[2]
+EVERY = {"junit": junit.text, "markdown": markdown.text, "ocptv": ocptv.text, "prometheus": prometheus.text}
+COUNTED = {Status.FAIL: Failure, Status.UNMEASURED: Error, Status.INCONCLUSIVE: Error}
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Record:
+    return exported.faulty()
+
+
+@pytest.fixture(params=HOSTILE, ids=[str(place) for place in range(len(HOSTILE))])
+def hostile(request: pytest.FixtureRequest) -> Record:
+    return exported.hostile(request.param)
+
+
+def failing(record: Record) -> list[Verdict]:
+    return [each for each in record.verdicts if each.fails]
+
+
+@pytest.mark.parametrize("form", EVERY)
+def test_no_export_lets_control_characters_through(form: str, hostile: Record) -> None:
+    """Neither an escape sequence for a terminal nor a byte that no parser takes."""
+    text = EVERY[form](hostile)
+    assert not [each for each in text if not each.isprintable() and each != "\n"]
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("form", EVERY)
+def test_a_run_that_did_not_end_is_exported(form: str) -> None:
+    assert EVERY[form](exported.unended())
+
+
+# -- Markdown
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """What a parser of GitHub's Markdown finds, without the white space between."""
+    for block in MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(text):
+        yield block
+        yield from block.children or ()
+
+
+def shape(text: str) -> list[str]:
+    return [each.type for each in tokens(text) if each.type not in ("text", "text_special", "code_inline")]
+
+
+def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Record) -> None:
+    text = markdown.text(faulty)
+    assert text.count("\n") < 60
+    assert text.startswith("## :x: SIMULATED REJECTED: ")
+    assert faulty.closing["line"].partition(":")[0] in text
+    assert faulty.sha256 in text
+    cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if line.startswith("| ")]
+    steps = {(row[1], row[2], row[3]) for row in cells}
+    assert ("A208 memory-slow", "error", "gpu1") in steps
+    assert ("A203 memory-unrepairable", "critical", "gpu3") in steps
+    assert ("A301 host-link-narrow", "error", "gpu2") in steps
+    for device in faulty.devices:
+        assert f"`{device.serial}`" in text
+
+
+def test_markdown_of_a_hundred_faults_is_short(faulty: Record) -> None:
+    many = [replace(each, status=Status.FAIL, sentence=str(place)) for place, each in enumerate(faulty.verdicts)]
+    devices = [replace(faulty.devices[0], uuid=str(place), index=place) for place in range(100)]
+    text = markdown.text(replace(faulty, verdicts=many, devices=devices))
+    assert text.count("\n") < 60
+    assert "more are in the record" in text
+
+
+def test_hostile_text_adds_nothing_to_the_shape_of_markdown(hostile: Record) -> None:
+    """No HTML, link, emphasis or heading of its own, and no cell more: the parts are those of a harmless record."""
+    expected = shape(markdown.text(exported.hostile("harmless")))
+    found = shape(markdown.text(hostile))
+    assert not {"html_inline", "html_block", "link_open", "image", "em_open", "s_open", "softbreak"} & set(found)
+    assert [each for each in found if "strong" not in each] == [each for each in expected if "strong" not in each]
+
+
+@pytest.mark.parametrize("text", [each for each in HOSTILE if each.strip() and len(each) < 200])
+def test_markdown_shows_outside_text_as_it_is(text: str) -> None:
+    for written in (markdown.escaped(text), markdown.code(text)):
+        line = MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(f"| a |\n| --- |\n| {written} |")
+        inline = [each for each in line if each.type == "inline"][-1]
+        assert (
+            "".join(each.content for each in inline.children or ()).replace("\u200b", "").strip()
+            == printable(text).strip()
+        )
+
+
+def test_github_makes_no_links_and_notifies_nobody() -> None:
+    text = html.unescape(markdown.escaped("@everyone #123 https://evil.example www.evil.example"))
+    assert not re.search(r"@\w|#\d|://|www\.\w", text)
+
+
+# -- JUnit
+
+
+def test_junit_has_every_verdict_and_tells_failed_from_not_judged(faulty: Record, tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text(junit.text(faulty), encoding="utf-8")
+    (suite,) = JUnitXml.fromfile(str(path))
+    cases = list(suite)
+    assert suite.tests == len(cases) == len(faulty.verdicts)
+    kinds = [COUNTED[each.status] for each in failing(faulty)]
+    assert (suite.failures, suite.errors) == (kinds.count(Failure), kinds.count(Error))
+    assert suite.errors > 0
+    assert suite.failures > 0
+    silent = [each for each in faulty.verdicts if each.status is Status.NOT_APPLICABLE and not each.information]
+    assert suite.skipped == len(silent)
+    for case, verdict in zip(cases, faulty.verdicts, strict=True):
+        results = [type(each) for each in case.result]
+        assert results == ([COUNTED[verdict.status]] if verdict.fails else [Skipped] if verdict in silent else [])
+
+
+def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Record) -> None:
+    root = ET.fromstring(junit.text(faulty))  # noqa: S314  we wrote it
+    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
+    device = next(each for each in faulty.devices if each.uuid == slow.subject)
+    case = root.find(f".//testcase[@name='{slow.metric}'][@classname='pytest-accel.{device.name}']")
+    assert case is not None
+    found = {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
+    assert float(found["accel.value"]) == slow.value
+    assert float(found["accel.floor"]) == slow.floor
+    assert float(found["accel.margin"]) == slow.margin
+    assert (found["accel.unit"], found["accel.status"]) == ("GB/s", "FAIL")
+    assert (found["accel.serial"], found["accel.device"]) == (device.serial, device.uuid)
+    assert (found["accel.cause"], found["accel.code"]) == (slow.sentence, "A208")
+    assert found["accel.next"] == findings_of(faulty)[slow.key].do
+    suite = {each.get("name", ""): each.get("value", "") for each in root.findall("./testsuite/properties/property")}
+    assert suite["accel.closing"] == faulty.closing["line"]
+    assert (suite["accel.sku"], suite["accel.level"], suite["accel.exit"]) == ("h100-sxm", "quick", "1")
+    assert suite["accel.record_sha256"] == faulty.sha256
+
+
+def test_hostile_text_stays_text_in_junit(hostile: Record, tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text(junit.text(hostile), encoding="utf-8")
+    (suite,) = JUnitXml.fromfile(str(path))
+    root = ET.parse(path).getroot()  # noqa: S314  we wrote it
+    found = {each.get("name"): each.get("value") for each in root.findall("testsuite/properties/property")}
+    assert len(list(suite)) == len(hostile.verdicts)
+    assert found["accel.closing"] == printable(hostile.closing["line"])
+    assert found.get("accel.serials", "") == printable(" ".join(each.serial for each in hostile.devices if each.serial))
+    tags = {each.tag for each in root.iter()}
+    known = {"testsuites", "testsuite", "testcase", "properties", "property", "failure", "error", "skipped"}
+    assert tags <= {*known, "system-out"}
+
+
+# -- OCP Test & Validation
+
+
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    """The schema that OCP publishes."""
+    parts = [json.loads(path.read_text()) for path in (CHECKOUT / "tests/data/ocp_diag_core").glob("*.json")]
+    registry: Any = Registry().with_resources([(each["$id"], Resource.from_contents(each)) for each in parts])
+    root = next(each for each in parts if each["title"] == "OutputArtifact")
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    return jsonschema.Draft202012Validator(root, registry=registry, format_checker=checker)
+
+
+def lines(record: Record) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in ocptv.text(record).splitlines()]
+
+
+def artifacts(record: Record, name: str) -> list[dict[str, Any]]:
+    steps = [each["testStepArtifact"] for each in lines(record) if "testStepArtifact" in each]
+    return [each[name] for each in steps if name in each]
+
+
+def test_the_published_schema_is_not_lenient(schema: jsonschema.Draft202012Validator) -> None:
+    at = {"sequenceNumber": 0, "timestamp": "2026-11-23T10:00:00Z"}
+    assert schema.is_valid({"schemaVersion": {"major": 2, "minor": 0}, **at})
+    assert not schema.is_valid({"schemaVersion": {"major": 3, "minor": 0}, **at})
+    assert not schema.is_valid({"testRunArtifact": {"testRunEnd": {"status": "DONE", "result": "PASS"}}, **at})
+
+
+def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Record) -> None:
+    found = lines(faulty)
+    for each in found:
+        schema.validate(each)
+    assert [each["sequenceNumber"] for each in found] == list(range(len(found)))
+    assert [each["timestamp"] for each in found] == sorted(each["timestamp"] for each in found)
+    assert found[0]["schemaVersion"] == {"major": 2, "minor": 0}
+    assert found[-1]["testRunArtifact"]["testRunEnd"] == {"status": "COMPLETE", "result": "FAIL"}
+
+
+def test_hostile_text_stays_text_in_ocptv(schema: jsonschema.Draft202012Validator, hostile: Record) -> None:
+    for each in lines(hostile):
+        schema.validate(each)
+    assert not [text for each in lines(hostile) for text in texts(each) if not text.isprintable()]
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in data, keys included."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(faulty: Record) -> None:
+    start = lines(faulty)[1]["testRunArtifact"]["testRunStart"]
+    assert start["metadata"]["simulated"]
+    serials = {each["hardwareInfoId"]: each.get("serialNumber") for each in start["dutInfo"]["hardwareInfos"]}
+    assert {each.uuid: each.serial for each in faulty.devices}.items() <= serials.items()
+    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
+    (measured,) = [
+        each
+        for each in artifacts(faulty, "measurement")
+        if (each["name"], each["hardwareInfoId"]) == (slow.metric, slow.subject)
+    ]
+    assert (measured["value"], measured["unit"]) == (slow.value, "GB/s")
+    assert {"name": "floor", "type": "GREATER_THAN_OR_EQUAL", "value": slow.floor} in measured["validators"]
+    diagnoses = artifacts(faulty, "diagnosis")
+    assert all(each["hardwareInfoId"] in serials for each in diagnoses)
+    failed = {(each["verdict"], each["hardwareInfoId"]) for each in diagnoses if each["type"] == "FAIL"}
+    assert ("A208-memory-slow", slow.subject) in failed
+    unknown = [each for each in diagnoses if each["type"] == "UNKNOWN"]
+    assert {each["verdict"] for each in unknown} == {"A901-unmeasured"}
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "expected"),
+    [
+        ("ACCEPTED", 0, ("COMPLETE", "PASS")),
+        ("HELD", 0, ("COMPLETE", "PASS")),
+        ("HELD", 6, ("SKIP", "NOT_APPLICABLE")),
+        ("NOT JUDGED", 6, ("SKIP", "NOT_APPLICABLE")),
+        ("REJECTED", 1, ("COMPLETE", "FAIL")),
+        ("INTERRUPTED", 2, ("ERROR", "NOT_APPLICABLE")),
+        ("BROKEN", 3, ("ERROR", "NOT_APPLICABLE")),
+    ],
+)
+def test_ocptv_passes_nothing_that_was_not_judged(word: str, status: int, expected: tuple[str, str]) -> None:
+    ended = replace(exported.unended(), closing={"line": word, "exit": status, "word": word})
+    end = lines(ended)[-1]["testRunArtifact"]["testRunEnd"]
+    assert (end["status"], end["result"]) == expected
+
+
+# -- Prometheus
+
+
+def samples(record: Record) -> dict[tuple[str, ...], float]:
+    """The samples by name and the values of their labels, sorted by label."""
+    families = text_string_to_metric_families(prometheus.text(record))
+    found = [each for family in families for each in family.samples]
+    keyed = {(each.name, *(each.labels[name] for name in sorted(each.labels))): float(each.value) for each in found}
+    assert len(keyed) == len(found), "no series twice"
+    return keyed
+
+
+def test_prometheus_has_the_result_figures_and_findings(faulty: Record) -> None:
+    found = samples(faulty)
+    assert found["accel_run_result", "REJECTED"] == 1
+    assert found["accel_run_result", "ACCEPTED"] == 0
+    assert found["accel_run_exit_status",] == 1
+    assert found["accel_run_devices",] == found["accel_run_devices_expected",] == 8
+    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
+    assert found["accel_value_bytes_per_second", "gpu1", slow.metric] == pytest.approx(1e9 * float(slow.value or 0))
+    assert found["accel_floor_bytes_per_second", "gpu1", slow.metric] == pytest.approx(1e9 * float(slow.floor or 0))
+    assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
+    assert found["accel_finding_verdicts", "investigate", "A208", "gpu1", "memory-slow", "error"] >= 1
+    statuses = [found["accel_run_verdicts", each.value] for each in Status]
+    assert sum(statuses) == len(faulty.verdicts)
+    first = faulty.devices[0]
+    assert found["accel_device_info", "gpu0", first.model, str(first.serial), first.uuid] == 1
+
+
+def test_of_two_limits_on_a_metric_prometheus_has_the_one_that_fails(faulty: Record) -> None:
+    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
+    held = replace(slow, status=Status.PASS, floor=1.0, margin=9.0, limit=None)
+    found = samples(replace(faulty, verdicts=[held, *faulty.verdicts]))
+    assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
+
+
+def test_prometheus_keeps_labels_few(faulty: Record) -> None:
+    """UUID and serial number only to join by, and nothing that changes with every run."""
+    families = list(text_string_to_metric_families(prometheus.text(faulty)))
+    labels = {family.name: {name for each in family.samples for name in each.labels} for family in families}
+    assert {"uuid", "serial"} <= labels.pop("accel_device_info")
+    assert "host" in labels.pop("accel_run_info")
+    assert set().union(*labels.values()) == {
+        "device", "metric", "status", "result", "code", "name", "severity", "action",
+    }  # fmt: skip
+    assert sum(len(family.samples) for family in families) < 1000
+
+
+def test_every_metric_is_explained(faulty: Record) -> None:
+    """By its help, and on the page of the exports."""
+    page = (CHECKOUT / "docs/exports.md").read_text(encoding="utf-8")
+    units = {unit for unit, _ in prometheus.UNITS.values()}
+    for name in prometheus.METRICS:
+        assert f"`{name}`" in page
+    for unit in units:
+        assert f"`_{unit}`" in page
+    for family in text_string_to_metric_families(prometheus.text(faulty)):
+        assert family.documentation
+
+
+def test_hostile_text_stays_text_in_prometheus(hostile: Record) -> None:
+    found = samples(hostile)
+    assert found["accel_run_exit_status",] == 1
+    host = hostile.run["host"]
+    shown = printable(host, 200)
+    assert ("accel_run_info", shown, shown, shown, "false", shown, shown) in found
+
+
+def test_numbers_that_are_not_finite_are_left_out() -> None:
+    verdicts = [
+        Verdict("stream.copy", NODE, Status.FAIL, "", unit="GB/s", value=math.nan, margin=math.nan),
+        Verdict("soak.throttle.hw_thermal", NODE, Status.FAIL, "", unit="s", value=2.0, ceiling=0.0, margin=-math.inf),
+    ]
+    found = samples(replace(exported.unended(), verdicts=verdicts))
+    assert found["accel_value_seconds", NODE, "soak.throttle.hw_thermal"] == 2.0
+    assert not [key for key in found if key[0] == "accel_margin_ratio"]
+    assert not [key for key in found if "stream.copy" in key]

@@ -1,0 +1,18 @@
+"""docs/fault-codes.md is the table of fault codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_accel.judging.fault_codes import TABLE
+from pytest_accel.views.fault_codes import PARTS, page
+
+PAGE = Path(__file__).parents[2] / "docs/fault-codes.md"
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/fault_codes.py"
+
+
+def test_every_code_is_on_it() -> None:
+    assert [each for _, codes in PARTS for each in codes] == list(TABLE)
