@@ -96,7 +96,7 @@ def _plot(
         marks,
         _band(verdicts, unit),
         meaning(metric),
-        ("device", "blocks", "value", "lowest", "highest", "variation", "remark"),
+        ("Device", "Blocks", "Value", "Lowest", "Highest", "Variation", "Remark"),
         [_row(each, names, verdicts) for each in measured],
         f"{metric}{again}{alone}: the rate of every block of {len(series)} devices; {limit}.",
     )

@@ -14,6 +14,7 @@ from pytest_accel.judging.neighbours import standing
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.baseline import kept_in
 from pytest_accel.run.record import Record
+from pytest_accel.views.html.limits import advises, bounds_of
 from pytest_accel.views.html.words import Badge, badge, change, is_fact, meaning, number, together
 from pytest_accel.views.table import limit_of
 
@@ -98,7 +99,7 @@ def rows(record: Record, names: Mapping[str, str], places: Mapping[int, int]) ->
             meaning(each.metric),
             _value(each),
             Figure("" if each.of_peak is None else f"{each.of_peak:.1%}", number(each.of_peak)),
-            Figure(limit_of(each), number(each.floor if each.floor is not None else each.ceiling)),
+            _limit(each),
             places.get(id(each)),
             Figure("" if each.margin is None else show_margin(each.margin), number(each.margin)),
             _healthy(each.limit),
@@ -126,15 +127,25 @@ def _value(verdict: Verdict) -> Figure:
     return Figure(show(verdict.value, verdict.unit), value)
 
 
+def _limit(verdict: Verdict) -> Figure:
+    """Return the bounds of a verdict in the unit of its value, which stands beside them."""
+    text = bounds_of(verdict)
+    if verdict.unit:
+        text = text.replace(f" {verdict.unit}", "")
+    bound = verdict.floor if verdict.floor is not None else verdict.ceiling
+    return Figure(text, number(bound), "advises" if text and advises(verdict) else "")
+
+
 def _healthy(limit: Limit | None) -> Figure:
     """Return the range of healthy figures, or the reference where no range is known."""
     if limit is None:
         return Figure()
     if limit.healthy:
         low, high = limit.healthy
-        text = show(high, limit.unit) if low == high else f"{show(low, '')} to {show(high, limit.unit)}"
-        return Figure(text, number(high))
-    return Figure() if limit.reference is None else Figure(show(limit.reference, limit.unit), limit.reference)
+        unit = " of peak" if limit.relative else ""
+        text = show(high, "") if low == high else f"{show(low, '')} to {show(high, '')}"
+        return Figure(text + unit, number(high))
+    return Figure() if limit.reference is None else Figure(show(limit.reference, ""), limit.reference)
 
 
 def _neighbours(
@@ -148,7 +159,7 @@ def _neighbours(
     if among is None:
         return Figure()
     away = change(float(verdict.value or 0), among.middle)
-    return Figure(away, float(verdict.value or 0) / among.middle - 1, f"median {show(among.middle, verdict.unit)}")
+    return Figure(away, float(verdict.value or 0) / among.middle - 1, f"median {show(among.middle, '')}")
 
 
 def _last(verdict: Verdict, attempts: AllAttempts, past_of: Callable[[Measurement], Past | None]) -> Figure:
@@ -189,7 +200,7 @@ def fact_rows(record: Record, names: Mapping[str, str], places: Mapping[int, int
             group[0].metric,
             meaning(group[0].metric),
             "no value" if group[0].value is None else show(group[0].value, group[0].unit),
-            limit_of(group[0]),
+            bounds_of(group[0]) + (", advises" if advises(group[0]) else ""),
             places.get(id(group[0])),
             group[0].sentence if _needs_sentence(group[0]) else "",
         )

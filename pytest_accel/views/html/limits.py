@@ -11,6 +11,11 @@ from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.run.record import Record
 from pytest_accel.skus.readiness import standing_of
 from pytest_accel.views.html.words import is_fact, plain
+from pytest_accel.views.table import limit_of
+
+
+ADVICE = "advice "
+"""The first word of the bounds that only advise."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,19 @@ def bound(limit: Limit) -> str:
     bounds = [("at least", limit.floor), ("at most", limit.ceiling)]
     parts = [f"{word} {show(value, limit.unit)}" for word, value in bounds if value is not None]
     return " and ".join([*parts, *(["the same on all devices"] if limit.same_on_all else [])])
+
+
+def bounds_of(verdict: Verdict) -> str:
+    """Return the bounds of a verdict in the unit of its value, or of its limit where it has none; empty without one."""
+    text = limit_of(verdict).removeprefix(ADVICE.strip()).strip()
+    if text:
+        return text.replace("floor ", "≥ ").replace("ceiling ", "≤ ")
+    return bound(verdict.limit) if verdict.limit else ""
+
+
+def advises(verdict: Verdict) -> bool:
+    """Return True for a verdict by a limit that does not reject."""
+    return limit_of(verdict).startswith(ADVICE)
 
 
 def _effect(limit: Limit) -> str:

@@ -10,11 +10,13 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, Waiver, show
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.record import Record
+from pytest_accel.views.html.limits import advises, bounds_of
 from pytest_accel.views.html.words import KINDS, MEANINGS, Badge, badge, is_fact, meaning, plain, time_of
-from pytest_accel.views.table import limit_of
 
 FIRMWARE = ("vbios", "gsp_firmware", "inforom")
 """The facts of a device that state its firmware."""
+SOFTWARE = ("pytest_accel", "driver", "torch")
+"""The software that the first screen names."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def result(record: Record) -> Result:
 
 def about(record: Record) -> list[tuple[str, str]]:
     """Return what was examined, when and as what: labels with their texts."""
-    run, sku = record.run, record.sku
+    run, sku, software = record.run, record.sku, record.software
     contract = sku.get("contract")
     models = Counter(device.product for device in record.devices)
     pairs = [
@@ -102,7 +104,7 @@ def about(record: Record) -> list[tuple[str, str]]:
         ("Level", run.get("level", "")),
         ("Thresholds", sku.get("thresholds", "")),
         ("Contract", f"sha256 {contract['sha256']}, of {contract['date']}" if contract else ""),
-        ("Software", f"pytest_accel {record.software.get('pytest_accel', 'unknown')}"),
+        ("Software", ", ".join(f"{name} {software[name]}" for name in SOFTWARE if software.get(name))),
         ("Run by", run.get("user", "")),
     ]
     return [(label, text) for label, text in pairs if text]
@@ -191,8 +193,8 @@ def lines(record: Record, subjects: Sequence[str], anchors: Mapping[int, str]) -
 
 def _line(metric: str, by: Mapping[str, Verdict], subjects: Sequence[str], anchors: Mapping[int, str]) -> Line:
     first = next(iter(by.values()))
-    limits = list(dict.fromkeys(limit_of(each) for each in by.values()))
-    limit = limits[0] if len(limits) == 1 else "several"
+    limits = list(dict.fromkeys(filter(None, (bounds_of(each) + (" (advises)" if advises(each) else "") for each in by.values()))))
+    limit = "several" if len(limits) > 1 else "".join(limits)
     return Line(
         metric,
         first.unit if first.unit not in ("1", "text", "count") else "",

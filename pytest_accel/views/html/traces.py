@@ -92,6 +92,10 @@ class _Lane:
     readings: int = 0
     seen: dict[ClockEvent, int] = field(default_factory=dict)
     """The number of readings that showed each reason."""
+    part: int = -1
+    """The part of the last reading."""
+    held: set[ClockEvent] = field(default_factory=set)
+    """The reasons that the last reading showed; they hold until the next one."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
     """The first and the last reading of every counter of seconds."""
@@ -142,20 +146,29 @@ def _gather(lane: _Lane, part: int, reading: Reading) -> None:
             known = lane.gauges.setdefault(gauge, {})
             low, high = known.get(part, (value, value))
             known[part] = min(low, value), max(high, value)
-    mask = reading.get("reasons")
-    mask = mask if isinstance(mask, int) and not isinstance(mask, bool) else 0
-    for event in LABELS:
-        if mask & event and not (event is ClockEvent.HW_SLOWDOWN and mask & NAMED):
-            lane.parts.setdefault(event, set()).add(part)
-            lane.seen[event] = lane.seen.get(event, 0) + 1
+    since = lane.part if lane.part >= 0 else part
+    for event in lane.held:
+        lane.parts.setdefault(event, set()).update(range(since, part))
+    lane.held = _shown_by(reading.get("reasons"))
+    for event in lane.held:
+        lane.parts.setdefault(event, set()).add(part)
+        lane.seen[event] = lane.seen.get(event, 0) + 1
     for name, event in REASONS.items():
         value = number(reading.get(name))
         if value is None:
             continue
         if value > lane.last.get(name, value):
-            lane.parts.setdefault(event, set()).add(part)
+            lane.parts.setdefault(event, set()).update(range(min(since + 1, part), part + 1))
         lane.first.setdefault(name, value)
         lane.last[name] = value
+    lane.part = part
+
+
+def _shown_by(mask: object) -> set[ClockEvent]:
+    """Return the reasons in the mask of a reading, without a hardware slowdown whose reason is stated beside it."""
+    if not isinstance(mask, int) or isinstance(mask, bool):
+        return set()
+    return {event for event in LABELS if mask & event and not (event is ClockEvent.HW_SLOWDOWN and mask & NAMED)}
 
 
 def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | None:
@@ -198,7 +211,7 @@ def summaries(record: Record, names: Mapping[str, str]) -> list[list[str]]:
     ]
 
 
-SUMMARY = ("device", "rate", "clock", "power", "temperature", "HW thermal", "SW thermal", "power brake", "power limit")
+SUMMARY = ("Device", "Rate", "Clock", "Power", "Temperature", "HW thermal", "SW thermal", "Power brake", "Power limit")
 """The columns of `summaries`."""
 
 

@@ -103,10 +103,11 @@
     dark: ["#7db8ff", "#ff9c66", "#79d99b", "#d3a6f5", "#f0cc62", "#6fdbe2", "#ff8fc2", "#c3c9d1"],
   };
   const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
+  const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000, 1000000];
   const plots = JSON.parse(document.getElementById("data").textContent);
   const drawn = new Map();
 
-  const across = (plot, ink, red) => (chart) => {
+  const across = (plot, red) => (chart) => {
     const { ctx, bbox } = chart;
     ctx.save();
     if (plot.band) {
@@ -116,6 +117,8 @@
     }
     ctx.restore();
     ctx.save();
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
     for (const mark of plot.marks) {
       const y = chart.valToPos(mark.value, "y", true);
@@ -139,6 +142,10 @@
     return [least >= 0 ? Math.max(0, least - room) : least - room, most + room];
   };
 
+  // The sensor reads every second or more often: only a longer gap is one.
+  const GAP_SECONDS = 5;
+  const long = (chart, [from, to]) => chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > GAP_SECONDS;
+
   const draw = (place, theme) => {
     const name = place.dataset.plot;
     const plot = plots[name];
@@ -156,7 +163,7 @@
       cursor: { sync: { key: blocks ? name : "traces" }, focus: { prox: 24 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false }, y: { range: range(plot) } },
-      axes: [{ ...axis, size: 34, values: (chart, ticks) => ticks.map((tick) => (blocks ? tick : `${tick} s`)) }, { ...axis, size: 62 }],
+      axes: [{ ...axis, size: 34, ...(blocks ? { incrs: WHOLE } : {}), values: (chart, ticks) => ticks.map((tick) => (blocks ? tick : `${tick} s`)) }, { ...axis, size: 62 }],
       series: [
         { label: blocks ? "block" : "s" },
         ...plot.series.map((each, place_) => ({
@@ -164,11 +171,12 @@
           stroke: COLOURS[theme][place_ % COLOURS[theme].length],
           dash: DASHES[Math.floor(place_ / 2) % DASHES.length],
           width: 1.5,
+          gaps: (chart, which, first, last, gaps) => (blocks ? gaps : gaps.filter((gap) => long(chart, gap))),
           points: { show: plot.x.length < 60, size: 4 },
           value: (chart, value) => (value === null || value === undefined ? "--" : String(value)),
         })),
       ],
-      hooks: { drawAxes: [across(plot, ink, red)] },
+      hooks: { drawAxes: [across(plot, red)] },
     };
     const chart = new uPlot(options, [plot.x, ...plot.series.map((each) => each.values)], place);
     drawn.set(place, chart);
