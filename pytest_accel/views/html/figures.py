@@ -16,7 +16,6 @@ from pytest_accel.run.baseline import kept_in
 from pytest_accel.run.record import Record
 from pytest_accel.views.html.limits import advises, bounds_of
 from pytest_accel.views.html.words import Badge, badge, change, is_fact, meaning, number, together
-from pytest_accel.views.table import limit_of
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ def fact_rows(record: Record, names: Mapping[str, str], places: Mapping[int, int
     for each in worst_first([each for each in record.verdicts if is_fact(each.metric)]):
         if each.information or each.status is not Status.NOT_APPLICABLE:
             told = each.sentence if _needs_sentence(each) else ""
-            key = (each.metric, badge(each), str(each.value), limit_of(each), told)
+            key = (each.metric, badge(each), str(each.value), bounds_of(each), told)
             groups.setdefault(key, []).append(each)
     return [
         FactRow(

@@ -146,7 +146,9 @@
   const GAP_SECONDS = 5;
   const long = (chart, [from, to]) => chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > GAP_SECONDS;
 
-  const draw = (place, theme) => {
+  const sizeOf = (place) => ({ width: Math.max(240, place.clientWidth), height: 230 });
+
+  const draw = (place, theme, size) => {
     const name = place.dataset.plot;
     const plot = plots[name];
     if (!plot) return;
@@ -158,8 +160,7 @@
     const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const blocks = name.startsWith("blocks");
     const options = {
-      width: Math.max(260, place.clientWidth),
-      height: 230,
+      ...(size || sizeOf(place)),
       cursor: { sync: { key: blocks ? name : "traces" }, focus: { prox: 24 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false }, y: { range: range(plot) } },
@@ -181,8 +182,8 @@
     const chart = new uPlot(options, [plot.x, ...plot.series.map((each) => each.values)], place);
     drawn.set(place, chart);
   };
-  const drawAll = (theme) => {
-    for (const place of document.querySelectorAll("[data-plot]")) draw(place, theme);
+  const drawAll = (theme, size) => {
+    for (const place of document.querySelectorAll("[data-plot]")) draw(place, theme, size);
   };
   const theme = () => (dark.matches ? "dark" : "light");
   drawAll(theme());
@@ -191,19 +192,20 @@
   addEventListener("resize", () => {
     if (innerWidth === wide) return;
     wide = innerWidth;
-    for (const [place, chart] of drawn) chart.setSize({ width: Math.max(260, place.clientWidth), height: 230 });
+    for (const [place, chart] of drawn) chart.setSize(sizeOf(place));
   });
 
-  // -- print: everything is shown, in the colours of paper
+  // -- print: everything is shown, in the colours of paper, with three plots beside each other
 
+  const ON_PAPER = { width: 320, height: 170 };
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
     for (const each of closed) each.open = true;
-    if (dark.matches) drawAll("light");
+    drawAll("light", ON_PAPER);
   });
   addEventListener("afterprint", () => {
     for (const each of closed) each.open = false;
-    if (dark.matches) drawAll("dark");
+    drawAll(theme());
   });
 })();
