@@ -13,6 +13,7 @@ import yaml
 
 from pytest_accel.cli import known_good
 from pytest_accel.cli.known_good import Inputs
+from pytest_accel.cli.new_file import write_new
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
@@ -166,7 +167,7 @@ def _told(saved: SavedRecord) -> str:
 def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> int:
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
     body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
-    _save(path, f"{shown.header(found, made)}{body}")
+    write_new(path, f"{shown.header(found, made)}{body}", "--output")
     report = lint.lint([str(path)], today=made.date if len(made.date) > 7 else f"{made.date}-28")
     print(lint_report.text(report, everything=False, colour=False))
     broken = _judged(loader.load(str(path)), inputs, found, made)
@@ -220,7 +221,7 @@ def _contribute(path: Path, inputs: Inputs, found: Calibration, made: Provenance
             why = "which names a node, a device, a user or a folder"
             raise BadFile(f"--contribute: nothing was written: the figures hold '{printable(name)}', {why}")
     head = f"# Healthy {made.sku.name}, by pytest-accel calibrate --contribute. Numbers stand for nodes and devices.\n"
-    _save(path, head + text)
+    write_new(path, head + text, "--contribute")
     told = f"{len(one.metrics)} metrics, without names of hosts, devices and users"
     print(f"{printable(str(path))}: {told}. {shown.REVIEW}")
 
@@ -260,12 +261,3 @@ def _metrics(readings: Sequence[calibration.Reading]) -> list[ContributedMetric]
         )
         for metric, some in metrics.items()
     ]
-
-
-def _save(path: Path, text: str) -> None:
-    """Write a new file. Raises BadFile."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BadFile(f"{path}: cannot be written: {error.strerror}") from None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.cli import consistency
+from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
@@ -24,8 +25,6 @@ from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.run.summaries import Summary
 from pytest_accel.views import differences
 
-WRONG = 4
-"""Exit status for a wrong option or file."""
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
 OTHER_KIND = "another SKU"
 OTHER_DEVICES = "none of the same devices"

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest_accel
+from pytest_accel.cli.new_file import write_new
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Platform, Sku
@@ -49,7 +50,7 @@ def freeze(chosen: argparse.Namespace) -> int:
         explained=root.plain().get("explained"),
     )
     if chosen.output:
-        _write(text, chosen.output)
+        write_new(chosen.output, text, "--output")
     else:
         print(text, end="")
         sys.stdout.flush()
@@ -77,14 +78,3 @@ def _no_acceptance(sku: Sku, platform: Platform, level: str) -> str | None:
     if not vendor.accelerator:
         return f"a {vendor.title} is not an accelerator"
     return requirements.unfit(sku, platform, level)
-
-
-def _write(text: str, path: Path) -> None:
-    """Write a new file. Raises BadFile for one that exists, so that no agreed contract is lost."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadFile(f"--output: {path} exists; name a new file, or delete it") from None
-    except OSError as error:
-        raise BadFile(f"--output: cannot write to {path}: {error.strerror}") from None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest_accel
 from pytest_accel.cli import consistency, external_results, rejudge, table_report
+from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
 from pytest_accel.core.levels import LEVELS
@@ -31,8 +32,6 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
-WRONG = 4
-"""Exit status for a wrong option or file, as in a run."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,14 +12,12 @@ from typing import NoReturn
 
 import pytest_accel
 from pytest_accel.cli import calibrate, compare, discover, freeze, judge, report, schema
+from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import lint_report, sheet, terminal
-
-INTERRUPTED, BUG, WRONG = 2, 3, 4
-"""Exit statuses as pytest has them: Ctrl-C, an error of this package, a wrong option or file."""
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""

@@ -8,13 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
-
-WRONG = 4
-"""Exit status for a wrong file or option, as in a run."""
 
 
 def _as_json(found: Record) -> str:

@@ -15,11 +15,13 @@ from typing import Any
 
 from pytest_accel.core.measurement import is_rate
 from pytest_accel.core.stats import student_above, student_tail
+from pytest_accel.core.words import counted
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.gaps import LEAST, OF_MEDIAN
 from pytest_accel.judging.history import OF_NORMAL, VARYING, deviation_of_runs, key_of
 from pytest_accel.judging.like_devices import part_of
 from pytest_accel.skus import requirements
+from pytest_accel.skus.contribution import OF_PEAK
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
 
 REJECTED = 1e-4
@@ -169,7 +171,7 @@ class Calibration:
 
 def more_is_better(unit: str) -> bool:
     """Return True for a rate, or a rate as a fraction of a peak."""
-    return is_rate(unit) or unit == "of peak"
+    return is_rate(unit) or unit == OF_PEAK
 
 
 def calibrate(readings: Sequence[Reading]) -> Calibration:
@@ -196,11 +198,7 @@ def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
     least = ENOUGH_NODES if of_node else ENOUGH.get(part_of(metric), ENOUGH["compute"])
     if len(devices) >= least:
         return None
-    return f"{_count(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{counted(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
 
 
 def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.words import counted, listed
 from pytest_accel.judging import closing_parts
-from pytest_accel.judging.closing_parts import listed, more
+from pytest_accel.judging.closing_parts import more
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
@@ -189,7 +190,7 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
-    extra += [f"{around.overridden} limit{'s' * (around.overridden > 1)} overridden"] if around.overridden else []
+    extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     extra += [f"contract: {around.contract}"] if around.contract else []

@@ -10,6 +10,7 @@ from datetime import date, timedelta
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show_margin
+from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.ranking import worst_first
 
 LONG = timedelta(days=366)
@@ -131,7 +132,7 @@ def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
         scope = [f"until {waiver.until}", *_reach(waiver, group, day)]
         terms.setdefault(f"by {waiver.by} {', '.join(scope)}", []).append(_broken(group[0], names))
     text = "; ".join(f"{', '.join(limits)} {by}" for by, limits in terms.items())
-    return f"{_count(len(waived), 'waiver')}: {text}" if waived else ""
+    return f"{counted(len(waived), 'waiver')}: {text}" if waived else ""
 
 
 def _broken(verdict: Verdict, names: Names) -> str:
@@ -184,12 +185,3 @@ def _next(name: str) -> str | None:
 def more(things: Sequence[object]) -> str:
     """Return " (and 2 more)" for three things, nothing for one."""
     return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
-
-
-def listed(things: Sequence[str]) -> str:
-    """Return the first three things, and the number of the others."""
-    return ", ".join(things[:3]) + (f" and {len(things) - 3} more" if len(things) > 3 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
@@ -172,9 +171,3 @@ def subjects(first: Contents, last: Contents) -> Subjects:
     """Return the subjects that two records share."""
     found = pairs(first.devices, last.devices)
     return Subjects(found, len(found) == len(first.devices) == len(last.devices))
-
-
-def listed(names: AbstractSet[str] | Sequence[str], most: int = 8) -> str:
-    """Return names as a text, the first of many."""
-    some = list(names)
-    return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "")

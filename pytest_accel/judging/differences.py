@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.core.words import listed
 from pytest_accel.judging import figure_differences, state_differences, verdict_differences
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects, listed, ordered, subjects
+from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects, ordered, subjects
 from pytest_accel.judging.figure_differences import SpreadOf, Trend
 from pytest_accel.judging.history import EarlierRun, kept
 
@@ -83,7 +84,7 @@ def not_comparable(first: Contents, last: Contents) -> str:
         return "a record without devices"
     models = [{device.model for device in each.devices} for each in (first, last)]
     if not first.sku and models[0] != models[1]:
-        return f"other products: {listed(sorted(models[0]))} and {listed(sorted(models[1]))}"
+        return f"other products: {listed(sorted(models[0]), 8)} and {listed(sorted(models[1]), 8)}"
     return ""
 
 

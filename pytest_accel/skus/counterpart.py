@@ -6,13 +6,15 @@ all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku
+from pytest_accel.core.sku import Contract, Datasheet, Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import requirements
 
 JUDGED_BY = (
     "unit",
@@ -68,6 +70,31 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     )
 
 
+def compared_contract(own: Sku, shipped: Sku, terms: Contract) -> Sku:
+    """Return the SKU of a contract with what it demands otherwise than the shipped SKU marked as overridden.
+
+    Whoever writes a contract can compute its hash, so that the hash alone does not tell whose limits they are. What the
+    contract states as overridden or left out, because it was frozen from a user's own file, stays so.
+    """
+    (one,) = own.platforms.values()
+    other = _alike(one, shipped) or replace(one, limits={})
+    wanted = requirements.required_at(terms.level, requirements.limits(shipped, other, one.devices or 0))
+    del wanted["inventory.sku"]  # the name of a user's own SKU; `match` tells whether it is another product
+    if one.devices is None:
+        del wanted["inventory.count"]  # any number is right
+    here = replace(
+        one, limits=_marked(own, shipped, one.limits, wanted, [terms.level]), overridden=_expects(one, other)
+    )
+    return replace(
+        own,
+        limits=_marked(own, shipped, own.limits, wanted, [terms.level]),
+        platforms={here.name: here},
+        rematched=_recognised_by(own) != _recognised_by(shipped),
+        left_out=tuple(dict.fromkeys([*own.left_out, *(each for each in wanted if each not in own.limits_on(one))])),
+        other_datasheet=tuple(dict.fromkeys([*own.other_datasheet, *_other_values(own.datasheet, shipped.datasheet)])),
+    )
+
+
 def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
     """Return everything by which a file recognises a device."""
     return {key: value for key, value in sku.match.items() if key != "source"}, sku.datasheet.memory.get("gb")
@@ -83,18 +110,26 @@ def _platform(own: Sku, shipped: Sku, one: Platform, other: Platform | None) -> 
     """Return a platform with its differing limits marked; a platform that nothing shipped is like as it is."""
     if other is None:
         return one
-    differs = any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
     limits = _marked(own, shipped, one.limits, {**shipped.limits, **other.limits})
-    return replace(one, limits=limits, overridden=one.overridden or differs)
+    return replace(one, limits=limits, overridden=one.overridden or _expects(one, other))
 
 
-def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits by metric, those that judge or measure otherwise than the shipped ones marked."""
+def _expects(one: Platform, other: Platform) -> bool:
+    """Return True if the platforms expect other devices or links."""
+    return any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+
+
+def _marked(
+    own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit], levels: Sequence[str] = LEVELS
+) -> dict[str, Limit]:
+    """Return limits by metric, those that judge or measure otherwise than the shipped ones at the levels marked."""
+
+    def differs(metric: str, limit: Limit) -> bool:
+        measured, then = _measured(own, metric, levels), _measured(shipped, metric, levels)
+        return metric in others and (_differ(limit, others[metric]) or measured != then)
+
     return {
-        metric: replace(limit, overridden=True)
-        if metric in others and (_differ(limit, others[metric]) or _measured(own, metric) != _measured(shipped, metric))
-        else limit
-        for metric, limit in limits.items()
+        metric: replace(limit, overridden=True) if differs(metric, limit) else limit for metric, limit in limits.items()
     }
 
 
@@ -102,11 +137,11 @@ def _differ(own: Limit, shipped: Limit) -> bool:
     return any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
 
 
-def _measured(sku: Sku, metric: str) -> tuple[object, ...]:
-    """Return what a file says of how a metric is measured: conditions, time, precision and spread."""
+def _measured(sku: Sku, metric: str, levels: Sequence[str]) -> tuple[object, ...]:
+    """Return how a file has a metric measured at the levels: conditions, time and precision; and its spread."""
     declared = declaration_of(metric)
     names = (metric, declared.name if declared else parse(metric).probe)
-    budgets = {level: [times.get(name) for name in names] for level, times in sku.budgets.items()}
+    budgets = {level: [sku.budgets.get(level, {}).get(name) for name in names] for level in levels}
     given = {level: times for level, times in budgets.items() if any(times)}
     return sku.precision, [sku.probes.get(name) for name in names], given, sku.spread_of(metric)
 

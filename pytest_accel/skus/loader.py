@@ -28,7 +28,7 @@ from pytest_accel.skus.checks import (
     items_of,
     limit_nodes,
 )
-from pytest_accel.skus.counterpart import EXPECTED, compared, same_product
+from pytest_accel.skus.counterpart import EXPECTED, compared, compared_contract, same_product
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
@@ -49,7 +49,7 @@ def names() -> list[str]:
 def load(name: str) -> Sku:
     """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
     sku, _ = read(name)
-    return _against_shipped(sku) if sku.own_file and not sku.contract else sku
+    return _against_shipped(sku) if sku.own_file else sku
 
 
 def _against_shipped(own: Sku) -> Sku:
@@ -64,7 +64,11 @@ def _against_shipped(own: Sku) -> Sku:
     texts = {name: (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
     likely = [name for name, text in texts.items() if name == own.name or any(str(each) in text for each in known)]
     same = [sku for sku, _ in map(read, likely) if sku.name == own.name or same_product(own.match, sku.match)]
-    found = [compared(own, sku, extends=False) for sku in same if sku.vendor == own.vendor]
+    found = [
+        compared_contract(own, sku, own.contract) if own.contract else compared(own, sku, extends=False)
+        for sku in same
+        if sku.vendor == own.vendor
+    ]
     return min(found, key=lambda sku: (len(sku.other_datasheet), len(sku.left_out)), default=own)
 
 

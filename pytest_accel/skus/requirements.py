@@ -62,10 +62,12 @@ def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: 
     Limits on emulated ports do not apply to it either. A platform of any number of devices has no limit on the count.
     """
     written = implied.without_ports(sku.limits_on(platform)) if emulated_ports else sku.limits_on(platform)
-    if "inventory.count" in written:
-        return written
-    where = f"platform {platform.name} of {sku.name}"
-    return {**written, "inventory.count": _fact("inventory.count", devices, where)}
+    if "inventory.count" not in written:
+        written["inventory.count"] = _fact("inventory.count", devices, f"platform {platform.name} of {sku.name}")
+    for metric, otherwise in (("inventory.count", platform.overridden), ("inventory.sku", sku.rematched)):
+        if otherwise and metric in written:
+            written[metric] = replace(written[metric], overridden=True)
+    return written
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.verdict import show
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, listed
+from pytest_accel.core.words import listed
+from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
 from pytest_accel.judging.differences import Comparison
 from pytest_accel.judging.figure_differences import Trend
 from pytest_accel.views.terminal import Line
@@ -86,7 +87,7 @@ def _line(each: Difference) -> str:
 
 
 def _place(each: Difference) -> str:
-    return f"{listed(each.where)} {each.what}" if each.where else each.what
+    return f"{listed(each.where, 8)} {each.what}" if each.where else each.what
 
 
 def _change(each: Difference) -> str:
@@ -171,7 +172,7 @@ def markdown(found: Comparison, beside: Beside) -> str:
         ]
     for each in found.differences:
         change = _change(each).strip(" ()") or each.direction.value
-        cells = (each.kind.value, listed(each.where), each.what, each.then, each.now, change, each.note)
+        cells = (each.kind.value, listed(each.where, 8), each.what, each.then, each.now, change, each.note)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     worse = [each for each in found.trends if each.since]
     if worse:

@@ -106,7 +106,7 @@ def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
     tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
-    tables.append(_advisory(sku))
+    tables += [_advisory(sku), _other_than_shipped(sku)]
     if sku.not_applicable:
         tables.append(Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())))
     tables.append(_source_table(sources))
@@ -210,6 +210,21 @@ def _advisory(sku: Sku) -> Table:
     ]
     note = "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE beyond 15 %."
     return Table("Advisory limits", ("metric", "platform", "differences of method"), rows, note)
+
+
+def _other_than_shipped(sku: Sku) -> Table:
+    """Return the table of the values of a user's own file that differ from the shipped file of the product."""
+    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
+    rows = [
+        (metric, place, "another limit, or measured otherwise")
+        for place, limits in places
+        for metric, limit in limits.items()
+        if limit.overridden
+    ]
+    rows += [(metric, "all", "left out") for metric in sku.left_out]
+    rows += [(key, "all", "another datasheet") for key in sku.other_datasheet]
+    note = "The closing line of a run counts them as overridden."
+    return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note)
 
 
 def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources) -> Sequence[str]:

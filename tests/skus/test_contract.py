@@ -8,6 +8,7 @@ import yaml
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import contract, loader, requirements
 
 OWN = """\
@@ -67,6 +68,7 @@ def test_a_contract_demands_what_the_shipped_sku_demands(name: str, tmp_path: Pa
             assert demanded(made, there, "standard", emulated=emulated) == wanted
         assert requirements.unfit(made, there, "standard") == requirements.unfit(sku, platform, "standard")
         assert replace(there, limits={}) == replace(platform, limits={})
+        assert (made.left_out, made.other_datasheet, made.rematched) == ((), (), False)
         for key in ("title", "vendor", "match", "datasheet", "probes", "spread", "precision", "not_applicable"):
             assert getattr(made, key) == getattr(sku, key), key
 
@@ -168,7 +170,52 @@ def test_a_copy_that_leaves_limits_out_says_so_in_its_contract_too(tmp_path: Pat
     copy = loader.load(str(tmp_path / "copy.yaml"))
     assert "stream.triad" in copy.left_out
     made = frozen(tmp_path, copy, "hgx8")
-    assert (made.left_out, made.other_datasheet) == (copy.left_out, copy.other_datasheet)
+    assert set(made.left_out) >= set(copy.left_out)
+    assert set(made.other_datasheet) >= set(copy.other_datasheet)
+
+
+def forged(folder: Path, text: str, old: str, new: str) -> tuple[set[str], Sku]:
+    """Change a contract, compute its hash anew, and return the limits that count as overridden, and the SKU."""
+    assert old in text
+    content = yaml.safe_load(text.replace(old, new, 1))
+    content["contract"]["sha256"] = contract.seal(content)
+    made = thaw(folder, yaml.safe_dump(content))
+    (platform,) = made.platforms.values()
+    limits = requirements.limits(made, platform, 8)
+    return {metric for metric, each in limits.items() if each.overridden}, made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "overridden"),
+    [
+        ("floor: 2762", "floor: 1762", {"stream.triad"}),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H20", {"inventory.sku"}),
+        ("\n    devices: 8\n", "\n    devices: 4\n", {"inventory.count"}),
+        ("between_devices: 0.016", "between_devices: 0.16", {"matmul.bf16"}),
+    ],
+)
+def test_a_contract_with_a_hash_of_its_own_is_held_against_the_shipped_file(
+    old: str, new: str, overridden: set[str], tmp_path: Path, text: str
+) -> None:
+    """Whoever lowers a floor can compute the hash anew: the closing line has to say that it is another floor."""
+    found, made = forged(tmp_path, text, old, new)
+    assert found >= overridden
+    assert forged(tmp_path, text, "hgx8", "hgx8")[0] == set()
+    (platform,) = made.platforms.values()
+    around = circumstances(made, platform, "standard", requirements.limits(made, platform, 8), [])
+    assert around.overridden >= len(overridden)
+
+
+def test_a_limit_taken_out_of_a_contract_is_counted(tmp_path: Path, text: str) -> None:
+    content = yaml.safe_load(text)
+    del content["limits"]["stream.triad"]
+    del content["platforms"]["hgx8"]["limits"]["health.pcie_width"]
+    content["contract"]["sha256"] = contract.seal(content)
+    assert set(thaw(tmp_path, yaml.safe_dump(content)).left_out) == {"stream.triad", "health.pcie_width"}
+
+
+def test_another_datasheet_in_a_contract_is_told(tmp_path: Path, text: str) -> None:
+    assert forged(tmp_path, text, "bf16: 989.4", "bf16: 700")[1].other_datasheet == ("tflops.bf16",)
 
 
 def test_a_limit_only_advises_where_the_probe_measures_otherwise_by_now(tmp_path: Path, text: str) -> None:

@@ -52,6 +52,20 @@ def test_a_users_own_file_is_shown_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert "64 devices 8 nodes" in text
 
 
+def test_a_users_own_file_is_told_from_the_shipped_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The closing line counts what differs; here a reader finds what it is."""
+    (tmp_path / "ours.yaml").write_text(
+        "sku: ours\nvendor: nvidia\nmatch: {names: [NVIDIA H100 80GB HBM3]}\nplatforms: {hgx8: {devices: 8}}\n"
+        "limits:\n  stream.triad: {floor: 1000, unit: GB/s, source: {kind: measured, by: us, date: 2026-11}}\n"
+    )
+    assert main(["sku", "show", str(tmp_path / "ours.yaml")]) == 0
+    told = capsys.readouterr().out.partition("Other than the shipped file")[2]
+    assert "stream.triad" in told.partition("left out")[0]
+    assert "stream.copy_kernel" in told
+    assert main(["sku", "show", "h100-sxm"]) == 0
+    assert "Other than the shipped file" not in capsys.readouterr().out
+
+
 def test_an_unknown_sku_is_named_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "show", "h100-smx"]) == 4
     assert "did you mean 'h100-sxm'" in capsys.readouterr().err
