@@ -13,6 +13,7 @@ from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
+from pytest_accel.views.html import page
 
 
 def _as_json(found: Record) -> str:
@@ -23,25 +24,29 @@ def _as_json(found: Record) -> str:
 
 FORMATS: Mapping[str, Callable[[Record], str]] = {"json": _as_json}
 """The function that writes a record, by the name of the format."""
+HTML = "html"
+"""The format that also shows the readings of the file beside the record."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `report`."""
     add = parser.add_argument
     add("file", metavar="RECORD", help="a record.json, or the folder that holds it")
-    add("--format", choices=FORMATS, required=True, help="the format to write")
+    add("--format", choices=(*FORMATS, HTML), required=True, help="the format to write")
     add("--output", metavar="FILE", type=Path, help="the file to write (default: standard output)")
 
 
 def report(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0, or 4 for a wrong file."""
     try:
-        text = FORMATS[chosen.format](record_reader.load(record_reader.find(Path(chosen.file))))
+        path = record_reader.find(Path(chosen.file))
+        found = record_reader.load(path)
+        text = page.report(found, path.absolute().parent) if chosen.format == HTML else FORMATS[chosen.format](found)
         if chosen.output:
-            chosen.output.write_text(text, encoding="utf-8")
+            record.replace_file(chosen.output, text)
         else:
             print(text, end="")
-    except BadFile as error:
+    except (BadFile, page.MissingExtra) as error:
         print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
     except OSError as error:

@@ -27,6 +27,9 @@ _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 STANDARD = "standard"
 """The level of a run whose user names none and judges by no contract."""
 
+PAGE_ENDINGS = (".html", ".htm")
+"""The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
+
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
 
@@ -56,6 +59,8 @@ class Options:
     patience: float = 60.0
     time_limit: float | None = None
     simulate: str | None = None
+    report: str | None = None
+    """The file to write as HTML, "" for the one beside the record; None for no such file."""
     command: tuple[str, ...] = ()
 
 
@@ -157,6 +162,16 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
     )
     add(
+        "--accel-report",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        type=_page,
+        help="At the end also write the record as one HTML page that opens without a network: to FILE, which has to end "
+        "in .html, or by default to report.html beside the record. Write --accel-report=FILE with a '='. Needs "
+        "pip install 'pytest-accel[report]'.",
+    )
+    add(
         "--accel-simulate",
         metavar="FILE|SKU",
         type=_name,
@@ -204,6 +219,13 @@ def _name(text: str) -> str:
     """Return a name or path. Raises ArgumentTypeError for an empty one, which a variable that is not set leaves."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; is a variable of the command line not set?")
+    return text
+
+
+def _page(text: str) -> str:
+    """Return the name of a page. Raises ArgumentTypeError for another file, such as the path of a test after it."""
+    if not text.endswith(PAGE_ENDINGS):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .html; name the page as --accel-report=FILE.html")
     return text
 
 

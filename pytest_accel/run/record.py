@@ -231,7 +231,7 @@ def write(record: Record, folder: Path) -> None:
     Raises OSError and leaves the old record as it was.
     """
     plain = content(record)
-    _replace(folder / FILE, _text(record, plain))
+    replace_file(folder / FILE, _text(record, plain))
     _write_summary(plain, folder)
 
 
@@ -273,7 +273,7 @@ def _write_summary(plain: Mapping[str, Any], folder: Path) -> None:
     """
     path = folder / summaries.SUMMARY
     try:
-        _replace(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
+        replace_file(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -317,7 +317,7 @@ def _lines(value: Any) -> str:
     return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
 
 
-def _replace(path: Path, text: str, *, sync: bool = True) -> None:
+def replace_file(path: Path, text: str, *, sync: bool = True) -> None:
     """Replace a file atomically. Raises OSError and leaves the old file as it was."""
     temporary = _temporary(path, text, sync=sync)
     try:

@@ -193,7 +193,8 @@ def lines(record: Record, subjects: Sequence[str], anchors: Mapping[int, str]) -
 
 def _line(metric: str, by: Mapping[str, Verdict], subjects: Sequence[str], anchors: Mapping[int, str]) -> Line:
     first = next(iter(by.values()))
-    limits = list(dict.fromkeys(filter(None, (bounds_of(each) + (" (advises)" if advises(each) else "") for each in by.values()))))
+    having = [each for each in by.values() if each.value is not None] or list(by.values())
+    limits = list(dict.fromkeys(filter(None, (bounds_of(each) + (" (advises)" if advises(each) else "") for each in having))))
     limit = "several" if len(limits) > 1 else "".join(limits)
     return Line(
         metric,

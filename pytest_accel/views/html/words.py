@@ -10,6 +10,7 @@ from typing import Any
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Value
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST
 
@@ -79,8 +80,8 @@ def number(value: Value | None) -> float | None:
 
 
 def change(value: float, base: float) -> str:
-    """Return a value as a signed percentage of another one: "+1.2%"; empty if that is zero."""
-    return f"{value / base - 1:+.1%}" if base else ""
+    """Return how far a value is from another one, in percent: "+1.2%"; empty if that is zero."""
+    return f"{round(value / base - 1, 3) + 0.0:+.1%}" if base else ""
 
 
 def plain(value: Any) -> str:
@@ -93,9 +94,9 @@ def plain(value: Any) -> str:
 
 
 def together(names: Sequence[str], everybody: int) -> str:
-    """Return names as a list, or "all 8" if there are several and these are all."""
+    """Return names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and these are all."""
     unique = list(dict.fromkeys(names))
-    return f"all {len(unique)}" if 2 < everybody == len(unique) else ", ".join(unique)
+    return f"all {len(unique)}" if 2 < everybody == len(unique) else spanned(unique)
 
 
 def time_of(text: str) -> str:
