@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -62,12 +61,8 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def __enter__(self) -> Page:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the browser."""
         os.close(self._write)
         os.close(self._read)
         self._process.kill()
@@ -79,9 +74,9 @@ class Page:
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
-        os.write(self._write, json.dumps(message).encode() + b"\0") if len(json.dumps(message)) < 60_000 else self._send(
-            json.dumps(message).encode() + b"\0"
-        )
+        os.write(self._write, json.dumps(message).encode() + b"\0") if len(
+            json.dumps(message)
+        ) < 60_000 else self._send(json.dumps(message).encode() + b"\0")
         while True:
             answer = self._next()
             if answer.get("id") == self._number:
@@ -107,7 +102,8 @@ class Page:
         return answer
 
     def open(self, file: Path) -> None:
-        """Open a file from the disk and wait until it has been loaded."""
+        """Open a file from the disk and wait until it has been loaded. What was reported before is forgotten."""
+        self.events.clear()
         self.call("Page.navigate", url=file.absolute().as_uri())
         while not any(each.get("method") == "Page.loadEventFired" for each in self.events):
             self.events.append(self._next())
@@ -124,9 +120,10 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
 
-    def dark(self) -> None:
-        """Prefer dark colours, as a user's system may."""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    def dark(self, on: bool) -> None:
+        """Prefer dark or light colours, as a user's system may."""
+        value = "dark" if on else "light"
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
     def picture(self, file: Path, *, whole: bool = False) -> None:
         """Write what is shown as a PNG."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
@@ -20,48 +21,86 @@ SLOW = 3
 """The device that is too hot and slow."""
 
 SOURCE = Source(
-    "published", "somebody/guide", "2026-11-22", software="tool 1.0", conditions="all at once", method={"data": "normal"}
+    "published",
+    "somebody/guide",
+    "2026-11-22",
+    software="tool 1.0",
+    conditions="all at once",
+    method={"data": "normal"},
 )
 FLOOR = Limit(
-    "matmul.bf16", "TFLOPS", floor=650.0, reference=703.0, healthy=(676.0, 730.0), of_reference=0.96, source=SOURCE,
+    "matmul.bf16",
+    "TFLOPS",
+    floor=650.0,
+    reference=703.0,
+    healthy=(676.0, 730.0),
+    of_reference=0.96,
+    source=SOURCE,
     origin="h100-sxm.yaml:94",
-)  # fmt: skip
-COUNTED = Limit("counters.nvlink_crc", "count", equals=0, origin="vendor/nvidia.yaml:9", declared_by=DeclaredBy.VENDOR_FILE)
+)
+COUNTED = Limit(
+    "counters.nvlink_crc", "count", equals=0, origin="vendor/nvidia.yaml:9", declared_by=DeclaredBy.VENDOR_FILE
+)
 WAIVER = Waiver("host.acs", "the switch needs it", "Ada", date(2027, 1, 31), origin="waivers.yaml:2")
 
 
 def device(place: int) -> Device:
     return Device(
-        f"GPU-{place:04}-aa55", place, "nvidia", "NVIDIA H100 80GB HBM3", 80 * 10**9, f"16500{place}", "10de:2330",
-        f"0000:{place:02x}:00.0", facts={"vbios": "96.00.A5.00.03"},
-    )  # fmt: skip
+        f"GPU-{place:04}-aa55",
+        place,
+        "nvidia",
+        "NVIDIA H100 80GB HBM3",
+        80 * 10**9,
+        f"16500{place}",
+        "10de:2330",
+        f"0000:{place:02x}:00.0",
+        facts={"vbios": "96.00.A5.00.03"},
+    )
 
 
 def blocks(place: int, number: int, attempt: int = 1) -> tuple[float, ...]:
     """Rates of matrix products: device SLOW lacks a tenth."""
-    drawn = random.Random(f"{place}/{attempt}")
+    drawn = random.Random(f"{place}/{attempt}")  # noqa: S311  the same every time
     return tuple(drawn.gauss(630.0 if place == SLOW else 705.0, 3.0) for _ in range(number))
 
 
 def measured(place: int, number: int = 40, attempt: int = 1, metric: str = "matmul.bf16") -> Measurement:
     samples = blocks(place, number, attempt)
     return Measurement(
-        metric, device(place).uuid, "TFLOPS", sum(samples) / len(samples), samples, tuple(30 / each for each in samples),
-        Peak(989.4, "bf16 datasheet peak"), {"shape": "8192x8192x8192", "data": "normal(0, 1)"},
-        started=BEGAN, ended=BEGAN + 5,
-    )  # fmt: skip
+        metric,
+        device(place).uuid,
+        "TFLOPS",
+        sum(samples) / len(samples),
+        samples,
+        tuple(30 / each for each in samples),
+        Peak(989.4, "bf16 datasheet peak"),
+        {"shape": "8192x8192x8192", "data": "normal(0, 1)"},
+        started=BEGAN,
+        ended=BEGAN + 5,
+    )
 
 
 def soaked(place: int) -> Measurement:
-    heat = {"mean": 60.0, "min": 40.0, "max": 88.0 if place == SLOW else 66.0}
+    heat = Gauge(mean=60.0, min=40.0, max=88.0 if place == SLOW else 66.0)
     return Measurement(
-        "soak.rate", device(place).uuid, "TFLOPS", 700.0, (700.0, 701.0), (0.1, 0.1), started=BEGAN + 10,
-        ended=BEGAN + 10 + SOAK_SECONDS, details={"telemetry": {"readings": 60, "temperature_c": heat}},
-    )  # fmt: skip
+        "soak.rate",
+        device(place).uuid,
+        "TFLOPS",
+        700.0,
+        (700.0, 701.0),
+        (0.1, 0.1),
+        started=BEGAN + 10,
+        ended=BEGAN + 10 + SOAK_SECONDS,
+        details={"telemetry": {"readings": 60, "temperature_c": heat}},
+    )
 
 
 def copied(place: int, devices: int) -> Measurement:
-    row = {f"gpu{other}": 190.0 if SLOW in (place, other) else 378.0 + other / 10 for other in range(devices) if other != place}
+    row = {
+        f"gpu{other}": 190.0 if SLOW in (place, other) else 378.0 + other / 10
+        for other in range(devices)
+        if other != place
+    }
     return Measurement("peer_copy.one_way", device(place).uuid, "GB/s", min(row.values()), details={"row": row})
 
 
@@ -72,9 +111,18 @@ def judged(place: int) -> Verdict:
     why = "" if margin > 0 else "; clock 1420 of 1584 MHz, of which HW thermal 100%"
     sentence = f"{value:.1f} TFLOPS, floor 650 TFLOPS ({margin:+.1%}){why}"
     return Verdict(
-        "matmul.bf16", device(place).uuid, status, sentence, "TFLOPS", value, 650.0, margin=margin,
-        of_peak=value / 989.4, limit=FLOOR, attempts=2 if margin < 0 else 1,
-    )  # fmt: skip
+        "matmul.bf16",
+        device(place).uuid,
+        status,
+        sentence,
+        "TFLOPS",
+        value,
+        650.0,
+        margin=margin,
+        of_peak=value / 989.4,
+        limit=FLOOR,
+        attempts=2 if margin < 0 else 1,
+    )
 
 
 def others() -> list[Verdict]:
@@ -82,13 +130,43 @@ def others() -> list[Verdict]:
     first = device(0).uuid
     near = Limit("stream.triad", "GB/s", floor=2700.0, origin="h100-sxm.yaml:164", severity="warn")
     return [
-        Verdict("stream.triad", first, Status.MARGINAL, "2710 GB/s, within 2% of it", "GB/s", 2710.0, 2700.0, margin=0.004, limit=near),
-        Verdict("host_copy.h2d", first, Status.INCONCLUSIVE, "a foreign process took 40% of the time", "GB/s", 40.0, 52.0, margin=-0.2, limit=near),
+        Verdict(
+            "stream.triad",
+            first,
+            Status.MARGINAL,
+            "2710 GB/s, within 2% of it",
+            "GB/s",
+            2710.0,
+            2700.0,
+            margin=0.004,
+            limit=near,
+        ),
+        Verdict(
+            "host_copy.h2d",
+            first,
+            Status.INCONCLUSIVE,
+            "a foreign process took 40% of the time",
+            "GB/s",
+            40.0,
+            52.0,
+            margin=-0.2,
+            limit=near,
+        ),
         Verdict("health.fabric", first, Status.UNMEASURED, "nvidia-fabricmanager is not installed", limit=COUNTED),
         Verdict("peer_copy.both", first, Status.NOT_APPLICABLE, "one device is expected here"),
         Verdict("soak.power", first, Status.NOT_APPLICABLE, "measured, no limit", "W", 700.0),
-        Verdict("host.acs", NODE, Status.FAIL, "enabled, expected disabled", "text", "enabled", expected="disabled", limit=COUNTED, waiver=WAIVER),
-    ]  # fmt: skip
+        Verdict(
+            "host.acs",
+            NODE,
+            Status.FAIL,
+            "enabled, expected disabled",
+            "text",
+            "enabled",
+            expected="disabled",
+            limit=COUNTED,
+            waiver=WAIVER,
+        ),
+    ]
 
 
 def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Record:
@@ -101,11 +179,22 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Record:
     ]
     return Record(
         run={
-            "started": "2026-11-23T19:11:54+00:00", "ended": "2026-11-23T19:13:26+00:00", "host": "rack7-n04",
-            "command": ["pytest", "--accel-sku=h100-sxm"], "level": "quick", "platform": "hgx8", "user": "operator",
-            "output": "/srv/acceptance/rack7-n04", "environment": {"cleared": {}, "kept": {"OMP_NUM_THREADS": "4"}},
+            "started": "2026-11-23T19:11:54+00:00",
+            "ended": "2026-11-23T19:13:26+00:00",
+            "host": "rack7-n04",
+            "command": ["pytest", "--accel-sku=h100-sxm"],
+            "level": "quick",
+            "platform": "hgx8",
+            "user": "operator",
+            "output": "/srv/acceptance/rack7-n04",
+            "environment": {"cleared": {}, "kept": {"OMP_NUM_THREADS": "4"}},
         },
-        sku={"name": "h100-sxm", "asked": "h100-sxm", "thresholds": "2026.11.4", "files": {"h100-sxm.yaml": "7b563aae"}},
+        sku={
+            "name": "h100-sxm",
+            "asked": "h100-sxm",
+            "thresholds": "2026.11.4",
+            "files": {"h100-sxm.yaml": "7b563aae"},
+        },
         devices=[device(each) for each in places],
         software={"pytest_accel": "0.1.0", "driver": "580.95.05", "torch": "2.8.0"},
         measurements=[
@@ -117,10 +206,21 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Record:
         verdicts=[*map(judged, places), *facts, *others()],
         waivers={"file": "waivers.yaml", "sha256": "ab12", "used": [WAIVER]},
         notes=["a note of the run"],
-        earlier_attempts=[{"record": "../earlier", "started": "2026-11-20T10:00:00+00:00", "state": "finished", "line": "ACCEPTED 8/8 devices"}],
+        earlier_attempts=[
+            {
+                "record": "../earlier",
+                "started": "2026-11-20T10:00:00+00:00",
+                "state": "finished",
+                "line": "ACCEPTED 8/8 devices",
+            }
+        ],
         state="finished",
-        closing={"line": "REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)", "exit": 1, "word": "REJECTED"},
-    )  # fmt: skip
+        closing={
+            "line": "REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
+            "exit": 1,
+            "word": "REJECTED",
+        },
+    )
 
 
 def readings(devices: int = 8, seconds: float = SOAK_SECONDS + 15) -> list[dict[str, Any]]:
@@ -133,10 +233,15 @@ def readings(devices: int = 8, seconds: float = SOAK_SECONDS + 15) -> list[dict[
             reasons = int(ClockEvent.HW_THERMAL | ClockEvent.HW_SLOWDOWN) if hot else int(ClockEvent.SW_POWER_CAP)
             found.append(
                 {
-                    "event": "reading", "uuid": device(place).uuid, "at": at, "clock_mhz": 1000 if hot else 1584,
-                    "power_w": 699.5, "temperature_c": 88 if hot else 66, "reasons": reasons,
+                    "event": "reading",
+                    "uuid": device(place).uuid,
+                    "at": at,
+                    "clock_mhz": 1000 if hot else 1584,
+                    "power_w": 699.5,
+                    "temperature_c": 88 if hot else 66,
+                    "reasons": reasons,
                 }
-            )  # fmt: skip
+            )
     return found
 
 
@@ -150,13 +255,32 @@ def saved(folder: Path, found: Record, lines: list[dict[str, Any]] | None = None
     return folder / FILE
 
 
-HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"</script></style>--><b>\x1b[2J\x07‮"
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"</script></style>--><b>\x1b[2J\x07\u202e"
 """Markup, ends of elements, quotes, an escape sequence, and an override of the writing direction."""
 
 _FIXED = {
-    "status", "state", "word", "kind", "how", "statistic", "event", "unit", "severity", "declared_by", "until", "levels",
-    "started", "ended", "file", "driver", "telemetry", "sha256", "uuid", "subject", "blamed",
-}  # fmt: skip
+    "status",
+    "state",
+    "word",
+    "kind",
+    "how",
+    "statistic",
+    "event",
+    "unit",
+    "severity",
+    "declared_by",
+    "until",
+    "levels",
+    "started",
+    "ended",
+    "file",
+    "driver",
+    "telemetry",
+    "sha256",
+    "uuid",
+    "subject",
+    "blamed",
+}
 """Keys whose texts the format prescribes, or which tie the parts of a record together."""
 _OPEN = {"conditions", "software", "files", "kept", "facts", "method", "row"}
 """Mappings whose keys are text from outside."""

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pytest_accel.cli.consistency import contradictions
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
+from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.views.html import page
 
 
@@ -20,6 +22,11 @@ def _as_json(found: Record) -> str:
     """Return a record as one JSON object, as today's version writes it."""
     plain = record.content(found)
     return json.dumps({**plain, "sha256": record.seal(plain)}, indent=1) + "\n"
+
+
+def _as_html(saved: SavedRecord) -> str:
+    """Return a record as a page, with the readings of the file beside it and the contradictions in both."""
+    return page.report(saved.record, saved.path.absolute().parent, contradictions(saved))
 
 
 FORMATS: Mapping[str, Callable[[Record], str]] = {"json": _as_json}
@@ -39,9 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def report(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0, or 4 for a wrong file."""
     try:
-        path = record_reader.find(Path(chosen.file))
-        found = record_reader.load(path)
-        text = page.report(found, path.absolute().parent) if chosen.format == HTML else FORMATS[chosen.format](found)
+        saved = record_reader.read(record_reader.find(Path(chosen.file)))
+        text = _as_html(saved) if chosen.format == HTML else FORMATS[chosen.format](saved.record)
         if chosen.output:
             record.replace_file(chosen.output, text)
         else:

@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 MIB = 1 << 20
 
@@ -88,14 +88,7 @@ def lines(path: Path, shown: str = "") -> Iterator[bytes]:
     shown = shown or str(path)
     try:
         with open(_open(path, follow=False), "rb") as file:
-            left = LOG_BYTES
-            while line := file.readline(LOG_LINE_BYTES):
-                left -= len(line)
-                if left < 0:
-                    raise _Unfit(f"is too large; the largest file that is read has {LOG_BYTES:,} bytes")
-                if len(line) == LOG_LINE_BYTES:
-                    raise _Unfit(f"holds a line of more than {LOG_LINE_BYTES:,} bytes")
-                yield line
+            yield from _lines(file)
     except _Unfit as unfit:
         raise BadFile(f"{shown}: {unfit}") from None
     except OSError as error:
@@ -180,6 +173,18 @@ def _bytes(path: Path, most: int, follow: bool) -> bytes:
     if max(size, len(raw)) > most:
         raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
     return raw
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an open file. Raises _Unfit where it or a line is too long."""
+    left = LOG_BYTES
+    while line := file.readline(LOG_LINE_BYTES):
+        left -= len(line)
+        if left < 0:
+            raise _Unfit(f"is too large; the largest file that is read line by line has {LOG_BYTES:,} bytes")
+        if len(line) == LOG_LINE_BYTES:
+            raise _Unfit(f"holds a line of {LOG_LINE_BYTES:,} bytes or more")
+        yield line
 
 
 def _open(path: str | Path, follow: bool) -> int:

@@ -477,7 +477,11 @@ def _without_filters(command: Sequence[str]) -> list[str]:
     kept: list[str] = []
     skip = False
     for word in command:
-        if not skip and word not in ("-k", "--accel-output") and not word.startswith(("--accel-output=", "--accel-report=", "-k")):
+        if (
+            not skip
+            and word not in ("-k", "--accel-output")
+            and not word.startswith(("--accel-output=", "--accel-report=", "-k"))
+        ):
             kept.append(word)
         skip = word in ("-k", "--accel-output")
     return kept

@@ -1,4 +1,4 @@
-"""The HTML page of a run (--accel-report): refused before the run, or written after it without effect on the verdict."""
+"""The HTML page of a run (--accel-report): refused before it, or written after it without effect on the verdict."""
 
 from __future__ import annotations
 

@@ -167,9 +167,8 @@ def add_options(parser: pytest.Parser) -> None:
         nargs="?",
         const="",
         type=_page,
-        help="At the end also write the record as one HTML page that opens without a network: to FILE, which has to end "
-        "in .html, or by default to report.html beside the record. Write --accel-report=FILE with a '='. Needs "
-        "pip install 'pytest-accel[report]'.",
+        help="At the end also write the record as one HTML page that opens without a network: to FILE, whose name ends "
+        "in .html, or to report.html beside the record. Needs pip install 'pytest-accel[report]'.",
     )
     add(
         "--accel-simulate",

@@ -81,9 +81,7 @@ def _plot(
     alone = ", alone" if how == "alone" else ""
     unit = measured[0].unit
     x, columns = _columns([each.samples for each in measured])
-    series = [
-        (names.get(each.subject, each.subject), column) for each, column in zip(measured, columns, strict=True)
-    ]
+    series = [(names.get(each.subject, each.subject), column) for each, column in zip(measured, columns, strict=True)]
     marks = _marks(verdicts, unit)
     limit = "; ".join(f"{mark.label} {show(mark.value, unit)}" for mark in marks) or "no limit"
     return Plot(

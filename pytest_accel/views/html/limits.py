@@ -13,7 +13,6 @@ from pytest_accel.skus.readiness import standing_of
 from pytest_accel.views.html.words import is_fact, plain
 from pytest_accel.views.table import limit_of
 
-
 ADVICE = "advice "
 """The first word of the bounds that only advise."""
 
@@ -112,7 +111,9 @@ def _details(limit: Limit) -> list[tuple[str, str]]:
         ("declared by", f"{limit.declared_by.value}{', overridden' if limit.overridden else ''}"),
     ]
     if source:
-        count = [f"{number} {word}" for number, word in ((source.devices, "devices"), (source.nodes, "nodes")) if number]
+        count = [
+            f"{number} {word}" for number, word in ((source.devices, "devices"), (source.nodes, "nodes")) if number
+        ]
         pairs += [
             ("kind of source", source.kind),
             ("measured on", ", ".join(count)),

@@ -40,8 +40,16 @@ class Finding:
     badge: Badge
     metrics: Sequence[str]
     sentence: str
-    waiver: Waiver | None
     anchor: str
+
+
+@dataclass
+class Waived:
+    """A waiver with what it covers: the devices, and the sentences of their verdicts, each once."""
+
+    waiver: Waiver
+    devices: list[str]
+    sentences: list[str]
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,29 @@ def result(record: Record) -> Result:
     """Return the result of a record."""
     word = record.closing.get("word") or "NO RESULT"
     line = record.closing.get("line") or f"The record is in the state '{record.state}' and has no closing line."
+    kind = KINDS.get(word, "not-judged")
+    if kind == "pass" and any(each.status is Status.MARGINAL or each.waiver for each in record.verdicts):
+        kind = "marginal"  # as the closing line in the terminal
     simulated = bool(record.run.get("simulated"))
-    return Result(
-        word, line, MEANINGS.get(word, ""), KINDS.get(word, "not-judged"), simulated, bool(record.judged_from)
-    )
+    return Result(word, line, MEANINGS.get(word, ""), kind, simulated, bool(record.judged_from))
+
+
+def title(record: Record) -> str:
+    """Return the title of the page: result, node and SKU."""
+    named = [record.run.get("host", "node"), record.sku.get("name", "no SKU")]
+    return f"{result(record).word}: {', '.join(named)}"
+
+
+def earlier(record: Record) -> list[tuple[str, str, str]]:
+    """Return time, closing line and place of the earlier records of the devices."""
+    return [
+        (
+            time_of(each.get("started") or "at an unknown time"),
+            each.get("line") or each.get("state") or "no closing line",
+            each.get("record", ""),
+        )
+        for each in record.earlier_attempts
+    ]
 
 
 def about(record: Record) -> list[tuple[str, str]]:
@@ -98,7 +125,7 @@ def about(record: Record) -> list[tuple[str, str]]:
         ("Node", run.get("host", "")),
         ("Devices", ", ".join(f"{count} x {model}" for model, count in models.items()) or "none found"),
         ("Serial numbers", ", ".join(device.serial or "none stated" for device in record.devices)),
-        ("Date", " to ".join(time_of(run.get(key, "")) for key in ("started", "ended") if run.get(key))),
+        ("Date", " to ".join(time_of(each) for each in (run.get("started"), run.get("ended")) if each)),
         ("SKU", sku.get("name", "") or "none"),
         ("Platform", run.get("platform", "")),
         ("Level", run.get("level", "")),
@@ -111,31 +138,32 @@ def about(record: Record) -> list[tuple[str, str]]:
 
 
 def findings(verdicts: Sequence[Verdict], names: Mapping[str, str], anchors: Mapping[int, str]) -> list[Finding]:
-    """Return what fails, is marginal or is waived, worst first; verdicts of a device with one reason are together."""
+    """Return what fails or is marginal, worst first; verdicts of a device with one reason are together."""
     groups: dict[tuple[object, ...], list[Verdict]] = {}
     for each in worst_first(verdicts):
-        if each.status.fails or each.status is Status.MARGINAL:
-            groups.setdefault((each.culprit, each.status, each.sentence, repr(each.waiver)), []).append(each)
+        if each.fails or each.status is Status.MARGINAL:
+            groups.setdefault((each.culprit, each.status, each.sentence), []).append(each)
     return [
         Finding(
             names.get(group[0].culprit, group[0].culprit),
             badge(group[0]),
             list(dict.fromkeys(each.metric for each in group)),
             group[0].sentence,
-            group[0].waiver,
             anchors.get(id(group[0]), ""),
         )
         for group in groups.values()
     ]
 
 
-def waivers(verdicts: Iterable[Verdict], names: Mapping[str, str]) -> list[tuple[Waiver, list[str]]]:
-    """Return every waiver that covers a failure, with the devices that it was used for."""
-    found: dict[str, tuple[Waiver, list[str]]] = {}
+def waivers(verdicts: Iterable[Verdict], names: Mapping[str, str]) -> list[Waived]:
+    """Return every waiver that covers a failure, with what it was used for."""
+    found: dict[str, Waived] = {}
     for each in verdicts:
         if each.waiver:
-            found.setdefault(repr(each.waiver), (each.waiver, []))[1].append(names.get(each.subject, each.subject))
-    return [(waiver, list(dict.fromkeys(devices))) for waiver, devices in found.values()]
+            used = found.setdefault(repr(each.waiver), Waived(each.waiver, [], []))
+            used.devices += [name for name in [names.get(each.subject, each.subject)] if name not in used.devices]
+            used.sentences += [text for text in [each.sentence] if text not in used.sentences]
+    return list(found.values())
 
 
 def devices(record: Record) -> list[DeviceRow]:
@@ -194,7 +222,9 @@ def lines(record: Record, subjects: Sequence[str], anchors: Mapping[int, str]) -
 def _line(metric: str, by: Mapping[str, Verdict], subjects: Sequence[str], anchors: Mapping[int, str]) -> Line:
     first = next(iter(by.values()))
     having = [each for each in by.values() if each.value is not None] or list(by.values())
-    limits = list(dict.fromkeys(filter(None, (bounds_of(each) + (" (advises)" if advises(each) else "") for each in having))))
+    limits = list(
+        dict.fromkeys(filter(None, (bounds_of(each) + (" (advises)" if advises(each) else "") for each in having)))
+    )
     limit = "several" if len(limits) > 1 else "".join(limits)
     return Line(
         metric,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -41,22 +40,23 @@ def demand_extra() -> None:
         raise MissingExtra("the HTML report needs Jinja2: pip install 'pytest-accel[report]'") from None
 
 
-def report(record: Record, folder: Path) -> str:
+def report(record: Record, folder: Path, doubts: Sequence[str] = ()) -> str:
     """Return the report of a record whose other files lie in `folder`. Raises MissingExtra.
 
-    The traces are left out, and the report says why, if the file with the sensor's readings cannot be used.
+    `doubts` are the contradictions in the record, which the report shows below the result. The traces are left out, and
+    the report says why, if the file with the sensor's readings cannot be used.
     """
     shown, names = traces.window(record), names_of(record)
     if shown is None:
-        return page(record, None, "nothing was measured")
+        return page(record, None, "nothing was measured", doubts)
     try:
         readings = telemetry_file.readings(telemetry_file.find(record, folder))
-        return page(record, traces.traces(readings, shown, names))
+        return page(record, traces.traces(readings, shown, names), doubts=doubts)
     except BadFile as bad:
-        return page(record, None, str(bad))
+        return page(record, None, str(bad), doubts)
 
 
-def page(record: Record, drawn: traces.Traces | None, absent: str = "") -> str:
+def page(record: Record, drawn: traces.Traces | None, absent: str = "", doubts: Sequence[str] = ()) -> str:
     """Return the report of a record with the traces of its soak; without them `absent` says why. Raises MissingExtra.
 
     Text from outside is escaped by the template, and control characters become visible escapes.
@@ -67,6 +67,7 @@ def page(record: Record, drawn: traces.Traces | None, absent: str = "") -> str:
     return environment.get_template("report.html.j2").render(
         **_content(record, drawn),
         absent=absent,
+        doubts=doubts,
         style=_trusted(style),
         script=_trusted(script),
         policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -82,6 +83,7 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
     plots = blocks.blocks(record, names)
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
+        "title": overview.title(record),
         "result": overview.result(record),
         "about": overview.about(record),
         "counts": overview.counts(record.verdicts),
@@ -104,12 +106,10 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
         "conditions": limits.conditions(record),
         "software": limits.software(record),
         "settings": limits.settings(record),
-        "earlier": record.earlier_attempts,
+        "earlier": overview.earlier(record),
         "statuses": [words.Badge(each.value, words.SIGNS[each], "") for each in WORST_FIRST],
         "data": _trusted(_data({plot.anchor: plot.data() for plot in all_plots})),
-        "record": record,
-        "time_of": words.time_of,
-        "asdict": asdict,
+        "sha256": record.sha256,
     }
 
 

@@ -123,7 +123,7 @@ def traces(readings: Iterable[Reading], shown: Window, names: Mapping[str, str])
     ordered = [(name, lanes[uuid]) for uuid, name in names.items() if uuid in lanes]
     plots = [plot for gauge in GAUGES if (plot := _plot(gauge, ordered, shown))]
     reasons = [
-        (label, event is ClockEvent.SW_POWER_CAP, [_strip(name, lane, event, label) for name, lane in ordered])
+        (label, event is ClockEvent.SW_POWER_CAP, [_strip(name, lane, event) for name, lane in ordered])
         for event, label in LABELS.items()
         if any(lane.parts.get(event) for _, lane in ordered)
     ]
@@ -172,7 +172,7 @@ def _shown_by(mask: object) -> set[ClockEvent]:
 
 
 def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | None:
-    """Return the plot of one gauge; of each part of the window the value farthest from the median, so no dip is lost."""
+    """Return the plot of one gauge: of each part of the window the value farthest from the median of the device."""
     having = [(name, lane.gauges[gauge]) for name, lane in lanes if gauge in lane.gauges]
     if not having:
         return None
@@ -190,7 +190,7 @@ def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | N
     )
 
 
-def _strip(name: str, lane: _Lane, event: ClockEvent, label: str) -> Strip:
+def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     parts = lane.parts.get(event, set())
     stretches = spans(part in parts for part in range(POINTS))
     path = "".join(f"M{begin} 0h{end - begin}v10h-{end - begin}z" for begin, end in stretches)

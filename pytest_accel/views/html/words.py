@@ -20,7 +20,7 @@ SIGNS = {
     Status.INCONCLUSIVE: "?",
     Status.MARGINAL: "▲",
     Status.PASS: "✔",
-    Status.NOT_APPLICABLE: "–",
+    Status.NOT_APPLICABLE: "-",
 }
 """The sign of each status, so that no status is told by its colour alone."""
 
