@@ -66,7 +66,7 @@ class Acceptance:
             )
         if why := timeouts.ends_pytest(config):
             raise pytest.UsageError(why)
-        if option.accel_report is not None and (why := page_file.refused(option.accel_report)):
+        if option.accel_report and (why := page_file.refused(option.accel_report)):
             raise pytest.UsageError(f"--accel-report: {why}")
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
@@ -301,9 +301,9 @@ class Acceptance:
     def _report_lines(self) -> list[terminal.Line]:
         """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
         wanted, file = self.accel_session.options.report, self.accel_session.folder.file
-        if wanted is None or file is None:
+        if not wanted or file is None:
             return []
-        return [page_file.write(self.accel_session.record, file.parent, Path(wanted) if wanted else None)]
+        return [page_file.write(self.accel_session.record, file.parent, wanted)]
 
     def _about(self, closing: Closing) -> dict[str, object]:
         """Return what the JUnit file says about the whole run."""

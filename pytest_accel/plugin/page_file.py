@@ -13,22 +13,26 @@ FILE = "report.html"
 """The name of the page beside its record."""
 
 
-def refused(name: str) -> str | None:
-    """Return why a page of this name cannot be written at the end of the run, None if nothing is known against it."""
+def refused(chosen: str | bool) -> str | None:
+    """Return why a page cannot be written at the end of the run, None if nothing is known against it.
+
+    `chosen` names the file; True stands for the one beside the record.
+    """
     try:
         page.demand_extra()
     except page.MissingExtra as missing:
         return str(missing)
-    folder = Path(name).absolute().parent
-    return None if not name or folder.is_dir() else f"{folder} is not a folder"
+    if not isinstance(chosen, str) or (folder := Path(chosen).absolute().parent).is_dir():
+        return None
+    return f"{folder} is not a folder"
 
 
-def write(found: Record, folder: Path, chosen: Path | None) -> Line:
+def write(found: Record, folder: Path, chosen: str | bool) -> Line:
     """Write the page of a record that lies in `folder`; return a line for the terminal.
 
     An error of any kind is told in the line alone: the verdict does not depend on a view of it.
     """
-    path = chosen or folder / FILE
+    path = Path(chosen) if isinstance(chosen, str) else folder / FILE
     try:
         record.replace_file(path, page.report(found, folder))
     except Exception as error:  # noqa: BLE001

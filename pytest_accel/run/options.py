@@ -59,8 +59,8 @@ class Options:
     patience: float = 60.0
     time_limit: float | None = None
     simulate: str | None = None
-    report: str | None = None
-    """The file to write as HTML, "" for the one beside the record; None for no such file."""
+    report: str | bool = False
+    """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
 
 
@@ -165,8 +165,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-report",
         metavar="FILE",
         nargs="?",
-        const="",
-        type=_page,
+        const=True,
+        default=False,
+        type=page_name,
         help="At the end also write the record as one HTML page that opens without a network: to FILE, whose name ends "
         "in .html, or to report.html beside the record. Needs pip install 'pytest-accel[report]'.",
     )
@@ -221,7 +222,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _page(text: str) -> str:
+def page_name(text: str) -> str:
     """Return the name of a page. Raises ArgumentTypeError for another file, such as the path of a test after it."""
     if not text.endswith(PAGE_ENDINGS):
         raise argparse.ArgumentTypeError(f"{text!r} does not end in .html; name the page as --accel-report=FILE.html")
