@@ -8,12 +8,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import html5lib
+import in_process
 import pytest
 import report_record
 from report_record import HOSTILE, SLOW, device, readings, record, saved
@@ -39,6 +41,13 @@ def made(folder: Path, found: Record | None = None) -> str:
 def usual() -> str:
     """The report of a record without its readings."""
     return page.page(record(), None, "no file")
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
 
 
 def tree(text: str) -> Any:
@@ -246,6 +255,22 @@ def test_a_record_without_an_end_says_so() -> None:
 def test_a_node_without_devices_has_a_report() -> None:
     found = Record(run={"host": "n"}, closing={"line": "NOT JUDGED nothing", "exit": 6, "word": "NOT JUDGED"})
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text("{sku: h100-sxm, platform: hgx8, faults: [{fault: thermal-slowdown, device: 3}]}")
+    here, closing = in_process.run(node, tmp_path / "out", measured=["soak"])
+
+    text = words(page.page(here.record, None, "the run wrote none"))
+
+    assert closing.line in text
+    assert "The node is a simulated one" in text
+    assert "There are no traces: the run wrote none." in text
+    assert {each.metric for each in here.verdicts} - {
+        name for name in text.replace(",", " ").split() if "." in name
+    } == set()
 
 
 # -- the sensor's readings
