@@ -366,6 +366,15 @@ def test_a_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
     assert "../two.jsonl is not beside the record" in page.report(found, path.parent)
 
 
+def test_devices_without_gauges_are_said_to_have_none() -> None:
+    bare = drawn([{"uuid": each["uuid"], "at": each["at"], "busy_s": 1.0} for each in readings()])
+    found = record()
+    found.measurements = [
+        replace(each, details={}) if each.metric == "soak.rate" else each for each in found.measurements
+    ]
+    assert "Neither clock nor power nor temperature of these devices was read." in words(page.page(found, bare))
+
+
 # -- the command
 
 

@@ -120,11 +120,12 @@ def about(record: Record) -> list[tuple[str, str]]:
     """Return what was examined, when and as what: labels with their texts."""
     run, sku, software = record.run, record.sku, record.software
     contract = sku.get("contract")
+    serials = any(device.serial for device in record.devices)
     models = Counter(device.product for device in record.devices)
     pairs = [
         ("Node", run.get("host", "")),
         ("Devices", ", ".join(f"{count} x {model}" for model, count in models.items()) or "none found"),
-        ("Serial numbers", ", ".join(device.serial or "none stated" for device in record.devices)),
+        ("Serial numbers", ", ".join(device.serial or "none stated" for device in record.devices if serials)),
         ("Date", " to ".join(time_of(each) for each in (run.get("started"), run.get("ended")) if each)),
         ("SKU", sku.get("name", "") or "none"),
         ("Platform", run.get("platform", "")),

@@ -203,12 +203,16 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
 
 
 def summaries(record: Record, names: Mapping[str, str]) -> list[list[str]]:
-    """Return what the record itself says of the sensor's readings during the soak: a row for each attempt."""
-    return [
+    """Return what the record itself says of the sensor's readings during the soak: a row for each attempt.
+
+    None if it says nothing of clock, power and temperature, as of processors.
+    """
+    rows = [
         [names.get(each.subject, each.subject), *_summary(each, each.details["telemetry"])]
         for each in record.measurements
         if each.metric == SOAK and each.details.get("telemetry")
     ]
+    return rows if any(any(row[2:]) for row in rows) else []
 
 
 SUMMARY = ("Device", "Rate", "Clock", "Power", "Temperature", "HW thermal", "SW thermal", "Power brake", "Power limit")
