@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-.PHONY: help accept test test-slow lint format docs picture thresholds-changelog wheel bundle clean
+.PHONY: help accept test test-slow lint format docs site picture thresholds-changelog wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -20,6 +20,7 @@ help:
 	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'
 	@echo '  make format      format the code, and correct what can be corrected without a decision'
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
+	@echo '  make site        make the documentation as a site in site/, and check its links'
 	@echo '  make picture     make docs/terminal.svg anew (a minute)'
 	@echo '  make thresholds-changelog   make a new version of the thresholds:  make thresholds-changelog ARGS="--reason ..."'
 	@echo '  make clean       remove the environment and what was built'
@@ -52,6 +53,11 @@ docs: picture
 	$(VENV)/bin/python scripts/schemas.py
 	$(VENV)/bin/python scripts/fault_matrix.py
 
+site:
+	@scripts/env.sh dev
+	$(VENV)/bin/sphinx-build -q -W -c docs . site
+	@echo 'open site/docs/index.html'
+
 picture:
 	@scripts/env.sh dev
 	$(VENV)/bin/python scripts/picture.py
@@ -67,4 +73,4 @@ bundle:
 	@scripts/bundle.sh $(ARGS)
 
 clean:
-	rm -rf .venv build dist .coverage .benchmarks .mypy_cache .pytest_cache .ruff_cache
+	rm -rf site .venv build dist .coverage .benchmarks .mypy_cache .pytest_cache .ruff_cache

@@ -8,6 +8,8 @@ import pkgutil
 import re
 import runpy
 import shutil
+import subprocess
+import sys
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -82,6 +84,15 @@ def test_the_index_lists_every_page() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     linked = {(DOCS / link).resolve() for link in LINK.findall(index) if not link.startswith("http")}
     assert {page.resolve() for page in PAGES} - {DOCS / "index.md"} <= linked
+
+
+@pytest.mark.slow
+def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    """A warning would be a link, or an anchor, that leads nowhere."""
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-E", "-c", str(DOCS), str(CHECKOUT), str(tmp_path)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert 'href="status.html"' in (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _OPERATORS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
@@ -53,6 +54,19 @@ def parse(text: str) -> Range:
             )
         terms.append((term[1], _version(term[2])))
     return Range(text, tuple(terms))
+
+
+def spanning(versions: Iterable[str]) -> str | None:
+    """Return the range of minor versions that holds all of these: ">=2.7,<2.9" for 2.7.0 and 2.8.1.
+
+    None for a version that does not begin with a number.
+    """
+    found = [re.match(r"(\d+)\.(\d+)", each.strip()) for each in versions]
+    minors = sorted((int(each[1]), int(each[2])) for each in found if each)
+    if not minors or len(minors) < len(found):
+        return None
+    (first, last) = minors[0], minors[-1]
+    return f">={first[0]}.{first[1]},<{last[0]}.{last[1] + 1}"
 
 
 def _version(dotted: str) -> Version:

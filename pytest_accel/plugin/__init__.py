@@ -106,11 +106,15 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
     if is_acceptance_run(config.option) and not shows_only(config.option):
+        from pytest_accel.plugin import compact
         from pytest_accel.plugin.hooks import Acceptance
 
         if config.pluginmanager.is_blocked("accel-acceptance"):
             raise pytest.UsageError("-p no:accel-acceptance cannot be combined with --accel-sku or --accel-simulate")
-        config.pluginmanager.register(Acceptance(config, config.stash.get(OWN_PATHS, True)), "accel-acceptance")
+        own_paths = config.stash.get(OWN_PATHS, True)
+        config.pluginmanager.register(Acceptance(config, own_paths), "accel-acceptance")
+        if compact.wanted(config, own_paths=own_paths):
+            config.pluginmanager.register(compact.Compact(), "accel-compact")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

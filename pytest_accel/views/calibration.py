@@ -10,6 +10,7 @@ from typing import Any
 from pytest_accel.core.printable import printable
 from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.versions import spanning
 from pytest_accel.judging.calibration import Calibrated, Calibration, Outlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
@@ -177,8 +178,22 @@ def _limit(one: Calibrated, made: Provenance) -> dict[str, Any]:
         "healthy": list(one.healthy),
         "unit": one.unit,
         **{name: one.conditions[name] for name in TERMS if name in one.conditions},
+        **_software(one, made),
         "source": _source(one, made, judged(one)),
     }
+
+
+def _software(one: Calibrated, made: Provenance) -> dict[str, Any]:
+    """Return the versions that the limit holds for: of torch, whose kernels multiply, or of the collective library.
+
+    A shortfall on other versions is then INCONCLUSIVE. Copies do not depend on either.
+    """
+    declared = finder_of(one.metric)
+    stressed = declared.stresses if declared else ()
+    names = ("torch",) * ("compute" in stressed) + ("nccl",) * (declared is not None and declared.runs == "ranks")
+    ranges = {name: spanning(made.software[name]) for name in names if name in made.software}
+    known = {name: text for name, text in ranges.items() if text}
+    return {"software": known} if known else {}
 
 
 def judged(one: Calibrated) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
-from pytest_accel.judging.closing_parts import spanned
+from pytest_accel.core.words import counted
+from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
@@ -67,12 +68,13 @@ def table(
     expected = [verdict for verdict in shown if several and _as_expected(verdict)]
     shown = [verdict for verdict in shown if verdict not in expected]
     groups = _alike(worst_first(shown), several=several, full=full)
-    lines = _Rows(groups, slowest, names, devices).lines(width)
-    lines += [
-        (f"marginal: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {verdict.sentence}", "yellow")
-        for verdict in worst_first(shown)
-        if verdict.status is Status.MARGINAL
-    ]
+    informing = [group for group in groups if several and group[0].information]
+    none_counted = [group for group in groups if several and _counts_nothing(group, devices)]
+    rows = [group for group in groups if group not in informing and group not in none_counted]
+    lines = _Rows(rows, slowest, names, devices).lines(width)
+    lines += _marginal(
+        [verdict for verdict in worst_first(shown) if verdict.status is Status.MARGINAL], names, full=full
+    )
     lines += [
         (f"waived: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
         for verdict in worst_first(shown)
@@ -81,7 +83,22 @@ def table(
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
-    return lines + _expected(expected, devices) + not_applicable(silent, full=full) + _host(host)
+    lines += _nothing_counted(none_counted) + _expected(expected, devices) + _informing(informing)
+    return lines + not_applicable(silent, full=full) + _host(host)
+
+
+def _marginal(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool) -> list[Line]:
+    """Return the sentence of the worst marginal verdict of every subject; of all marginal verdicts if `full`."""
+    groups: dict[object, list[Verdict]] = {}
+    for place, verdict in enumerate(verdicts):
+        groups.setdefault(place if full else verdict.subject, []).append(verdict)
+    return [
+        (
+            f"marginal: {names.get(own[0].subject, own[0].subject)} {own[0].metric}: {own[0].sentence}{more(own)}",
+            "yellow",
+        )
+        for own in groups.values()
+    ]
 
 
 def _waiver(waiver: Waiver) -> str:
@@ -111,6 +128,23 @@ def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts else []
 
 
+def _counts_nothing(group: Sequence[Verdict], devices: int) -> bool:
+    """Return True for a metric that is 0 on every device and may not be above: errors, or seconds of a slowdown."""
+    fine = all(each.status is Status.PASS and not each.waiver and each.value == 0 for each in group)
+    return fine and len(group) == devices and group[0].floor is None
+
+
+def _nothing_counted(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
+    """Return one line for all metrics that `_counts_nothing`."""
+    metrics = [group[0].metric for group in groups]
+    return [(f"0 on all devices: {', '.join(metrics)}", COLOURS[Status.PASS])] if metrics else []
+
+
+def _informing(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
+    """Return one line that counts the metrics without a limit."""
+    return [(f"no limit: {counted(len(groups), 'metric')} (-v lists them)", "")] if groups else []
+
+
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return one line for all facts of the host that have no limit, since there are many."""
     known = sum(verdict.information for verdict in verdicts)
@@ -121,16 +155,14 @@ def _host(verdicts: Sequence[Verdict]) -> list[Line]:
 
 
 def not_applicable(verdicts: Sequence[Verdict], *, full: bool = False) -> list[Line]:
-    """Return one line for each reason why metrics are not applicable, with the first of these metrics, or all."""
+    """Return one line that counts the metrics that are not applicable; if `full`, a line for each reason instead."""
     why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
+    if not full:
+        return [(f"not applicable: {counted(len(why), 'metric')} (-v gives the reasons)", "")] if why else []
     reasons: dict[str, list[str]] = {}
     for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
         reasons.setdefault(why[metric], []).append(metric)
-    lines = []
-    for reason, metrics in reasons.items():
-        named = metrics if full else metrics[:LISTED]
-        lines.append((f"not applicable: {', '.join(named)}{_and_more(len(metrics) - len(named))}: {reason}", ""))
-    return lines
+    return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
 
 def _and_more(number: int) -> str:

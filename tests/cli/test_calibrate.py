@@ -49,6 +49,7 @@ def changed(file: Path, name: str, change: Any) -> Path:
     return other
 
 
+@pytest.mark.slow
 def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +78,8 @@ def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     assert limit.source
     assert (limit.source.kind, limit.source.by, limit.source.devices, limit.source.nodes) == ("measured", "acme", 32, 4)
     assert limit.source.software == "driver 580.95.05, torch 2.7.0 to 2.8.0"
+    assert not limit.software, "copies do not depend on torch"
+    assert sku.limits["matmul.bf16"].software == {"torch": ">=2.7,<2.9"}
     assert "finds a loss of" in limit.source.conditions
     assert limit.healthy
     assert limit.floor

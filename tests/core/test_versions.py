@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_accel.core.versions import BadRange, parse
+from pytest_accel.core.versions import BadRange, parse, spanning
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,18 @@ def test_a_version_and_a_range(text: str, version: str, holds: bool | None) -> N
 def test_what_is_no_range_is_refused_with_the_choices(text: str) -> None:
     with pytest.raises(BadRange, match=r"such as >=2.18 \(known operators: >=, <=, ==, >, <\)"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("versions", "spanned"),
+    [
+        (["2.7.0", "2.8.1+cu128"], ">=2.7,<2.9"),
+        (["2.10.0", "2.9.1"], ">=2.9,<2.11"),
+        (["2.27.3"], ">=2.27,<2.28"),
+        (["2.7.0", "unknown"], None),
+        ([], None),
+    ],
+)
+def test_the_range_of_minor_versions_that_were_found(versions: list[str], spanned: str | None) -> None:
+    assert spanning(versions) == spanned
+    assert spanned is None or all(parse(spanned).holds(each) for each in versions)

@@ -58,6 +58,7 @@ def triad(here: Session) -> dict[str, tuple[Status, str]]:
 DROPPED = "below its first accepted run of 2026-01-03"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_same(tmp_path: Path) -> None:
     measured(tmp_path, "first", HEALTHY)

@@ -549,6 +549,7 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert done.exit == 0
     assert re.fullmatch(r"SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick \(\d advisory\)", done.closing)
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
+    assert len(done.out.splitlines()) <= 40
     assert done.record["run"]["simulated"]["node"].endswith("node.yaml")
     assert done.record["closing"]["word"] == "ACCEPTED"
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")

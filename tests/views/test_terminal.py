@@ -143,13 +143,49 @@ def test_an_expected_fact_is_shown() -> None:
     assert rows(found)[1] == "FAIL node inventory.count 7 = 8"
 
 
-def test_what_cannot_exist_is_one_line_per_reason() -> None:
+def test_what_cannot_exist_is_counted_and_v_gives_the_reasons() -> None:
     nothing = [Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, "one device") for uuid in ("GPU-0", "GPU-1")]
     other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, "no fast path")
-    assert rows(judged(730.0), *nothing, other)[2:] == [
+    assert rows(judged(730.0), *nothing, other)[2:] == ["not applicable: 2 metrics (-v gives the reasons)"]
+    assert [text for text, _ in table([*nothing, other], NAMES, full=True)] == []
+    assert [text for text, _ in table([judged(730.0), *nothing, other], NAMES, full=True)][2:] == [
         "not applicable: peer_copy.both: one device",
         "not applicable: matmul.fp8: no fast path",
     ]
+
+
+def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
+    """Wrong products and seconds of slowdown: a healthy node has a dozen such metrics."""
+    limits = [Limit("exact_matmul.bf16", "count", equals=0), Limit("soak.throttle.hw_thermal", "s", ceiling=0.05)]
+
+    def found(*last: float) -> list[Verdict]:
+        values = [[0.0, 0.0, 0.0, each] for each in last]
+        made = [
+            (limit, f"GPU-{place}", each)
+            for limit, own in zip(limits, values, strict=True)
+            for place, each in enumerate(own)
+        ]
+        return [judge([Measurement(limit.metric, uuid, limit.unit, each)], limit) for limit, uuid, each in made]
+
+    assert rows(*found(0.0, 0.0)) == ["0 on all devices: soak.throttle.hw_thermal, exact_matmul.bf16"]
+    one_wrong = rows(*found(1.0, 0.0))
+    assert one_wrong[1] == "FAIL gpu3 exact_matmul.bf16 1 = 0"
+    assert one_wrong[-1] == "0 on all devices: soak.throttle.hw_thermal"
+    assert len(table(found(0.0, 0.0), NAMES, full=True)) == 1 + 8
+
+
+def test_many_values_without_a_limit_are_counted() -> None:
+    values = [judge([Measurement("soak.power", f"GPU-{place}", "W", 700.0)], None) for place in range(4)]
+    assert rows(*values) == ["no limit: 1 metric (-v lists them)"]
+    assert "700 W" in table(values, NAMES, full=True)[1][0]
+
+
+def test_the_worst_of_the_marginal_limits_of_a_device_is_told_and_the_others_counted() -> None:
+    near = [judged(673.0, "GPU-1"), judged(674.0, "GPU-1", "matmul.fp16"), judged(675.0, "GPU-2")]
+    told = [line for line in rows(*near) if line.startswith("marginal: ")]
+    assert [line.partition(": 67")[0] for line in told] == ["marginal: gpu1 matmul.bf16", "marginal: gpu2 matmul.bf16"]
+    assert told[0].endswith(" (and 1 more)")
+    assert sum(text.startswith("marginal: ") for text, _ in table(near, NAMES, full=True)) == 3
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
