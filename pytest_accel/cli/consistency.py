@@ -20,6 +20,7 @@ from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.neighbours import FAR
+from pytest_accel.judging.rounds import round_of, value_in
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import Record, hash_file, names_of
@@ -27,6 +28,8 @@ from pytest_accel.run.record_reader import SavedRecord
 
 CLOSE = 1e-6
 """The largest difference of two figures that should be the same, as a share: a record holds them to 16 digits."""
+HOUR_ROUNDING = 0.01
+"""Hours by which the time of a run and that of its starts may differ by rounding."""
 STATED = ("inventory.", "health.")
 """Prefixes of metrics whose values follow from the facts of a device."""
 DEPENDS_ON_FILE = "inventory.sku"
@@ -38,7 +41,11 @@ DROPPED = "JUDGED AGAIN "
 def contradictions(saved: SavedRecord) -> list[str]:
     """Return a sentence for each contradiction in a record, or between it and the files that it states the hash of."""
     record = saved.record
-    checks = [_hash(saved), _files(saved), *(check(record) for check in (_simulation, _subjects, _values, _verdicts))]
+    checks = [
+        _hash(saved),
+        _files(saved),
+        *(check(record) for check in (_simulation, _subjects, _values, _rounds, _verdicts)),
+    ]
     return [each for check in checks for each in _checked(check)]
 
 
@@ -224,6 +231,30 @@ def _from_telemetry(record: Record, names: Mapping[str, str]) -> Iterator[str]:
                 yield f"{names[each.subject]} {other.metric}: the value is {shown[0]}, but {shown[1]} by the telemetry"
 
 
+def _rounds(record: Record) -> Iterator[str]:
+    """Yield how the rounds of a long run contradict what was measured, or the time that it was going."""
+    entry, starts, names = record.rounds, record.run.get("starts", []), names_of(record)
+    if not entry:
+        return
+    hours = sum(each["seconds"] for each in starts) / 3600
+    if abs(entry["done"] - hours) > HOUR_ROUNDING:
+        yield f"{entry['done']:.3g} hours are done, but the starts of the run add up to {hours:.3g}"
+    around = record.circumstances
+    if around is not None and around.hours != entry["hours"]:
+        yield f"{entry['hours']:g} hours were asked for, but the circumstances say {around.hours:g}"
+    held: dict[tuple[str, str, int], list[Measurement]] = {}
+    for each in record.measurements:
+        held.setdefault((each.metric, each.subject, round_of(each)), []).append(each)
+    for (metric, subject, place), attempts in held.items():
+        values = entry["series"].get(metric, {"unit": "", "values": {}})["values"].get(subject, [])
+        if len(values) >= place and values[place - 1] != value_in(attempts):
+            where = f"{names.get(subject, subject)} {metric}"
+            yield f"{where}: the value of round {place} is {values[place - 1]}, but it was measured otherwise"
+    rounds = [len(values) for each in entry["series"].values() for values in each["values"].values()]
+    if rounds and max(rounds) < entry["complete"]:
+        yield f"{entry['complete']} rounds are complete, but there are values of {max(rounds)}"
+
+
 # -- the verdicts
 
 
@@ -287,9 +318,16 @@ def _broken(verdict: Verdict) -> bool:
 def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence[Value | None]) -> bool:
     """Return False if nothing in the record can make a verdict FAIL.
 
-    That is so if every attempt has a value within the bounds, and the value is about that of the other devices.
+    That is so if every attempt has a value within the bounds, and the value is about that of the other devices and of
+    the device's own past.
     """
-    if verdict.fault or verdict.margin is None or verdict.margin < 0 or any(each.trouble for each in attempts):
+    if (
+        verdict.behind
+        or verdict.fault
+        or verdict.margin is None
+        or verdict.margin < 0
+        or any(each.trouble for each in attempts)
+    ):
         return True
     numbers = [float(each) for each in alike if isinstance(each, int | float)]
     if isinstance(verdict.value, int | float):
@@ -340,6 +378,8 @@ def _closing(record: Record) -> Iterator[str]:
     around = record.circumstances
     if word == "REJECTED" and not rejects and not (around and around.failed_tests):
         yield "the run closed as REJECTED, but no verdict is FAIL"
+    if word in ("ACCEPTED", "HELD") and record.rounds and record.rounds["done"] < record.rounds["hours"]:
+        yield f"the run closed as {word} after {record.rounds['done']:.3g} of {record.rounds['hours']:g} hours"
     if word == "ACCEPTED" and status != 0:
         yield f"the run closed as {word} with exit status {status}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_accel.core.measurement import Measurement, Peak
+from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
@@ -22,6 +22,7 @@ from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
+from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_round, round_of
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, names_of
@@ -157,7 +158,12 @@ class _Again:
             self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
         self.attempts: dict[Place, list[Measurement]] = {}
         for each in record.measurements:
-            self.attempts.setdefault((each.metric, each.subject), []).append(each)
+            if round_of(each) == 1:
+                self.attempts.setdefault((each.metric, each.subject), []).append(each)
+        uuids = {uuid for uuid, kind in self.kinds.items() if kind is not None}
+        self.first_round = FirstRound(
+            record.rounds.get("series", {}), {*uuids, NODE} if uuids else (), run.get("started", "")[:10]
+        )
         for each in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):
             self._exchange_fact(each)
 
@@ -175,7 +181,32 @@ class _Again:
         pairs: list[tuple[Limit | None, Verdict | None]] = [(each.limit, each) for each in markers]
         if own or not markers:
             pairs.append((own, next((each for each in old if not _by_marker(each)), None)))
-        return [_waived(self._verdict(place, limit, then), then) for limit, then in pairs]
+        return [_waived(self._of_all_rounds(place, limit, then), then) for limit, then in pairs]
+
+    def _of_all_rounds(self, place: Place, limit: Limit | None, then: Verdict | None) -> Verdict:
+        """Return the worst of the verdicts on the first round and on the later ones that the record holds something of.
+
+        Of most later rounds it holds the values alone: the lowest and the highest are judged where the limit is another
+        one than then.
+        """
+        first = self._verdict(place, limit, then)
+        if limit is not None and not limit.required and first.status is Status.NOT_APPLICABLE:
+            return first
+        same = (
+            then is not None and then.limit is not None and limit is not None and _bounds(then.limit) == _bounds(limit)
+        )
+        later, entry = Later(), self.record.rounds.get("series", {}).get(place[0])
+        extremes = set() if same or entry is None or limit is None else extreme_rounds(entry, place[1])
+        held = {round_of(each) for each in self.record.measurements if (each.metric, each.subject) == place}
+        spread = self.terms.sku.spread_of(place[0]) if self.terms.sku else None
+        for number in sorted((held | extremes) - {1}):
+            attempts = in_round(self.record.measurements, self.attempts, entry, place[0], number)
+            if place not in attempts:
+                continue
+            beside = background_of(attempts, self.kinds, place, spread, self.first_round.past_of)
+            peaked = [self._peaked(each) for each in attempts[place]]
+            later.keep(first, judge(peaked, limit, self.record.software, self.explain, beside), number)
+        return later.merged({first.key: first}, self.record.rounds.get("complete", 0))[0]
 
     def _verdict(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         terms, attempts = self.terms, _of_then(self.attempts.get(place, []), old)
@@ -208,6 +239,11 @@ class _Again:
             return measurement
         peak = peaks.peak(self.terms.sku, measurement.metric, self.terms.platform)
         return replace(measurement, peak=Peak(*peak) if peak else None)
+
+
+def _bounds(limit: Limit) -> object:
+    """Return what a limit demands, to be compared."""
+    return releases.facts_of(limit)
 
 
 def _places(record: Record) -> list[Place]:

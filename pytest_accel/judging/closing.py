@@ -66,6 +66,15 @@ class Circumstances:
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     cut_short: str | None = None
     """The reason why not every test was run, where the run is judged all the same; or None."""
+    hours: float = 0.0
+    """The hours that the run was to go on (--accel-hours); 0 for one pass through its measurements."""
+    hours_done: float = 0.0
+    rounds: int = 0
+    """The number of complete rounds of a run with `hours`."""
+    resumed: int = 0
+    """How often the run was resumed."""
+    reboots: int = 0
+    """How often the host was booted meanwhile."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -134,8 +143,10 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if undecided:
         text = f"NOT JUDGED {tally} hold; {closing_parts.undecided(undecided, around.names)}"
         return Closing(text, NOT_JUDGED, "NOT JUDGED", closing_parts.named(undecided, around.names))
-    if around.cut_short:
-        return Closing(f"NOT JUDGED {tally} hold; {around.cut_short}", NOT_JUDGED, "NOT JUDGED")
+    if lacking := "; ".join(
+        filter(None, [around.cut_short, closing_parts.unfinished(around.hours, around.hours_done)])
+    ):
+        return Closing(f"NOT JUDGED {tally} hold; {lacking}", NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
         text = f"NOT JUDGED {tally} hold; no verdict on {closing_parts.missing(missing, around.names)}"
@@ -188,6 +199,8 @@ def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     short = {each.metric for each in limits if each.advises_short}
     provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
     extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
+    extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
+    extra += [closing_parts.resumptions(around.resumed, around.reboots)]
     extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
     extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []

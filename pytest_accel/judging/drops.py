@@ -11,7 +11,7 @@ from pytest_accel.core.sku import Spread
 from pytest_accel.core.stats import standard_error
 from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging.background import PastOf
-from pytest_accel.judging.gaps import FOUND_AT, LEAST, number
+from pytest_accel.judging.gaps import FAILS_AT, FOUND_AT, LEAST, LEAST_FAILING, SMALL_SPREAD, number
 from pytest_accel.judging.history import EarlierFigure, Past, kept
 from pytest_accel.judging.like_devices import ENOUGH, ONCE, SHARED, TIMES, Attempt, part_of, value_of
 
@@ -28,7 +28,10 @@ class Drop:
     allowed: float
     since: EarlierFigure
     run: str
-    """Which run that was: "first accepted" or "last"."""
+    """Which run that was: "first accepted run of 2026-11-20", or "first round" of this run."""
+
+    of: str = "run"
+    """What is compared: "run", or "round" within one run."""
 
     @property
     def found(self) -> bool:
@@ -41,8 +44,8 @@ class Drop:
         share = 1 / (1 - self.share) - 1 if unit in TIMES else self.share
         differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in self.since.differs.items())
         return (
-            f"{share:.1%} {than} its {self.run} run of {self.since.day} "
-            f"({number(self.since.value, unit)}; two runs differ by up to {self.allowed:.1%}{differs})"
+            f"{share:.1%} {than} its {self.run} "
+            f"({number(self.since.value, unit)}; two {self.of}s differ by up to {self.allowed:.1%}{differs})"
         )
 
 
@@ -50,8 +53,9 @@ def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
     """Return the clearer of the drops since the first accepted and the last run; None if nothing can be compared."""
     allowed = allowed_drop(own, past, spread)
     runs = (("first accepted", past.first), ("last", past.last))
+    of = "round" if past.of_this_run else "run"
     drops = [
-        Drop(share, allowed, figure, name)
+        Drop(share, allowed, figure, "first round" if past.of_this_run else f"{name} run of {figure.day}", of)
         for name, figure in runs
         if figure and (share := lost(value_of(own), figure.value, own.unit)) is not None
     ]
@@ -93,7 +97,8 @@ def against(
     """Return the verdict on a device after the comparison with its own past.
 
     `near` are the attempts of the like devices of this run. A drop that every attempt shows that can be compared is
-    marginal, or fails where the user wants that; INCONCLUSIVE if only one of several attempts can be compared.
+    marginal, or fails where the user wants that; INCONCLUSIVE if only one of several attempts can be compared. Since
+    the first round of the same run, a drop fails where a device so far behind its neighbours fails.
     """
     together = [each for each in attempts if each.how == "together"]
     pasts = [past_of(each) for each in together]
@@ -102,16 +107,23 @@ def against(
     if verdict.status is Status.FAIL or not drops or not all(each.found for *_, each in drops):
         return verdict
     own, past, now = drops[-1]
+    fails = past.fails or (past.of_this_run and all(each.share > _fails_from(own, each) for *_, each in drops))
     words = now.words(own.unit) + _shared(past_of, near, spread)
-    status = Status.FAIL if past.fails else Status.MARGINAL
+    status = Status.FAIL if fails else Status.MARGINAL
     confirmed = len(drops) > 1 or len(together) == 1
     if why := together[-1].details.get("not_repeated"):
         words += f"; not measured again for lack of time: {why}"
     elif not confirmed:
         words += f"; {ONCE}"
-    if past.fails and (why or not confirmed):
+    if fails and (why or not confirmed):
         status = Status.INCONCLUSIVE
     return replace(worsened(verdict, status, words), behind=True)
+
+
+def _fails_from(own: Measurement, found: Drop) -> float:
+    """Return the share lost within a run that fails; none does of a part whose rate follows power and heat."""
+    small = part_of(own.metric) in SMALL_SPREAD
+    return max(found.allowed * FAILS_AT / FOUND_AT, LEAST_FAILING) if small else math.inf
 
 
 def _drop(own: Measurement, past: Past | None, spread: Spread | None) -> Drop | None:

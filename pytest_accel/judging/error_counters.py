@@ -303,19 +303,21 @@ def _worst(name: str, counter: Counter, moving: Sequence[Window]) -> tuple[float
     """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
     Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,
-    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best.
+    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best. A
+    sequence of more than twice the time that the rate refers to has a part with a rate at least as high.
     """
-    worst: tuple[float, Sequence[Window]] = (0.0, [])
-    for length in range(1, len(moving) + 1):
-        for first in range(len(moving) - length + 1):
-            within = moving[first : first + length]
-            seconds = within[-1].ended - within[0].started
-            worst = max(worst, (counter.over(sum(each.moved[name] for each in within), seconds), within), key=_rate)
-    return worst
-
-
-def _rate(found: tuple[float, Sequence[Window]]) -> float:
-    return found[0]
+    longest = max((each.ended - each.started for each in moving), default=0.0)
+    rate, begin, end = 0.0, 0, 0
+    for first, window in enumerate(moving):
+        moved = 0
+        for last in range(first, len(moving)):
+            moved, seconds = moved + moving[last].moved[name], moving[last].ended - window.started
+            if seconds > 2 * counter.per + longest and last > first:
+                break
+            now, length = counter.over(moved, seconds), last + 1 - first
+            if now > rate or (now == rate > 0 and length < end - begin):
+                rate, begin, end = now, first, last + 1
+    return rate, moving[begin:end]
 
 
 def _troubled(metric: str, device: Device, trouble: Trouble) -> Measurement:

@@ -92,6 +92,8 @@ class Past:
     runs: int = 0
     fails: bool = False
     """True if the user wants a drop to fail instead of being marginal."""
+    of_this_run: bool = False
+    """True if `first` is the figure of the first round of this run, and there is no earlier run."""
 
 
 def key(measurement: Measurement) -> str:

@@ -105,6 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
+    if config.option.accel_resume and not is_acceptance_run(config.option):
+        raise pytest.UsageError("--accel-resume needs the options that the run was begun with, such as --accel-sku")
     if is_acceptance_run(config.option) and not shows_only(config.option):
         from pytest_accel.plugin import compact
         from pytest_accel.plugin.hooks import Acceptance

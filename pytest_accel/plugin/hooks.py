@@ -80,7 +80,9 @@ class Acceptance:
         self._items: list[pytest.Item] = []
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
-        self.accel_session = Session(_options(config), Progress(self._reporter))
+        progress = Progress(self._reporter)
+        self.accel_session = Session(_options(config), progress)
+        self.accel_session.rounds.announce = progress.announce
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
@@ -170,9 +172,14 @@ class Acceptance:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
-        """Leave out a test over the limited facts of a SKU that limits none of them."""
+        """Leave out tests over the limited facts of a SKU that limits none, and rounds that are not asked for."""
         made = yield
-        return [item for item in made if not _has_no_fact(item)] if isinstance(made, list) else made
+        return [item for item in made if not self._is_empty(item)] if isinstance(made, list) else made
+
+    def _is_empty(self, item: object) -> bool:
+        """Return True for a packaged test that has nothing to do: one over no fact, or over the rounds of no hours."""
+        of_rounds = isinstance(item, pytest.Item) and _place(item) == ORDER.index("test_rounds")
+        return _has_no_fact(item) or (of_rounds and self.accel_session.options.hours is None)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
@@ -415,6 +422,11 @@ class Acceptance:
         if named:
             words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
             lines.append((f"again: {shlex.join(words)}", ""))
+        if accel_session.resumable and accel_session.folder.path:
+            words = without_options(accel_session.options.command, ("--accel-resume", "--accel-output"))
+            lines.append(
+                (f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(accel_session.folder.path))}", "")
+            )
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:
@@ -435,7 +447,7 @@ def _options(config: pytest.Config) -> Options:
     return Options(
         sku=option.accel_sku or "",
         platform=option.accel_platform,
-        level=option.accel_level or STANDARD,
+        level=option.accel_level or (STANDARD if option.accel_hours is None else "long"),
         level_named=option.accel_level is not None,
         devices=tuple(filter(None, (part.strip() for part in option.accel_devices.split(",")))),
         output=Path(option.accel_output) if option.accel_output else None,
@@ -444,6 +456,8 @@ def _options(config: pytest.Config) -> Options:
         baseline_fail=option.accel_baseline_fail,
         patience=option.accel_patience,
         time_limit=option.accel_time_limit or _time_limit_of_ini(config),
+        hours=option.accel_hours,
+        resume=Path(option.accel_resume) if option.accel_resume else None,
         simulate=option.accel_simulate,
         report=option.accel_report,
         command=("pytest", *config.invocation_params.args),
@@ -473,15 +487,18 @@ def _has_no_fact(item: object) -> bool:
 
 
 def _without_filters(command: Sequence[str]) -> list[str]:
-    """Return the command line without -k, --accel-output and the name of a page: a repetition needs other ones."""
+    """Return the command line without what a repetition of some tests needs other values for, or none."""
+    kept = [word for word in command if not word.startswith("--accel-report=")]  # the page of the first run stays
+    return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
+
+
+def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the words of a command line without these options and their values."""
     kept: list[str] = []
     skip = False
     for word in command:
-        if (
-            not skip
-            and word not in ("-k", "--accel-output")
-            and not word.startswith(("--accel-output=", "--accel-report=", "-k"))
-        ):
+        joined = word.startswith(tuple(f"{name}=" if name.startswith("--") else name for name in names))
+        if not skip and word not in names and not joined:
             kept.append(word)
-        skip = word in ("-k", "--accel-output")
+        skip = word in names
     return kept

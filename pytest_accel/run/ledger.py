@@ -6,7 +6,8 @@ import os
 import platform
 import pwd
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,21 +16,55 @@ import pytest_accel
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
+from pytest_accel.judging.rounds import Later, round_of
 from pytest_accel.run import baseline, earlier_records, record, simulation
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
+from pytest_accel.run.request import ProbeRequest
+from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import contract, releases
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
+
+
+RESUMABLE = "long"
+"""The level of a run that can be resumed. A run of minutes is made again."""
+
+
+def boot_id() -> str:
+    """Return the id of the boot of this host, empty where it is not known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+class Elapsed:
+    """The time that a run has been going, over all of its starts. On a simulated node its own clock counts."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool, self._began = pool, time.monotonic()
+        self.before = 0.0
+        """The seconds of the earlier starts."""
+
+    @property
+    def of_this_start(self) -> float:
+        """The seconds since this start. The devices of a simulated node work for longer than the host's clock goes."""
+        return max(time.monotonic() - self._began, self._pool.device_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the first start, without the time in which the run did not go."""
+        return self.before + self.of_this_start
 
 
 class Ledger:
@@ -43,20 +78,31 @@ class Ledger:
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        """Those of the first round, which is the only one of most runs."""
+        self._later = Later()
+        self.elapsed = Elapsed(pool)
 
     @property
     def begun(self) -> bool:
         """True once the record says how the run was started and holds its devices."""
         return self.folder.path is not None and bool(self.record.run)
 
-    def begin(self, folder: Path) -> None:
-        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
+    def begin(self, folder: Path, resumed: Resumed | None = None) -> None:
+        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be.
+
+        The record of a run that is `resumed` is continued.
+        """
         try:
-            self._pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY)
+            self._pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY, more=resumed is not None)
         except OSError as error:
             raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
-        self._enter_start(folder)
+        if resumed:
+            self._continue(resumed)
+        else:
+            self._enter_start(folder)
         self._enter_subjects()
+        if resumed:
+            self.record.devices += resumed.missing(self.record.devices)
         self._enter_earlier(folder)
         self.save()
         if self.folder.problem:
@@ -64,6 +110,17 @@ class Ledger:
         chosen = self._setup.options.output
         if chosen and folder != chosen.absolute():
             self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
+
+    def _continue(self, resumed: Resumed) -> None:
+        """Take over what the record of a resumed run holds of its complete measurements."""
+        self.record = resumed.record()
+        self.elapsed.before = resumed.seconds
+        for each in self.record.measurements:
+            self._newest[each.metric, each.subject] = each
+        self._verdicts = {each.key: each for each in resumed.standing}
+        self._later.restore(self.record.rounds.get("found", []), {each.key: each for each in resumed.old.verdicts})
+        self.record.run["starts"].append({"at": now(), "boot": boot_id(), "seconds": 0.0})
+        self.record.notes.append(resumed.note(now(), boot_id()))
 
     def _enter_start(self, folder: Path) -> None:
         """Enter command, host, environment and time limit of the run."""
@@ -80,6 +137,10 @@ class Ledger:
             "environment": {"cleared": cleared, "kept": kept},
         }
         self.record.notes += environment.notes(os.environ)
+        if options.level == RESUMABLE:
+            self.record.run["starts"] = [{"at": now(), "boot": boot_id(), "seconds": 0.0}]
+        if options.hours is not None:
+            self.record.rounds = {"hours": options.hours, "done": 0.0, "complete": 0, "series": {}, "found": []}
         if options.time_limit is not None:
             self.record.run["time_limit"] = options.time_limit
         if node:
@@ -139,11 +200,15 @@ class Ledger:
     @property
     def verdicts(self) -> list[Verdict]:
         """The worst verdict on each limit so far."""
-        return list(self._verdicts.values())
+        return self._later.merged(self._verdicts, self.record.rounds.get("complete", 0))
 
     def has(self, key: tuple[str, str, str]) -> bool:
         """Return True if there is a verdict with this `Verdict.key`."""
         return key in self._verdicts
+
+    def failed(self, key: tuple[str, str, str]) -> bool:
+        """Return True if the verdict with this `Verdict.key` is a failure."""
+        return key in self._verdicts and self._verdicts[key].status is Status.FAIL
 
     def keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
@@ -152,6 +217,48 @@ class Ledger:
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
+
+    def keep_of_round(self, verdict: Verdict, place: int) -> bool:
+        """Keep a verdict of a later round if it is worse than all before; return True if its measurements are needed.
+
+        The measurements of a verdict whose place it takes, because that said nothing about the device, are removed.
+        """
+        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
+        verdict = self._setup.waivers.apply(verdict, serials)
+        changed = self._later.keep(self._verdicts.get(verdict.key), verdict, place)
+        if changed is not None:
+            self.record.rounds["found"] = self._later.entries()
+            self.record.verdicts = self.verdicts
+        if changed is not None and changed is not verdict:
+            self._forget_rounds_of(verdict)
+        return changed is verdict
+
+    def _forget_rounds_of(self, verdict: Verdict) -> None:
+        """Remove the measurements of later rounds that no verdict on this metric and subject refers to any more."""
+        place = verdict.metric, verdict.subject
+        if any(each[:2] == place for each in self._later.found):
+            return
+        self.record.measurements = [
+            each for each in self.record.measurements if (each.metric, each.subject) != place or round_of(each) == 1
+        ]
+
+    def of_rounds(self, subject: str) -> list[Verdict]:
+        """Return the verdicts on a subject that a later round made worse."""
+        return [each for each in self.verdicts if each.subject == subject and each.key in self._later.found]
+
+    def measured(self, request: ProbeRequest, found: Sequence[Measurement]) -> None:
+        """Note that the attempts at a request are complete, so that a resumed run does not make them again."""
+        if "starts" not in self.record.run:
+            return
+        probe, conditions = request.key
+        kept = [each for each in self.record.requests if (each["probe"], each["conditions"]) != request.key]
+        entry: record.RequestEntry = {
+            "probe": probe,
+            "conditions": conditions,
+            "metrics": sorted({each.metric for each in found}),
+            "until": max((each.started for each in found), default=0.0),
+        }
+        self.record.requests = [*kept, entry]
 
     def forget_counters(self) -> None:
         """Forget the verdicts on error counters that hold, since a probe that runs now may raise a counter."""
@@ -177,10 +284,18 @@ class Ledger:
         """
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
+        self._enter_time()
         self.record.software.update(self._pool.software)
         self.record.waivers = self._setup.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)
+
+    def _enter_time(self) -> None:
+        """Enter how long the run has been going."""
+        if "starts" in self.record.run:
+            self.record.run["starts"][-1]["seconds"] = round(self.elapsed.of_this_start, 1)
+        if self.record.rounds:
+            self.record.rounds["done"] = round(self.elapsed.seconds / 3600, 4)
 
     def _give_up_telemetry(self) -> bool:
         """Give up the file of the telemetry for the record on a full disk; return False if there is none."""

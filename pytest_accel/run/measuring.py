@@ -16,7 +16,7 @@ from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging import peer_matrix, preconditions, repeats, results
-from pytest_accel.judging.background import no_spread
+from pytest_accel.judging.background import PastOf, no_spread
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
@@ -25,10 +25,11 @@ from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.idle_gate import IdleCheck, check_idle
+from pytest_accel.run.idle_gate import IdleCheck, check_idle, settle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import ProbeRequest
+from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets
 from pytest_accel.skus.peaks import peak, why_not_applicable
@@ -48,12 +49,16 @@ class Measuring:
         self._idle_check: IdleCheck | None = None
         self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
+        self.resumed: Resumed | None = None
+        """The record of the run that this one resumes: what it holds is not measured again."""
+        self._of_round: list[Measurement] | None = None
+        """The measurements of the later round that is being measured, None in the first."""
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
 
     @cached_property
     def _repeats(self) -> Repeats:
-        """The time for repeats, by the level, which a contract settles when the run is opened."""
+        """The time for repeats of a round, by the level, which a contract settles when the run is opened."""
         return Repeats(self._setup.options.level)
 
     @property
@@ -87,23 +92,53 @@ class Measuring:
         if request.declaration.fact:
             key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            kinds = {device.uuid: kind_of(device) for device in self._devices}
-            spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
-            past_of = self._ledger.baseline.past_of
-            result = Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
+            result = self._attempts(self._ledger.baseline.past_of)
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
                 self.save(result, soon=True)
+            elif (before := self.resumed.attempts(key) if self.resumed else None) is not None:
+                result.restore(before)
             else:
                 self._enter()
                 self._measure(result, request)
             self._results[key] = result
         return self._results[key]
 
+    def _attempts(self, past_of: PastOf) -> Attempts:
+        """Return an empty result, whose figures are compared with those that `past_of` finds."""
+        kinds = {device.uuid: kind_of(device) for device in self._devices}
+        spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
+        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
+
+    # -- later rounds
+
+    def begin_round(self) -> None:
+        """Begin another round of a long run: with devices at rest, as the first one, and with time for repeats."""
+        self._of_round, self._repeats = [], Repeats(self._setup.options.level)
+        self._enter()
+        settle(self._pool)
+
+    def end_rounds(self) -> None:
+        """Let the record hold what is measured from now on, as in the first round."""
+        self._of_round = None
+
+    def again(self, request: ProbeRequest, past_of: PastOf) -> Attempts:
+        """Measure a request in a later round. The record does not hold its measurements yet."""
+        result = self._attempts(past_of)
+        self._measure(result, request)
+        return result
+
     def save(self, result: Attempts, *, soon: bool = False) -> None:
-        """Add the new measurements of a result to the record, and write it."""
-        self._ledger.add(result.take_unrecorded())
+        """Add the new measurements of a result to the record, and write it.
+
+        Those of a later round are added once they are judged, if a verdict needs them.
+        """
+        new = result.take_unrecorded()
+        if self._of_round is not None:
+            self._of_round += new
+            return
+        self._ledger.add(new)
         self._ledger.save(soon=soon)
 
     def _facts(self, metric: str) -> list[Measurement]:
@@ -217,16 +252,20 @@ class Measuring:
         self._forget_counters()
         measured = [device for device in self._devices if not self.barred(request, device.uuid)]
         outcomes: list[Outcome] = []
-        began = clock.now()
+        began, complete = clock.now(), False
         try:
             links = "link" in request.declaration.stresses
             self._pool.measure(work, [alone] if alone else measured, outcomes.append, links=links)
+            complete = not self._deadline.over
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
             context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
             self._stood_still = self._pool.stood_still_since(began)
             with self._pool.timeline.on("checks"):
                 self._gather(result, outcomes, context)
+                if complete and self._of_round is None:
+                    self._ledger.measured(request, [each for own in result.attempts.values() for each in own])
+                self.save(result)
 
     def _forget_counters(self) -> None:
         """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""
@@ -234,7 +273,7 @@ class Measuring:
         self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
 
     def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
-        """Make measurements of the workers' outcomes, and add them to the result and to the record."""
+        """Make measurements of the workers' outcomes, and add them to the result."""
         if context.request.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
             excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
@@ -245,7 +284,6 @@ class Measuring:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
             compared = withheld(results.compared(measurements), self._devices)
             self._add(result, self._fairly(result, compared, context.request))
-        self.save(result)
 
     def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
@@ -272,7 +310,7 @@ class Measuring:
                 device,
                 sku,
                 readings=readings,
-                earlier=self._ledger.record.measurements,
+                earlier=self._ledger.record.measurements if self._of_round is None else self._of_round,
                 foreign=self._foreign(device),
                 excuse=self._excuse(device),
                 moved=window.moved if window else {},

@@ -17,6 +17,8 @@ import pytest
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.run.deadline import SHORTEST
 
+MOST_HOURS = 672
+"""The longest run in hours: four weeks."""
 LEAST_PATIENCE = 5.0
 """Seconds of silence that a healthy device may need: to allocate its memory, or to load the kernels of a library."""
 
@@ -58,6 +60,9 @@ class Options:
     baseline_fail: bool = False
     patience: float = 60.0
     time_limit: float | None = None
+    hours: float | None = None
+    """The hours that a run at level long goes on; None for one pass through its measurements."""
+    resume: Path | None = None
     simulate: str | None = None
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
@@ -153,6 +158,22 @@ def add_options(parser: pytest.Parser) -> None:
         "reached is UNMEASURED, and the record is complete. The ini option accel_time_limit does the same. Default: no "
         "limit.",
     )
+    add(
+        "--accel-hours",
+        metavar="N",
+        type=_hours,
+        help="Go on for N hours at level long (which it implies): all measurements are repeated in rounds, judged by "
+        "the same limits, and compared with the first round. Published acceptance standards ask for 72 or 168 hours. "
+        "Default: one round.",
+    )
+    add(
+        "--accel-resume",
+        metavar="RECORD",
+        type=_name,
+        help="Go on with a run at level long that was stopped, from its RECORD or folder, under the options that it "
+        "was begun with. Complete measurements are not made again. If --accel-output names the same folder and nothing "
+        "is there, the run begins: one command line starts a run and resumes it.",
+    )
     parser.addini("accel_time_limit", "the default of --accel-time-limit")
     parser.addini(
         "accel_required",
@@ -234,6 +255,14 @@ def _patience(text: str) -> float:
     value = float(text)
     if not LEAST_PATIENCE <= value < math.inf:
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: at least {LEAST_PATIENCE:g} (seconds)")
+    return value
+
+
+def _hours(text: str) -> float:
+    """Return a number of hours. Raises ValueError or ArgumentTypeError for none that a run can have."""
+    value = float(text)
+    if not 0 < value <= MOST_HOURS:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: above 0, at most {MOST_HOURS} (hours)")
     return value
 
 

@@ -24,6 +24,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.judging.rounds import RoundsEntry
 from pytest_accel.run import summaries
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiversEntry
@@ -34,6 +35,27 @@ READABLE: Final = (1, 2)
 FILE = "record.json"
 TELEMETRY = "telemetry.jsonl"
 LOGS = "logs"
+
+
+class StartEntry(TypedDict):
+    """One start of the run: the first one, or one that resumed it."""
+
+    at: str
+    """ISO 8601, in UTC."""
+    boot: str
+    """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""
+    seconds: float
+    """The seconds that the run was going from this start to the last time that the record was written."""
+
+
+class RequestEntry(TypedDict):
+    """A measurement that is complete, so that a resumed run does not make it again."""
+
+    probe: str
+    conditions: str
+    metrics: list[str]
+    until: float
+    """The time at which the last measurement of a complete attempt began, in seconds since the epoch."""
 
 
 class RunEntry(TimeSpent, total=False):
@@ -53,6 +75,8 @@ class RunEntry(TimeSpent, total=False):
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
+    starts: list[StartEntry]
+    """The starts of a run at level long, which can be resumed; absent at other levels."""
     simulated: dict[str, Any]
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 
@@ -201,6 +225,9 @@ class Record:
     """Sentences that a reader should know besides the verdicts."""
     earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)
     baseline: BaselineEntry = dataclasses.field(default_factory=BaselineEntry)
+    requests: list[RequestEntry] = dataclasses.field(default_factory=list)
+    """The complete measurements of the first round of a run at level long."""
+    rounds: RoundsEntry = dataclasses.field(default_factory=RoundsEntry)
     telemetry: TelemetryFile = dataclasses.field(default_factory=TelemetryFile)
     state: Literal["running", "interrupted", "finished"] = "running"
     closing: ClosingEntry = dataclasses.field(default_factory=ClosingEntry)

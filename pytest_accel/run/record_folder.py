@@ -44,6 +44,7 @@ class RecordFolder:
         self.problem: str | None = None
         """The reason why the last write to `path` failed; None if it succeeded."""
         self._saved = 0.0
+        self._resumed = False
 
     @property
     def file(self) -> Path | None:
@@ -82,6 +83,15 @@ class RecordFolder:
                 raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
         raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
 
+    def reopen(self, folder: Path) -> Path:
+        """Go on in the folder of a run that is resumed. Raises Refused if it cannot be written."""
+        try:
+            (folder / record.LOGS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise Refused(f"--accel-resume: cannot write to {folder}: {error.strerror}") from None
+        self.path, self._resumed = folder, True
+        return folder
+
     @staticmethod
     def _places(chosen: Path | None, host: str, name: str) -> Iterator[Path]:
         """Yield the folders to try, in order."""
@@ -91,7 +101,7 @@ class RecordFolder:
             yield from (first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS))
             return
         yield chosen.absolute()
-        if _host_of(chosen / record.FILE) not in (None, host):
+        if host_of(chosen / record.FILE) not in (None, host):
             yield chosen.absolute() / file_name(host)
 
     def is_due(self) -> bool:
@@ -136,10 +146,13 @@ class RecordFolder:
             self.elsewhere = None
 
     def take_back(self) -> None:
-        """Remove the record of a run that never began, so that its folder can be used again."""
-        if self.path:
+        """Remove the record of a run that never began, so that its folder can be used again.
+
+        The record of a run that was to be resumed stays as it was.
+        """
+        if self.path and not self._resumed:
             record.remove(self.path)
-            self.path = None
+        self.path = None
 
 
 def _leftovers(folder: Path) -> str | None:
@@ -151,7 +164,7 @@ def _leftovers(folder: Path) -> str | None:
     return found[0] if found and not (folder / record.FILE).exists() else None
 
 
-def _host_of(path: Path) -> str | None:
+def host_of(path: Path) -> str | None:
     """Return the host that a record names, None if there is no record or it names none."""
     try:
         return str(untrusted.read_json(path, follow=False)["run"]["host"])

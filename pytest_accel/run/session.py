@@ -9,25 +9,27 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit, Platform, Sku
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import device_lock, earlier_records
+from pytest_accel.run import device_lock, earlier_records, resume
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.ledger import Ledger
+from pytest_accel.run.ledger import RESUMABLE, Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.record import Record
+from pytest_accel.run.record import Record, names_of
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import ProbeRequest, request_of
+from pytest_accel.run.rounds import Rounds
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets, requirements
 
@@ -55,8 +57,11 @@ class Session:
         """Names of measuring tests that were skipped before they measured."""
         self.tests: dict[tuple[str, str, str], str] = {}
         """Name of the test that asked for a verdict, by the key of the verdict."""
+        self.rounds = Rounds(self.setup, self.pool, self.deadline, self.ledger, self.measuring)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
+        self._counted = 0
+        """The number of readings of the error counters when they were judged last."""
         self._locks: list[IO[bytes]] = []
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
@@ -91,7 +96,7 @@ class Session:
     @property
     def names(self) -> dict[str, str]:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return self.setup.names
+        return {**names_of(self.record), **self.setup.names}
 
     @property
     def record(self) -> Record:
@@ -149,14 +154,25 @@ class Session:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         host = socket.gethostname()
         name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
-        folder = self.folder.create(self.options.output, host, name)
+        resumed = resume.find(self.options)
+        folder = self.folder.reopen(resumed.folder) if resumed else self.folder.create(self.options.output, host, name)
         self.setup.discover(self.pool, folder)
+        if resumed:
+            resume.check(resumed, self.setup)
         try:
             names = [] if self.node else [(device.uuid, device.name) for device in self.devices]
             self._locks = device_lock.hold(names, f"record {folder}")
         except device_lock.DeviceLocked as held:
             raise Refused(f"{held}; wait for that run to end, or stop it") from None
-        self.ledger.begin(folder)
+        self.measuring.resumed = resumed
+        self.ledger.begin(folder, resumed)
+
+    @property
+    def resumable(self) -> bool:
+        """True if a run that has ended can be resumed by its record: it was stopped, or its hours are not over."""
+        around = self.record.circumstances
+        left = around is not None and bool(around.interrupted or resume.unfinished(around))
+        return left and "starts" in self.record.run
 
     @property
     def begun(self) -> bool:
@@ -200,10 +216,46 @@ class Session:
         with self.pool.timeline.on("checks"):
             result.add_broken(request.metric, subject)
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
-            verdicts = [self.ledger.keep(each) for each in judged]
+            verdicts = [self.ledger.keep(self._with_vanished(each)) for each in judged]
             self.measuring.save(result, soon=True)
         self._judge_changes()
+        if not request.declaration.fact:
+            self._judge_counters()
+            self.rounds.ask(request, [(request.metric, subject, each) for each in limits or (None,)])
         return verdicts
+
+    def repeat_rounds(self, subject: str) -> list[Verdict]:
+        """Repeat all measurements for the hours that the options ask for, once in a run.
+
+        Returns the verdicts on a subject that became worse by it, or else one for information.
+        """
+        self.rounds.run(self._look_between)
+        return self.ledger.of_rounds(subject) or [self.rounds.information(subject)]
+
+    def _look_between(self) -> None:
+        """Record what became of facts and counters during a measurement of a later round."""
+        self._judge_changes()
+        self._judge_counters()
+
+    def _with_vanished(self, verdict: Verdict) -> Verdict:
+        """Return the verdict; that on the number of devices fails if one has vanished since a resumed run began."""
+        resumed = self.measuring.resumed
+        why = resumed.gone(self.setup.discovery.devices) if resumed and verdict.metric == "inventory.count" else None
+        return worsened(verdict, Status.FAIL, why) if why else verdict
+
+    def _judge_counters(self) -> None:
+        """Record error counters that break their limit by now: if a long run is killed, it reads them anew."""
+        if self.options.level != RESUMABLE or self._counted == self.pool.sensor.counters.readings:
+            return
+        self._counted = self.pool.sensor.counters.readings
+        for metric, limit in requirements.required_at(self.options.level, self.setup.limits).items():
+            for device in self.devices if metric.startswith("counters.") else ():
+                found = self.pool.sensor.counted(metric, device)
+                verdict = judge([found], replace(limit, metric=metric), self.record.software)
+                if verdict.status is Status.FAIL and not self.ledger.failed(verdict.key):
+                    self.ledger.add([found])
+                    self.ledger.keep(verdict)
+                    self.ledger.save()
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
@@ -288,6 +340,7 @@ class Session:
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
         uuids = [device.uuid for device in self.setup.discovery.devices]
+        starts = [each["boot"] for each in self.record.run.get("starts", [])]
         skipped = len(self.not_run)
         not_run = [f"{skipped} test{'s' * (skipped > 1)} skipped before measuring anything"] if skipped else []
         return replace(
@@ -302,6 +355,11 @@ class Session:
             record_problem=self.pool.sensor.telemetry.problem,
             wants_acceptance=self.setup.wants_acceptance,
             simulated=self.node is not None,
+            hours=self.options.hours or 0.0,
+            hours_done=self.ledger.elapsed.seconds / 3600 if self.options.hours else 0.0,
+            rounds=self.record.rounds.get("complete", 0),
+            resumed=max(0, len(starts) - 1),
+            reboots=sum(resume.boots_differ(one, other) for one, other in pairwise(starts)),
             interrupted=interrupted,
             ended=ended,
         )

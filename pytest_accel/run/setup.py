@@ -61,6 +61,8 @@ class Setup:
         self.node = simulation.node(self.options)
         self._named = selection.named(self.options.sku or (self.node.asked if self.node else ""))
         self._settle_contract()
+        if self.options.hours is not None and self.options.level != "long":
+            raise Refused(f"--accel-hours: rounds are repeated at --accel-level=long, not at {self.options.level}")
         if self.node is None and self._named:
             selection.refuse_rehearsed(self._named)
         self.waivers = selection.waivers(self.options.waivers)

@@ -111,6 +111,8 @@ def _figures(measurements: Any, unjudged: Container[tuple[str, str]]) -> dict[st
     """Return the figures of a record that a later run is compared with; of several attempts the last one counts."""
     figures: dict[str, dict[str, float]] = {}
     for raw in measurements:
+        if (raw.get("details") or {}).get("round"):  # a later round of a long run, of which only bad ones are held
+            continue
         one = Measurement(
             metric=str(raw["metric"]),
             subject=str(raw["subject"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable
 
@@ -39,7 +41,14 @@ class Progress:
             self._overwrite(text)
         elif what and time.monotonic() >= self._next:
             self._next = time.monotonic() + EVERY
-            reporter.write_line(f"accel:{text}")
+            _write_line(reporter, f"accel:{text}")
+
+    def announce(self, text: str) -> None:
+        """Write a line, where there is no terminal, and no further one until the next: those of days are too many."""
+        reporter = self._reporter()
+        if reporter is not None and not reporter.isatty:
+            self._next = math.inf
+            _write_line(reporter, f"accel: {printable(text)}")
 
     def _open(self) -> bool:
         """Open the terminal itself, since pytest captures stdout. Return False if there is none.
@@ -60,3 +69,11 @@ class Progress:
         self._terminal.write(text + " " * (self._shown - len(text)) + "\b" * max(len(text), self._shown))
         self._terminal.flush()
         self._shown = len(text)
+
+
+def _write_line(reporter: pytest.TerminalReporter, text: str) -> None:
+    """Write a line while a test runs, whose output pytest captures."""
+    capture = reporter.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        reporter.write_line(text)
+        reporter.flush()

@@ -1,0 +1,176 @@
+"""The rounds of a long run (--accel-hours): all measurements are repeated in their order until the hours are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.drivers import registry
+from pytest_accel.judging import rounds as series
+from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.rounds import FirstRound, SeriesEntry, marked
+from pytest_accel.run.deadline import Deadline
+from pytest_accel.run.ledger import Ledger
+from pytest_accel.run.measuring import Measuring
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.request import ProbeRequest
+from pytest_accel.run.setup import Setup
+
+METRIC = "rounds"
+"""The metric of the information that nothing became worse."""
+OVER = 300.0
+"""Seconds that the last measurement may go on after the hours, if a shorter one can take its place."""
+
+Judged = tuple[str, str, "Limit | None"]
+"""Metric, subject and limit of a verdict of the first round."""
+
+
+@dataclass
+class Asked:
+    """A measurement of the first round, and what was judged of it."""
+
+    request: ProbeRequest
+    judged: list[Judged] = field(default_factory=list)
+    took: float = 0.0
+    """The seconds that it took when it was made last; its budget before."""
+
+
+class Rounds:
+    """Repeats the measurements that the tests have asked for, judges them and enters their values into the record."""
+
+    def __init__(
+        self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger, measuring: Measuring
+    ) -> None:
+        self._setup, self._pool, self._deadline = setup, pool, deadline
+        self._ledger, self._measuring = ledger, measuring
+        self._asked: dict[tuple[str, str], Asked] = {}
+        self._over = False
+        self.announce: Callable[[str], None] = lambda text: None
+        """Called with a line of text when a round begins."""
+
+    def ask(self, request: ProbeRequest, judged: Sequence[Judged]) -> None:
+        """Note a measurement that a test asked for, and what was judged of it."""
+        turns = len(self._setup.devices) if request.declaration.runs == "in_turn" else 1
+        budget = self._measuring.budget(request.declaration, request.metric) * turns
+        asked = self._asked.setdefault(request.key, Asked(request, took=budget))
+        asked.judged += [each for each in judged if each not in asked.judged]
+
+    @property
+    def _series(self) -> dict[str, SeriesEntry]:
+        return self._ledger.record.rounds["series"]
+
+    @property
+    def _hours_left(self) -> float:
+        """The seconds until the hours are over."""
+        return 3600 * (self._setup.options.hours or 0.0) - self._ledger.elapsed.seconds
+
+    def run(self, between: Callable[[], None]) -> None:
+        """Repeat everything until the hours or the time limit of the run are over; a second call does nothing.
+
+        `between` is called after every measurement.
+        """
+        if self._over or self._setup.options.hours is None:
+            return
+        self._over = True
+        self._enter_first_round()
+        self._pool.sensor.telemetry.wait()
+        tell = self._pool.progress
+        try:
+            while self._asked and self._hours_left > 0 and not self._deadline.over:
+                self._round(self._ledger.record.rounds["complete"] + 1, tell, between)
+        finally:
+            self._measuring.end_rounds()
+            self._pool.progress = tell
+            self._ledger.save()
+
+    def _enter_first_round(self) -> None:
+        """Enter the values of the first round, unless the run was resumed after it."""
+        for asked in self._asked.values():
+            attempts = self._measuring.result(asked.request).attempts
+            if not series.length(self._series, {metric for metric, _ in attempts}):
+                series.enter(self._series, attempts, 1)
+        self._ledger.record.rounds["complete"] = max(1, self._ledger.record.rounds["complete"])
+
+    def _round(self, place: int, tell: Callable[[str, float, float], None], between: Callable[[], None]) -> None:
+        """Measure what is left of a round. It is complete unless the hours or the time limit end it."""
+        self._tell(place, tell)
+        self._measuring.begin_round()
+        first = FirstRound(self._series, self._compared(), self._ledger.record.run["started"][:10])
+        while left := [each for each in self._asked.values() if self._length(each) < place]:
+            if self._hours_left <= 0 or self._deadline.over:
+                return
+            asked = next((each for each in left if each.took <= self._hours_left + OVER), left[0])
+            began = self._ledger.elapsed.seconds
+            self._measure(asked, place, first)
+            asked.took = self._ledger.elapsed.seconds - began
+            between()
+        self._ledger.record.rounds["complete"] = place
+
+    def _tell(self, place: int, tell: Callable[[str, float, float], None]) -> None:
+        """Have the progress of a round say how far the run is, and announce the round."""
+
+        def told(what: str, spent: float, expected: float) -> None:  # noqa: ARG001  as the progress is called
+            tell(f"{self._how_far(place)}: {what}" if what else "", 0.0, 0.0)
+
+        self._pool.progress = told
+        self.announce(self._how_far(place))
+
+    def _how_far(self, place: int) -> str:
+        """Return how far the run is: "round 3, 2 h 10 min of 72 h, until Thu 18:40", and note it in the record."""
+        hours = self._setup.options.hours or 0.0
+        minutes = int(self._ledger.elapsed.seconds // 60)
+        text = f"round {place}, {minutes // 60} h {minutes % 60} min of {hours:g} h"
+        if self._setup.node is None:
+            until = datetime.now() + timedelta(seconds=max(0.0, self._hours_left))  # noqa: DTZ005  the reader's clock
+            text += f", until {until:%a %H:%M}"
+        self._ledger.record.rounds["now"] = text
+        return text
+
+    def _length(self, asked: Asked) -> int:
+        """Return the number of rounds in which a measurement was made."""
+        metrics = {metric for metric, _ in self._measuring.result(asked.request).attempts}
+        return series.length(self._series, metrics)
+
+    def _compared(self) -> set[str]:
+        """Return the subjects that are compared with their first round; other work changes the speed of a processor."""
+        accelerators = {each.uuid for each in self._setup.devices if registry.vendor(each.driver).accelerator}
+        return accelerators | ({NODE} if accelerators else set())
+
+    def _measure(self, asked: Asked, place: int, first: FirstRound) -> None:
+        """Make one measurement of a round, judge it, and enter its values."""
+        result = self._measuring.again(asked.request, first.past_of)
+        if self._deadline.over:
+            return
+        pairs = list(
+            {
+                (metric, None if limit is None else limit.origin): (metric, limit) for metric, _, limit in asked.judged
+            }.values()
+        )
+        if self._measuring.short(result, pairs):
+            self._measuring.repeat(result, asked.request, pairs)
+        with self._pool.timeline.on("checks"):
+            kept = self._judge(result, asked, place)
+            series.enter(self._series, result.attempts, place)
+            self._pool.sensor.telemetry.settle(whole=bool(kept))
+            self._ledger.add(marked(each, place) for each in kept)
+            self._ledger.save()
+
+    def _judge(self, result: Attempts, asked: Asked, place: int) -> list[Measurement]:
+        """Judge what was judged in the first round, and return the measurements of verdicts that became worse."""
+        kept: dict[tuple[str, str], list[Measurement]] = {}
+        for metric, subject, limit in asked.judged:
+            result.add_broken(metric, subject)
+            verdict = result.judged(metric, subject, limit, self._ledger.record.software)
+            if self._ledger.keep_of_round(verdict, place):
+                kept[metric, subject] = result.attempts.get((metric, subject), [])
+        return [each for attempts in kept.values() for each in attempts]
+
+    def information(self, subject: str) -> Verdict:
+        """Return that no verdict on a subject became worse in the later rounds."""
+        complete = self._ledger.record.rounds.get("complete", 0)
+        words = f"nothing became worse over {complete} complete round{'s' * (complete != 1)}"
+        return Verdict(METRIC, subject, Status.NOT_APPLICABLE, words, unit="count", value=complete)
