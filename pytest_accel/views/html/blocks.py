@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.verdict import Verdict, show
+from pytest_accel.judging.rounds import round_of
 from pytest_accel.run.record import Record
 from pytest_accel.views.html.series import POINTS, rounded, thinned
 from pytest_accel.views.html.words import badge, meaning, number
@@ -55,29 +56,28 @@ class Plot:
 
 def blocks(record: Record, names: Mapping[str, str]) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
-    groups: dict[tuple[str, int, str], list[Measurement]] = {}
-    counts: dict[tuple[str, str], int] = {}
+    groups: dict[tuple[str, int, int, str], list[Measurement]] = {}
+    counts: dict[tuple[str, str, int], int] = {}
     for each in record.measurements:
         if not each.samples:
             continue
-        attempt = counts[each.metric, each.subject] = counts.get((each.metric, each.subject), 0) + 1
-        groups.setdefault((each.metric, attempt, each.how), []).append(each)
-    verdicts: dict[str, list[Verdict]] = {}
-    for verdict in record.verdicts:
-        verdicts.setdefault(verdict.metric, []).append(verdict)
-    ordered = sorted(groups, key=lambda key: list(dict.fromkeys(metric for metric, _, _ in groups)).index(key[0]))
+        place = each.metric, each.subject, round_of(each)
+        attempt = counts[place] = counts.get(place, 0) + 1
+        groups.setdefault((each.metric, round_of(each), attempt, each.how), []).append(each)
+    verdicts = _by_metric(record)
+    ordered = sorted(groups, key=lambda key: list(dict.fromkeys(metric for metric, *_ in groups)).index(key[0]))
     return [_plot(place, key, groups[key], verdicts.get(key[0], []), names) for place, key in enumerate(ordered)]
 
 
 def _plot(
     place: int,
-    key: tuple[str, int, str],
+    key: tuple[str, int, int, str],
     measured: Sequence[Measurement],
     verdicts: Sequence[Verdict],
     names: Mapping[str, str],
 ) -> Plot:
-    metric, attempt, how = key
-    again = f", attempt {attempt}" if attempt > 1 else ""
+    metric, made_in, attempt, how = key
+    again = (f", round {made_in}" if made_in > 1 else "") + (f", attempt {attempt}" if attempt > 1 else "")
     alone = ", alone" if how == "alone" else ""
     unit = measured[0].unit
     x, columns = _columns([each.samples for each in measured])
@@ -100,16 +100,44 @@ def _plot(
     )
 
 
-def _columns(samples: Sequence[Sequence[float]]) -> tuple[list[int], list[list[float | int | None]]]:
+def rounds(record: Record, names: Mapping[str, str]) -> list[Plot]:
+    """Return a plot for each metric of a long run, with the value of every round."""
+    verdicts = _by_metric(record)
+    plots = []
+    for place, (metric, entry) in enumerate(record.rounds.get("series", {}).items()):
+        values = {subject: series for subject, series in entry["values"].items() if series}
+        if not values:
+            continue
+        x, columns = _columns(list(values.values()))
+        series = [(names.get(subject, subject), column) for subject, column in zip(values, columns, strict=True)]
+        marks = _marks(verdicts.get(metric, []), entry["unit"])
+        told = f"{metric}: the value in every round of {len(series)} devices."
+        band = _band(verdicts.get(metric, []), entry["unit"])
+        plots.append(
+            Plot(f"rounds-{place}", metric, entry["unit"], "round", x, series, marks, band, meaning(metric), told=told)
+        )
+    return plots
+
+
+def _by_metric(record: Record) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in record.verdicts:
+        found.setdefault(verdict.metric, []).append(verdict)
+    return found
+
+
+def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list[list[float | int | None]]]:
     """Return the numbers of the blocks, and the samples of each device at these; thinned where there are many."""
     most = max(map(len, samples))
     if most <= POINTS:
-        padded = [[rounded(each) for each in one] + [None] * (most - len(one)) for one in samples]
+        padded = [
+            [None if each is None else rounded(each) for each in one] + [None] * (most - len(one)) for one in samples
+        ]
         return list(range(1, most + 1)), padded
     columns: list[list[float | int | None]] = []
     for one in samples:
         _, kept = thinned(one)
-        shortened = [rounded(each) for each in kept]
+        shortened = [None if each is None else rounded(each) for each in kept]
         columns.append(shortened + [None] * (POINTS - len(shortened)))
     return [1 + part * most // POINTS for part in range(POINTS)], columns
 

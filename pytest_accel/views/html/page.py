@@ -81,7 +81,8 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
     all_limits, places = limits.limits(record.verdicts)
     subjects = overview.columns(record)
     plots = blocks.blocks(record, names)
-    all_plots = [*(drawn.plots if drawn else ()), *plots]
+    rounds = blocks.rounds(record, names)
+    all_plots = [*(drawn.plots if drawn else ()), *rounds, *plots]
     return {
         "title": overview.title(record),
         "result": overview.result(record),
@@ -101,6 +102,7 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
         "summary_head": traces.SUMMARY,
         "summaries": traces.summaries(record, names),
         "plots": plots,
+        "rounds": rounds,
         "matrices": peers.matrices(record, names),
         "limits": all_limits,
         "conditions": limits.conditions(record),

@@ -25,6 +25,9 @@ SOAK = "soak.rate"
 BESIDE = 2.0
 """Seconds before and after the soak that are shown as well."""
 
+LONG = 3 * 3600.0
+"""Seconds of a window from which on its axis is in hours."""
+
 GAUGES = {
     "clock_mhz": ("Clock", "MHz"),
     "power_w": ("Power", "W"),
@@ -102,7 +105,12 @@ class _Lane:
 
 
 def window(record: Record) -> Window | None:
-    """Return the time of the soak, or that of all measurements where there was no soak; None without either."""
+    """Return the time of the soak, that of all measurements where there was none, or that of a whole long run.
+
+    None if nothing was measured.
+    """
+    if record.rounds.get("series") and (whole := _whole(record)):
+        return whole
     timed = [each for each in record.measurements if each.ended > each.started > 0]
     soaks = [each for each in timed if each.metric == SOAK]
     chosen = soaks or timed
@@ -110,6 +118,16 @@ def window(record: Record) -> Window | None:
         return None
     start, end = min(each.started for each in chosen), max(each.ended for each in chosen)
     return Window(start - BESIDE, end + BESIDE, bool(soaks))
+
+
+def _whole(record: Record) -> Window | None:
+    """Return the time from the start of a run to its end, None where the record does not state both."""
+    try:
+        start = datetime.fromisoformat(record.run.get("started", ""))
+        end = datetime.fromisoformat(record.run.get("ended", ""))
+        return Window(start.timestamp(), end.timestamp(), of_soak=False) if end > start else None
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def traces(readings: Iterable[Reading], shown: Window, names: Mapping[str, str]) -> Traces:
@@ -183,10 +201,11 @@ def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | N
         kept = {part: max(pair, key=lambda value: abs(value - middle)) for part, pair in known.items()}
         series.append((name, [rounded(kept[part]) if part in kept else None for part in parts]))
     title, unit = GAUGES[gauge]
-    x = [rounded((part + 0.5) * shown.seconds / POINTS, 4) or 0 for part in parts]
+    axis, scale = ("h", 3600.0) if shown.seconds > LONG else ("s", 1.0)
+    x = [rounded((part + 0.5) * shown.seconds / POINTS / scale, 4) or 0 for part in parts]
     where = "the soak" if shown.of_soak else "the run"
     return Plot(
-        f"trace-{gauge}", title, unit, "s", x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
+        f"trace-{gauge}", title, unit, axis, x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
     )
 
 

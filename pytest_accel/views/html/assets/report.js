@@ -142,9 +142,14 @@
     return [least >= 0 ? Math.max(0, least - room) : least - room, most + room];
   };
 
-  // The sensor reads every second or more often: only a longer gap is one.
+  // The sensor reads every second or more often, and readings of long runs are thinned: only a longer gap is one.
   const GAP_SECONDS = 5;
-  const long = (chart, [from, to]) => chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > GAP_SECONDS;
+  const GAP_SHARE = 0.02;
+  const long = (chart, hours, [from, to]) => {
+    const all = chart.data[0];
+    const least = Math.max(GAP_SECONDS / (hours ? 3600 : 1), GAP_SHARE * (all[all.length - 1] - all[0]));
+    return chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > least;
+  };
 
   const sizeOf = (place) => ({ width: Math.max(240, place.clientWidth), height: 230 });
 
@@ -158,21 +163,21 @@
     const red = theme === "dark" ? "#ff9d94" : "#b3201a";
     const grid = { stroke: theme === "dark" ? "#2c323a" : "#e3e6ea", width: 1 };
     const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
-    const blocks = name.startsWith("blocks");
+    const counted = plot.axis === "block" || plot.axis === "round";
     const options = {
       ...(size || sizeOf(place)),
-      cursor: { sync: { key: blocks ? name : "traces" }, focus: { prox: 24 } },
+      cursor: { sync: { key: counted ? name : "traces" }, focus: { prox: 24 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false }, y: { range: range(plot) } },
-      axes: [{ ...axis, size: 34, ...(blocks ? { incrs: WHOLE } : {}), values: (chart, ticks) => ticks.map((tick) => (blocks ? tick : `${tick} s`)) }, { ...axis, size: 62 }],
+      axes: [{ ...axis, size: 34, ...(counted ? { incrs: WHOLE } : {}), values: (chart, ticks) => ticks.map((tick) => (counted ? tick : `${tick} ${plot.axis}`)) }, { ...axis, size: 62 }],
       series: [
-        { label: blocks ? "block" : "s" },
+        { label: plot.axis },
         ...plot.series.map((each, place_) => ({
           label: each.name,
           stroke: COLOURS[theme][place_ % COLOURS[theme].length],
           dash: DASHES[Math.floor(place_ / 2) % DASHES.length],
           width: 1.5,
-          gaps: (chart, which, first, last, gaps) => (blocks ? gaps : gaps.filter((gap) => long(chart, gap))),
+          gaps: (chart, which, first, last, gaps) => (counted ? gaps : gaps.filter((gap) => long(chart, plot.axis === "h", gap))),
           points: { show: plot.x.length < 60, size: 4 },
           value: (chart, value) => (value === null || value === undefined ? "--" : String(value)),
         })),
