@@ -169,7 +169,7 @@ def test_the_picture_is_of_a_simulated_node_and_needs_nothing_else() -> None:
     picture = (DOCS / "terminal.svg").read_text(encoding="utf-8")
     shown = "".join(ET.fromstring(picture).itertext()).replace("\xa0", " ")  # noqa: S314
     assert "SIMULATED REJECTED gpu3" in shown
-    assert re.search(r"HW\s*thermal\s*slowdown", shown), "the cause, which the caption promises"
+    assert re.search(r"of\s*which\s*HW\s*thermal", shown), "the cause, which the caption promises"
     assert not re.search(r"""(href|src)=|url\((?!["']?#)""", picture), "an image on a web page may load nothing else"
 
 

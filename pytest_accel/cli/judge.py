@@ -237,6 +237,8 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
     _print(terminal.closing_lines(closing, verdicts, _width()))
+    width, finds = _width(), terminal.finds_lines(closing)
+    _print(terminal.folded(finds, width) if width else finds)
 
 
 def _width() -> int | None:

@@ -14,7 +14,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.drivers import registry
-from pytest_accel.judging.background import background_of
+from pytest_accel.judging.background import background_of, no_spread
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.history import terms_of
@@ -23,6 +23,7 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_round, round_of
+from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, names_of
@@ -61,7 +62,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
     judged = _Again(record, terms, requirements.required_at(terms.level, limits))
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms, limits)
-    closing = close(verdicts, around)
+    closing = replace(close(verdicts, around), finds=judged.finds(verdicts))
     return replace(
         record,
         verdicts=verdicts,
@@ -225,6 +226,11 @@ class _Again:
         spread = terms.sku.spread_of(place[0]) if terms.sku else None
         beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
+
+    def finds(self, verdicts: Sequence[Verdict]) -> str:
+        """Return the sentence on the smallest loss that the run would have found."""
+        spread_of = self.terms.sku.spread_of if self.terms.sku else no_spread
+        return sentence(smallest_losses(verdicts, self.attempts, self.kinds, spread_of, self.past_of))
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

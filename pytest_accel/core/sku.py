@@ -157,6 +157,8 @@ class Spread:
     """That between the runs of one device, estimated from `runs` runs."""
     runs: int | None = None
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
+    between_nodes: float | None = None
+    """That between nodes: of the typical device of a node, or of a figure of the whole node."""
 
     @property
     def ours(self) -> bool:

@@ -14,6 +14,9 @@ SLOWDOWN_SECONDS = 1.0
 """Seconds of hardware slowdown that reject a device, even if they were seen once."""
 SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 """The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
+MOST_BY_METHOD = 0.15
+"""The largest known difference between two healthy figures that were measured by different methods, as a share. A
+larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
 
 def allowance(limit: Limit) -> float:

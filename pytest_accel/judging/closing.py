@@ -112,6 +112,8 @@ class Closing:
     word: str
     named: tuple[Verdict, ...] = field(default=(), compare=False)
     """The verdicts that the line names because they fail: the worst of every device."""
+    finds: str = ""
+    """The smallest loss that the run would have found, in one sentence; empty if no speed was measured."""
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:

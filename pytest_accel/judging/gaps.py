@@ -50,13 +50,20 @@ class Gap:
     fails_from: float
     """The gap from which on the device fails; infinite where it never does."""
     at_clock: bool = False
+    constant: float = 0.0
+    """The part of `deviation` that is the same in every round of a run: the spread between devices."""
+
+    @property
+    def found_from(self) -> float:
+        """The gap from which on the device is a finding."""
+        return max(FOUND_AT * self.deviation, self.least)
 
     @property
     def status(self) -> Status:
         """FAIL, MARGINAL, or PASS if the gap is no finding."""
         if self.behind > self.fails_from:
             return Status.FAIL
-        return Status.MARGINAL if self.behind > max(FOUND_AT * self.deviation, self.least) else Status.PASS
+        return Status.MARGINAL if self.behind > self.found_from else Status.PASS
 
     def words(self, unit: str) -> str:
         """Return the gap as part of a sentence."""
@@ -101,7 +108,8 @@ def _gap(
         return None
     within = standard_error(own.estimate) / abs(own.estimate.mean) if own.estimate and own.estimate.mean else 0.0
     one = math.sqrt(between**2 + (spread.between_runs or 0.0) ** 2 + within**2)
-    deviation, at_middle = one * math.sqrt(1 + OF_MEDIAN / len(others)), middle * by[0]
+    of_median, at_middle = math.sqrt(1 + OF_MEDIAN / len(others)), middle * by[0]
+    deviation = one * of_median
     return Gap(
         behind=1 - speeds[0] / middle,
         middle=1 / at_middle if own.unit in TIMES else at_middle,
@@ -109,6 +117,7 @@ def _gap(
         spread=between,
         least=LEAST[part],
         fails_from=_fails_from(deviation, spread) if part in SMALL_SPREAD else math.inf,
+        constant=between * of_median,
     )
 
 

@@ -16,14 +16,11 @@ from pytest_accel.core.method import found_differences
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.judging import drops, neighbours
-from pytest_accel.judging.allowance import far, far_once
+from pytest_accel.judging.allowance import MOST_BY_METHOD, far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.judging.error_rates import error_rates
 from pytest_accel.judging.like_devices import TIMES, Attempt, Kinds, usable, value_of
-
-MOST_BY_METHOD = 0.15
-"""The largest known difference between two healthy figures that were measured by different methods, as a share. A
-larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
 MOST_BY_LOAD = 0.95
 """The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
@@ -76,7 +73,8 @@ def judge(
     later = drops.against(beside, attempts, background.past_of, background.near, background.spread)
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explained(_slowest(attempts)) if failed_beside else None
-    return with_sentence(later, f"{later.sentence}; {why}") if why else later
+    rates = error_rates(_deciding(attempts)[-1], limit, background, advises=bool(later.advisory))
+    return replace(later, sentence=f"{later.sentence}; {why}" if why else later.sentence, error_rates=rates)
 
 
 def _explain(explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement) -> str | None:

@@ -427,6 +427,8 @@ class Acceptance:
             lines.append(
                 (f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(accel_session.folder.path))}", "")
             )
+        finds = terminal.finds_lines(closing)
+        lines += terminal.folded(finds, width) if width else finds
         if "seconds" in accel_session.record.run:
             lines.append(terminal.time_line(accel_session.record.run["seconds"]))
         if self._config.getoption("verbose", 0) > 0 and "sampling" in accel_session.record.run:

@@ -17,10 +17,13 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.background import no_spread
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
+from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.rounds import Later, round_of
+from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.run import baseline, earlier_records, record, simulation
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
@@ -324,10 +327,19 @@ class Ledger:
 
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = close(self.verdicts, around)
+        closing = replace(close(self.verdicts, around), finds=self._finds())
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.save()
         return closing
+
+    def _finds(self) -> str:
+        """Return the sentence on the smallest loss that the run would have found."""
+        attempts: dict[tuple[str, str], list[Measurement]] = {}
+        for each in self.record.measurements:
+            attempts.setdefault((each.metric, each.subject), []).append(each)
+        kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
+        spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
+        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, self.baseline.past_of))
 
 
 def now() -> str:

@@ -196,6 +196,8 @@ class ClosingEntry(TypedDict, total=False):
     """The exit status of pytest."""
     word: str
     """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
+    finds: str
+    """The smallest loss that the run would have found; empty if it measured no speed, absent in older records."""
 
 
 class JudgedFrom(TypedDict, total=False):
@@ -249,7 +251,7 @@ def names_of(record: Record) -> dict[str, str]:
 
 def closing_entry(closing: Closing) -> ClosingEntry:
     """Return the closing line as the record holds it."""
-    return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word)
+    return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word, finds=closing.finds)
 
 
 def write(record: Record, folder: Path) -> None:

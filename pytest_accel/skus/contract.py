@@ -245,7 +245,8 @@ def _datasheet(datasheet: Datasheet) -> dict[str, Any]:
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
-    stated = {key: getattr(spread, key) for key in ("between_devices", "at_clock", "between_runs", "runs")}
+    keys = ("between_devices", "between_nodes", "at_clock", "between_runs", "runs")
+    stated = {key: getattr(spread, key) for key in keys}
     come_from = {"declared_by": spread.declared_by.value}
     return _filled({**stated, "source": _source(spread.source), "frozen": come_from})
 

@@ -235,10 +235,11 @@ def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:
     stated: dict[str, Any] = {}
     if one.spreads.devices and one.spreads.devices <= MOST_SPREAD:
         stated["between_devices"] = round(one.spreads.devices, 5)
+    if one.spreads.nodes and one.spreads.nodes <= MOST_SPREAD:
+        stated["between_nodes"] = round(one.spreads.nodes, 5)
     if one.spreads.runs and one.most_runs > 1 and one.spreads.runs <= MOST_SPREAD:
         stated |= {"between_runs": round(one.spreads.runs, 5), "runs": one.most_runs}
     if not stated:
         return None
-    nodes = f"; between nodes {one.spreads.nodes:.2%}" if one.spreads.nodes is not None else ""
-    source = _source(one, made, f"1.4826 times the median absolute deviation{nodes}")
+    source = _source(one, made, "1.4826 times the median absolute deviation")
     return {**stated, "source": {name: value for name, value in source.items() if name != "method"}}

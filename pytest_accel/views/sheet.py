@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.verdict import ErrorRates
+from pytest_accel.judging.error_rates import rates_of_limit, smallest_loss_of_limit
 from pytest_accel.skus import peaks
 from pytest_accel.skus.readiness import advised_only, best_standing, lacking, standing
 
@@ -38,6 +41,8 @@ DATASHEET_LABELS = {
 
 WITH_PRODUCT = 110
 """Columns of the narrowest terminal on which the list of SKUs names the products."""
+FAINT = 1e-6
+"""The chance below which only that is said."""
 LEAST_WIDTH = 10
 """The fewest columns of a cell in a terminal that is too narrow for the list of SKUs."""
 PLATFORMS_WIDTH = 26
@@ -106,7 +111,7 @@ def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
     tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
-    tables += [_advisory(sku), _other_than_shipped(sku)]
+    tables += [_advisory(sku), _error_rates(sku), _other_than_shipped(sku)]
     if sku.not_applicable:
         tables.append(Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())))
     tables.append(_source_table(sources))
@@ -210,6 +215,54 @@ def _advisory(sku: Sku) -> Table:
     ]
     note = "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE beyond 15 %."
     return Table("Advisory limits", ("metric", "platform", "differences of method"), rows, note)
+
+
+def _error_rates(sku: Sku) -> Table:
+    """Return the table of the chances that each limit on a rate or a time judges wrongly."""
+    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
+    rows = [
+        (limit.metric, place, *_chances(rates), _loss(limit, sku), rates.basis)
+        for place, limits in places
+        for limit in limits.values()
+        if (rates := rates_of_limit(limit, sku.spread_of(limit.metric)))
+    ]
+    columns = (
+        "metric",
+        "platform",
+        "healthy rejected",
+        "5 % short accepted",
+        "10 % short accepted",
+        "found at 95 % from",
+        "by",
+    )
+    note = "For one device, by the limit and the repeat of a shortfall alone, where deviations are normal."
+    return Table("How sure a verdict is", columns, rows, note)
+
+
+def _chances(rates: ErrorRates) -> tuple[str, str, str]:
+    return (
+        show_chance(rates.healthy_rejected),
+        show_chance(rates.accepted_short_5),
+        show_chance(rates.accepted_short_10),
+    )
+
+
+def _loss(limit: Limit, sku: Sku) -> str:
+    """Return the smallest loss that the limit finds, MARGINAL included; empty where it is not known."""
+    loss = smallest_loss_of_limit(limit, sku.spread_of(limit.metric))
+    return "" if loss is None else f"{loss:.1%}"
+
+
+def show_chance(chance: float | None) -> str:
+    """Return a chance in percent, with two digits of its distance from 0 or 1."""
+    if chance is None:
+        return "not known"
+    if chance in (0.0, 1.0):
+        return "never" if chance == 0.0 else "always"
+    nearest = min(chance, 1 - chance)
+    if nearest < FAINT:
+        return f"below {FAINT:.4%}" if chance < 0.5 else f"above {1 - FAINT:.4%}"
+    return f"{chance:.{max(0, -1 - math.floor(math.log10(nearest)))}%}"
 
 
 def _other_than_shipped(sku: Sku) -> Table:

@@ -65,11 +65,11 @@ def table(
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
     several = not full and devices > FEW
     slowest = _slowest(shown)
-    expected = [verdict for verdict in shown if several and _as_expected(verdict)]
+    expected = [verdict for verdict in shown if not full and _as_expected(verdict)]
     shown = [verdict for verdict in shown if verdict not in expected]
     groups = _alike(worst_first(shown), several=several, full=full)
     informing = [group for group in groups if several and group[0].information]
-    none_counted = [group for group in groups if several and _counts_nothing(group, devices)]
+    none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
     lines = _Rows(rows, slowest, names, devices).lines(width)
     lines += _marginal(
@@ -123,7 +123,7 @@ def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
     partly = [f"{metric} on {len(on)}" for metric, on in passing.items() if NODE not in on and len(on) < devices]
     kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
     words = " and ".join(filter(None, [", ".join(kinds[:-1]), *kinds[-1:]]))
-    text = f"{words}: {len(passing) - len(partly)} facts are as expected on {devices} devices"
+    text = f"{words}: {len(passing) - len(partly)} facts are as expected on {counted(devices, 'device')}"
     text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts else []
 

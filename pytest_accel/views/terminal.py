@@ -59,6 +59,11 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | No
     return [(text, colour) for place, piece in enumerate(pieces) for text in wrapped(piece, width, first=place == 0)]
 
 
+def finds_lines(closing: Closing) -> list[Line]:
+    """Return the line on the smallest loss that the run would have found; nothing if it measured no speed."""
+    return [(closing.finds, "")] if closing.finds else []
+
+
 def record_lines(file: Path | None, sha256: str, instead_of: str | None = None) -> list[Line]:
     """Return where the record is and its hash; nothing if there is none.
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again, limits_moved
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.run import record_reader
@@ -319,6 +319,26 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
     old.verdicts[-1] = replace(old.verdicts[-1], waiver=WAIVER)
     write(old, tmp_path)
     assert record_reader.load(tmp_path / FILE) == old
+
+
+def test_a_record_from_before_verdicts_said_how_sure_they_are_is_read_and_says_it_once_judged(tmp_path: Path) -> None:
+    write(ran(), tmp_path)
+    path = tmp_path / FILE
+    raw = json.loads(path.read_text())
+    for each in raw["verdicts"]:
+        del each["error_rates"]
+    del raw["closing"]["finds"]
+    path.write_text(json.dumps(raw))
+    old = record_reader.load(path)
+    assert {each.error_rates for each in old.verdicts} == {None}
+    known = {"stream": Spread(SOURCE, between_devices=0.004)}
+    limits = {**sku().limits, "stream.copy": limit("stream.copy", 2750.0, reference=2900.0)}
+    new = judge_again(old, terms(sku(limits=limits, spread=known)))
+    copied = next(each.error_rates for each in new.verdicts if each.metric == "stream.copy")
+    assert copied is not None
+    assert copied.healthy_rejected is not None
+    assert copied.healthy_rejected < 1e-6
+    assert "memory 3.9% (stream.copy, floor); not known: products, host link" in new.closing["finds"]
 
 
 def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> None:
