@@ -288,6 +288,7 @@ def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) 
 
     assert closing.line in text
     assert "The node is a simulated one" in text
+    assert text.startswith("SIMULATED REJECTED: ")  # the title of the page
     assert "There are no traces: the run wrote none." in text
     assert {each.metric for each in here.verdicts} - {
         name for name in text.replace(",", " ").split() if "." in name

@@ -101,7 +101,8 @@ def result(record: Record) -> Result:
 def title(record: Record) -> str:
     """Return the title of the page: result, node and SKU."""
     named = [record.run.get("host", "node"), record.sku.get("name", "no SKU")]
-    return f"{result(record).word}: {', '.join(named)}"
+    found = result(record)
+    return f"{'SIMULATED ' if found.simulated else ''}{found.word}: {', '.join(named)}"
 
 
 def earlier(record: Record) -> list[tuple[str, str, str]]:
