@@ -46,6 +46,17 @@ def test_wheel_has_the_files_for_monitoring(installed: Path, tmp_path: Path) -> 
     assert "panels" in json.loads(run([installed / "pytest-accel", "monitoring", "dashboard"], cwd=tmp_path))
 
 
+def test_wheel_has_the_parts_of_the_html_report(dist: Path) -> None:
+    """Templates, styles and scripts are inside, and the licence of the library that draws the plots."""
+    folder = CHECKOUT / "pytest_accel/views/html"
+    parts = [*(folder / "templates").iterdir(), *(folder / "assets").iterdir()]
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        inside = wheel.namelist()
+
+    assert {str(path.relative_to(CHECKOUT)) for path in parts} <= set(inside)
+    assert [name for name in inside if name.endswith("uPlot-LICENSE.txt") and ".dist-info/licenses/" in name]
+
+
 def test_wheel_has_the_version_of_its_thresholds(installed: Path, tmp_path: Path) -> None:
     version = (CHECKOUT / "thresholds/VERSION").read_text(encoding="utf-8").split()[0]
     assert run([installed / "pytest-accel", "--version"], cwd=tmp_path).endswith(f", thresholds {version}\n")

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pytest_accel.cli.consistency import contradictions, listed
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.record import Record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
+from pytest_accel.views.html import page
 
 
 def _as_json(found: Record) -> str:
@@ -30,25 +32,34 @@ FORMATS: Mapping[str, Callable[[Record], str]] = {
     "prometheus": prometheus.text,
 }
 """The function that writes a record, by the name of the format."""
+HTML = "html"
+"""The format that also shows the readings of the file beside the record."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `report`."""
     add = parser.add_argument
     add("file", metavar="RECORD", help="a record.json, or the folder that holds it")
-    add("--format", choices=FORMATS, required=True, help="the format to write")
+    add("--format", choices=(*FORMATS, HTML), required=True, help="the format to write")
     add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
 def report(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0, or 4 for a wrong file."""
     try:
-        text = FORMATS[chosen.format](record_reader.load(record_reader.find(Path(chosen.file))))
+        saved = record_reader.read(record_reader.find(Path(chosen.file)))
+        damage = contradictions(saved)
+        for each in listed(damage):
+            print(printable_lines(f"contradiction: {each}"), file=sys.stderr)
+        if chosen.format == HTML:
+            text = page.report(saved.record, saved.path.absolute().parent, damage)
+        else:
+            text = FORMATS[chosen.format](saved.record)
         if chosen.output:
             _replace(chosen.output, text)
         else:
             print(text, end="")
-    except BadFile as error:
+    except (BadFile, page.MissingExtra) as error:
         print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
     except OSError as error:

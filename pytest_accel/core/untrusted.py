@@ -12,8 +12,9 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 MIB = 1 << 20
 
@@ -31,6 +32,10 @@ NUMBER_CHARACTERS = 40
 """Length of the longest number: 64-bit integers have 20 characters, exact binary fractions about as many as this."""
 LARGEST = 1e100
 """Largest number of a JSON file: the square of a larger one is infinite, and no sample or time comes near."""
+LOG_BYTES = 2048 * MIB
+"""Size of the largest file that is read line by line. The readings of eight devices over eight hours have 600 MB."""
+LOG_LINE_BYTES = MIB // 16
+"""Length of the longest line of such a file. A reading has about 500 bytes."""
 HOST_BYTES = MIB
 """How much of a file in /proc or /sys is read, which state no size."""
 
@@ -76,6 +81,18 @@ def exists(path: Path) -> bool:
 def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: bool = True) -> str:
     """Return the text of a regular UTF-8 file, without the mark at its beginning. Raises BadFile as `read_bytes`."""
     return decode(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
+
+
+def lines(path: Path, shown: str = "") -> Iterator[bytes]:
+    """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`."""
+    shown = shown or str(path)
+    try:
+        with open(_open(path, follow=False), "rb") as file:
+            yield from _lines(file)
+    except _Unfit as unfit:
+        raise BadFile(f"{shown}: {unfit}") from None
+    except OSError as error:
+        raise BadFile(f"{shown}: cannot be read: {_why(path, error)}") from None
 
 
 def read_json(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> Any:
@@ -156,6 +173,18 @@ def _bytes(path: Path, most: int, follow: bool) -> bytes:
     if max(size, len(raw)) > most:
         raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
     return raw
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an open file. Raises _Unfit where it or a line is too long."""
+    left = LOG_BYTES
+    while line := file.readline(LOG_LINE_BYTES):
+        left -= len(line)
+        if left < 0:
+            raise _Unfit(f"is too large; the largest file that is read line by line has {LOG_BYTES:,} bytes")
+        if len(line) == LOG_LINE_BYTES:
+            raise _Unfit(f"holds a line of {LOG_LINE_BYTES:,} bytes or more")
+        yield line
 
 
 def _open(path: str | Path, follow: bool) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import junit, reports, timeouts
+from pytest_accel.plugin import junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
@@ -68,6 +68,8 @@ class Acceptance:
             )
         if why := timeouts.ends_pytest(config):
             raise pytest.UsageError(why)
+        if option.accel_report and (why := page_file.refused(option.accel_report)):
+            raise pytest.UsageError(f"--accel-report: {why}")
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
@@ -303,7 +305,14 @@ class Acceptance:
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
-        self._write(self._closing_lines(closing), bold=True)
+        self._write([*self._closing_lines(closing), *self._report_lines()], bold=True)
+
+    def _report_lines(self) -> list[terminal.Line]:
+        """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
+        wanted, file = self.accel_session.options.report, self.accel_session.folder.file
+        if not wanted or file is None:
+            return []
+        return [page_file.write(self.accel_session.record, file.parent, wanted)]
 
     def _about(self, closing: Closing) -> dict[str, object]:
         """Return what the JUnit file says about the whole run."""
@@ -460,6 +469,7 @@ def _options(config: pytest.Config) -> Options:
         hours=option.accel_hours,
         resume=Path(option.accel_resume) if option.accel_resume else None,
         simulate=option.accel_simulate,
+        report=option.accel_report,
         command=("pytest", *config.invocation_params.args),
     )
 
@@ -488,7 +498,8 @@ def _has_no_fact(item: object) -> bool:
 
 def _without_filters(command: Sequence[str]) -> list[str]:
     """Return the command line without what a repetition of some tests needs other values for, or none."""
-    return without_options(command, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
+    kept = [word for word in command if not word.startswith("--accel-report=")]  # the page of the first run stays
+    return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
 
 
 def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -29,6 +29,9 @@ _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 STANDARD = "standard"
 """The level of a run whose user names none and judges by no contract."""
 
+PAGE_ENDINGS = (".html", ".htm")
+"""The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
+
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
 
@@ -61,6 +64,8 @@ class Options:
     """The hours that a run at level long goes on; None for one pass through its measurements."""
     resume: Path | None = None
     simulate: str | None = None
+    report: str | bool = False
+    """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
 
 
@@ -178,6 +183,16 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
     )
     add(
+        "--accel-report",
+        metavar="FILE",
+        nargs="?",
+        const=True,
+        default=False,
+        type=page_name,
+        help="At the end also write the record as one HTML page that opens without a network: to FILE, whose name ends "
+        "in .html, or to report.html beside the record. Needs pip install 'pytest-accel[report]'.",
+    )
+    add(
         "--accel-simulate",
         metavar="FILE|SKU",
         type=_name,
@@ -225,6 +240,13 @@ def _name(text: str) -> str:
     """Return a name or path. Raises ArgumentTypeError for an empty one, which a variable that is not set leaves."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; is a variable of the command line not set?")
+    return text
+
+
+def page_name(text: str) -> str:
+    """Return the name of a page. Raises ArgumentTypeError for another file, such as the path of a test after it."""
+    if not text.endswith(PAGE_ENDINGS):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .html; name the page as --accel-report=FILE.html")
     return text
 
 

@@ -104,3 +104,23 @@ def test_a_file_of_the_kernel_is_read_though_it_states_no_size() -> None:
     assert len(untrusted.read_host("/proc/self/status", most=10)) == 10
     with pytest.raises(OSError, match="not a regular file"):
         untrusted.read_host("/dev/zero")
+
+
+def test_a_file_of_lines_is_read_line_by_line(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"one\ntwo\nthree")
+    assert list(untrusted.lines(tmp_path / "log")) == [b"one\n", b"two\n", b"three"]
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"one\n" + b"x" * 100_000)
+    with pytest.raises(BadFile, match=r"log: holds a line of 65,536 bytes or more"):
+        list(untrusted.lines(tmp_path / "log"))
+
+
+def test_the_lines_of_a_pipe_or_behind_a_link_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    with pytest.raises(BadFile, match="is a pipe, not a regular file"):
+        list(untrusted.lines(tmp_path / "pipe"))
+    with pytest.raises(BadFile, match="is a symbolic link, not a regular file"):
+        list(untrusted.lines(tmp_path / "link"))

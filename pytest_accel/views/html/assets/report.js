@@ -1,0 +1,216 @@
+"use strict";
+(() => {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  document.documentElement.classList.add("scripted");
+
+  // -- tables: sorting and filtering
+
+  const keyOf = (row, place) => {
+    const cell = row.cells[place];
+    return "sort" in cell.dataset ? Number(cell.dataset.sort) : cell.textContent.trim();
+  };
+  const compare = (one, other) => {
+    if (one === other) return 0;
+    if (one === "") return 1;
+    if (other === "") return -1;
+    if (typeof one === "number" && typeof other === "number") return one - other;
+    return String(one).localeCompare(String(other), "en", { numeric: true });
+  };
+  const sortBy = (table, head) => {
+    const place = head.cellIndex;
+    const down = head.getAttribute("aria-sort") === "ascending";
+    for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const body = table.tBodies[0];
+    const keyed = [...body.rows].map((row) => [keyOf(row, place), row]);
+    keyed.sort(([one], [other]) => (one === "" || other === "" ? compare(one, other) : (down ? -1 : 1) * compare(one, other)));
+    body.append(...keyed.map(([, row]) => row));
+  };
+  for (const head of document.querySelectorAll("th[data-sortable]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => sortBy(head.closest("table"), head));
+  }
+
+  for (const form of document.querySelectorAll("form[data-filters]")) {
+    const rows = [...document.getElementById(form.dataset.filters).tBodies[0].rows];
+    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+    const chosen = (name) => (form.elements[name] ? form.elements[name].value : "");
+    const apply = () => {
+      const words = chosen("text").toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const row of rows) {
+        const fits =
+          (!chosen("status") || row.dataset.status === chosen("status")) &&
+          (!chosen("device") || row.dataset.device === chosen("device")) &&
+          words.every((word) => texts.get(row).includes(word));
+        row.hidden = !fits;
+        shown += fits;
+      }
+      form.querySelector(".shown").textContent = `${shown} of ${rows.length} rows`;
+    };
+    form.addEventListener("input", apply);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    apply();
+  }
+
+  // A link to a row that a filter hides shows the row again.
+  addEventListener("hashchange", () => {
+    const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (row && row.hidden) {
+      for (const form of document.querySelectorAll("form[data-filters]")) {
+        form.reset();
+        form.dispatchEvent(new Event("input"));
+      }
+      row.scrollIntoView();
+    }
+  });
+
+  // -- tooltips
+
+  const tip = document.getElementById("tip");
+  let told = null;
+  const hide = () => {
+    tip.hidden = true;
+    if (told) told.removeAttribute("aria-describedby");
+    told = null;
+  };
+  const show = (target) => {
+    hide();
+    told = target;
+    tip.textContent = target.dataset.tip;
+    tip.hidden = false;
+    target.setAttribute("aria-describedby", "tip");
+    const at = target.getBoundingClientRect();
+    const size = tip.getBoundingClientRect();
+    const below = at.bottom + 6 + size.height < innerHeight || at.top < size.height + 6;
+    const left = Math.max(6, Math.min(at.left, document.documentElement.clientWidth - size.width - 6));
+    tip.style.left = `${left + scrollX}px`;
+    tip.style.top = `${(below ? at.bottom + 6 : at.top - size.height - 6) + scrollY}px`;
+  };
+  const source = (event) => (event.target.closest ? event.target.closest("[data-tip]") : null);
+  document.addEventListener("mouseover", (event) => (source(event) ? show(source(event)) : hide()));
+  document.addEventListener("focusin", (event) => (source(event) ? show(source(event)) : hide()));
+  document.addEventListener("focusout", hide);
+  document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+
+  // -- plots
+
+  const COLOURS = {
+    light: ["#0b57a4", "#c4470f", "#17803f", "#8a3fb0", "#9a6a00", "#0e8a92", "#b3206b", "#4a4f57"],
+    dark: ["#7db8ff", "#ff9c66", "#79d99b", "#d3a6f5", "#f0cc62", "#6fdbe2", "#ff8fc2", "#c3c9d1"],
+  };
+  const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
+  const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000, 1000000];
+  const plots = JSON.parse(document.getElementById("data").textContent);
+  const drawn = new Map();
+
+  const across = (plot, red) => (chart) => {
+    const { ctx, bbox } = chart;
+    ctx.save();
+    if (plot.band) {
+      const [low, high] = plot.band.map((value) => chart.valToPos(value, "y", true));
+      ctx.fillStyle = "rgba(40, 150, 90, 0.13)";
+      ctx.fillRect(bbox.left, Math.min(low, high), bbox.width, Math.max(2, Math.abs(low - high)));
+    }
+    ctx.restore();
+    ctx.save();
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+    for (const mark of plot.marks) {
+      const y = chart.valToPos(mark.value, "y", true);
+      ctx.strokeStyle = ctx.fillStyle = red;
+      ctx.lineWidth = 2 * devicePixelRatio;
+      ctx.setLineDash([8 * devicePixelRatio, 5 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(bbox.left, y);
+      ctx.lineTo(bbox.left + bbox.width, y);
+      ctx.stroke();
+      ctx.fillText(`${mark.label} ${mark.value}`, bbox.left + 6 * devicePixelRatio, y - 5 * devicePixelRatio);
+    }
+    ctx.restore();
+  };
+
+  const range = (plot) => (chart, low, high) => {
+    const values = [low, high, ...plot.marks.map((mark) => mark.value), ...(plot.band || [])].filter(Number.isFinite);
+    if (!values.length) return [0, 1];
+    const [least, most] = [Math.min(...values), Math.max(...values)];
+    const room = (most - least || Math.abs(most) || 1) * 0.08;
+    return [least >= 0 ? Math.max(0, least - room) : least - room, most + room];
+  };
+
+  // The sensor reads every second or more often, and readings of long runs are thinned: only a longer gap is one.
+  const GAP_SECONDS = 5;
+  const GAP_SHARE = 0.02;
+  const long = (chart, hours, [from, to]) => {
+    const all = chart.data[0];
+    const least = Math.max(GAP_SECONDS / (hours ? 3600 : 1), GAP_SHARE * (all[all.length - 1] - all[0]));
+    return chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > least;
+  };
+
+  const sizeOf = (place) => ({ width: Math.max(240, place.clientWidth), height: 230 });
+
+  const draw = (place, theme, size) => {
+    const name = place.dataset.plot;
+    const plot = plots[name];
+    if (!plot) return;
+    const before = drawn.get(place);
+    if (before) before.destroy();
+    const ink = theme === "dark" ? "#c3c9d1" : "#3c434c";
+    const red = theme === "dark" ? "#ff9d94" : "#b3201a";
+    const grid = { stroke: theme === "dark" ? "#2c323a" : "#e3e6ea", width: 1 };
+    const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const counted = plot.axis === "block" || plot.axis === "round";
+    const options = {
+      ...(size || sizeOf(place)),
+      cursor: { sync: { key: counted ? name : "traces" }, focus: { prox: 24 } },
+      focus: { alpha: 0.35 },
+      scales: { x: { time: false }, y: { range: range(plot) } },
+      axes: [{ ...axis, size: 34, ...(counted ? { incrs: WHOLE } : {}), values: (chart, ticks) => ticks.map((tick) => (counted ? tick : `${tick} ${plot.axis}`)) }, { ...axis, size: 62 }],
+      series: [
+        { label: plot.axis },
+        ...plot.series.map((each, place_) => ({
+          label: each.name,
+          stroke: COLOURS[theme][place_ % COLOURS[theme].length],
+          dash: DASHES[Math.floor(place_ / 2) % DASHES.length],
+          width: 1.5,
+          gaps: (chart, which, first, last, gaps) => (counted ? gaps : gaps.filter((gap) => long(chart, plot.axis === "h", gap))),
+          points: { show: plot.x.length < 60, size: 4 },
+          value: (chart, value) => (value === null || value === undefined ? "--" : String(value)),
+        })),
+      ],
+      hooks: { drawAxes: [across(plot, red)] },
+    };
+    const chart = new uPlot(options, [plot.x, ...plot.series.map((each) => each.values)], place);
+    drawn.set(place, chart);
+  };
+  const drawAll = (theme, size) => {
+    for (const place of document.querySelectorAll("[data-plot]")) draw(place, theme, size);
+  };
+  const theme = () => (dark.matches ? "dark" : "light");
+  drawAll(theme());
+  dark.addEventListener("change", () => drawAll(theme()));
+  let wide = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === wide) return;
+    wide = innerWidth;
+    for (const [place, chart] of drawn) chart.setSize(sizeOf(place));
+  });
+
+  // -- print: everything is shown, in the colours of paper, with three plots beside each other
+
+  const ON_PAPER = { width: 320, height: 170 };
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const each of closed) each.open = true;
+    drawAll("light", ON_PAPER);
+  });
+  addEventListener("afterprint", () => {
+    for (const each of closed) each.open = false;
+    drawAll(theme());
+  });
+})();

@@ -1,0 +1,162 @@
+"""The report of a record as the text of one HTML file, which loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import WORST_FIRST
+from pytest_accel.run import telemetry_file
+from pytest_accel.run.record import Record, names_of
+from pytest_accel.views.html import blocks, figures, limits, overview, peers, series, traces, words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SHOWN = 4000
+"""Length of the longest text that the report shows in full."""
+STYLES = ("uPlot.min.css", "report.css")
+SCRIPTS = ("uPlot.iife.min.js", "report.js")
+"""What is written into the report, in this order."""
+
+
+class MissingExtra(Exception):
+    """The library that the report needs is not installed; the text says how to install it."""
+
+
+def demand_extra() -> None:
+    """Raise MissingExtra if Jinja2 cannot be imported."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        raise MissingExtra("the HTML report needs Jinja2: pip install 'pytest-accel[report]'") from None
+
+
+def report(record: Record, folder: Path, doubts: Sequence[str] = ()) -> str:
+    """Return the report of a record whose other files lie in `folder`. Raises MissingExtra.
+
+    `doubts` are the contradictions in the record, which the report shows below the result. The traces are left out, and
+    the report says why, if the file with the sensor's readings cannot be used.
+    """
+    shown, names = traces.window(record), names_of(record)
+    if shown is None:
+        return page(record, None, "nothing was measured", doubts)
+    try:
+        readings = telemetry_file.readings(telemetry_file.find(record, folder))
+        return page(record, traces.traces(readings, shown, names), doubts=doubts)
+    except BadFile as bad:
+        return page(record, None, str(bad), doubts)
+
+
+def page(record: Record, drawn: traces.Traces | None, absent: str = "", doubts: Sequence[str] = ()) -> str:
+    """Return the report of a record with the traces of its soak; without them `absent` says why. Raises MissingExtra.
+
+    Text from outside is escaped by the template, and control characters become visible escapes.
+    """
+    demand_extra()
+    environment = _environment()
+    style, script = _asset(STYLES), _asset(SCRIPTS)
+    return environment.get_template("report.html.j2").render(
+        **_content(record, drawn),
+        absent=absent,
+        doubts=doubts,
+        style=_trusted(style),
+        script=_trusted(script),
+        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
+    )
+
+
+def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
+    """Return everything of a record that the template shows, by name."""
+    names, anchor = names_of(record), figures.anchors(record.verdicts)
+    all_limits, places = limits.limits(record.verdicts)
+    subjects = overview.columns(record)
+    plots = blocks.blocks(record, names)
+    rounds = blocks.rounds(record, names)
+    all_plots = [*(drawn.plots if drawn else ()), *rounds, *plots]
+    return {
+        "title": overview.title(record),
+        "result": overview.result(record),
+        "about": overview.about(record),
+        "counts": overview.counts(record.verdicts),
+        "findings": overview.findings(record.verdicts, names, anchor),
+        "waivers": overview.waivers(record.verdicts, names),
+        "devices": overview.devices(record),
+        "notes": record.notes,
+        "columns": [names.get(each, each) for each in subjects],
+        "lines": overview.lines(record, subjects, anchor),
+        "rows": figures.rows(record, names, places),
+        "facts": figures.fact_rows(record, names, places),
+        "not_applicable": figures.not_applicable(record, names),
+        "traces": drawn,
+        "points": series.POINTS,
+        "summary_head": traces.SUMMARY,
+        "summaries": traces.summaries(record, names),
+        "plots": plots,
+        "rounds": rounds,
+        "matrices": peers.matrices(record, names),
+        "limits": all_limits,
+        "conditions": limits.conditions(record),
+        "software": limits.software(record),
+        "settings": limits.settings(record),
+        "earlier": overview.earlier(record),
+        "statuses": [words.Badge(each.value, words.SIGNS[each], "") for each in WORST_FIRST],
+        "data": _trusted(_data({plot.anchor: plot.data() for plot in all_plots})),
+        "sha256": record.sha256,
+    }
+
+
+def _data(plots: Mapping[str, object]) -> str:
+    """Return data as JSON that cannot end the element of HTML that it stands in."""
+    text = json.dumps(printable_data(json.loads(json.dumps(plots, allow_nan=False))), separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _trusted(text: str) -> str:
+    """Return text that the template writes as it is: our own scripts and styles, and JSON without markup."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704  nothing from outside comes here but JSON, whose markup is escaped
+
+
+def _hash(text: str) -> str:
+    """Return the hash of a script or a style as the policy of the page states it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _asset(names: tuple[str, ...]) -> str:
+    """Return files of the package one after the other."""
+    folder = resources.files("pytest_accel.views.html") / "assets"
+    return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates, with escaping on for all of them; a name that is missing in the content is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("pytest_accel.views.html", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _visible(value: Any) -> Any:
+    """Return text from outside with its control characters visible; markup of the templates as it is."""
+    if hasattr(value, "__html__"):
+        return value
+    return printable(value, SHOWN) if isinstance(value, str) else value

@@ -1,0 +1,44 @@
+"""Long series of numbers shortened for a plot, so that no dip is lost. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+POINTS = 400
+"""The largest number of points of a series in a plot."""
+
+
+def rounded(value: float, digits: int = 5) -> float | int | None:
+    """Return a number to so many significant digits; None for one that is not finite."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def thinned(values: Sequence[float | None], points: int = POINTS) -> tuple[list[int], list[float | None]]:
+    """Return at most `points` of the values with their places: of each part the one farthest from the median of all."""
+    if len(values) <= points:
+        return list(range(len(values))), list(values)
+    middle = median([each for each in values if each is not None] or [0.0])
+    away = [-1.0 if each is None else abs(each - middle) for each in values]
+    places = []
+    for part in range(points):
+        begin, end = part * len(values) // points, (part + 1) * len(values) // points
+        places.append(max(range(begin, end), key=away.__getitem__))
+    return places, [values[place] for place in places]
+
+
+def spans(active: Iterable[bool]) -> list[tuple[int, int]]:
+    """Return the begin and the end of every stretch of True, the end excluded."""
+    found: list[tuple[int, int]] = []
+    for place, on in enumerate(active):
+        if not on:
+            continue
+        if found and found[-1][1] == place:
+            found[-1] = (found[-1][0], place + 1)
+        else:
+            found.append((place, place + 1))
+    return found

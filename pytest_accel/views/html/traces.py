@@ -1,0 +1,257 @@
+"""Clock, power, temperature and throttle reasons over the soak, from the sensor's readings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from statistics import median
+from typing import Any
+
+from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.details import TelemetrySummary
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.verdict import show
+from pytest_accel.judging.telemetry import NAMED, REASONS
+from pytest_accel.run.record import Record
+from pytest_accel.views.html.blocks import Plot
+from pytest_accel.views.html.series import POINTS, rounded, spans
+from pytest_accel.views.html.words import number
+
+Reading = Mapping[str, Any]
+
+SOAK = "soak.rate"
+"""The metric whose measurements are the soak."""
+BESIDE = 2.0
+"""Seconds before and after the soak that are shown as well."""
+
+LONG = 3 * 3600.0
+"""Seconds of a window from which on its axis is in hours."""
+
+GAUGES = {
+    "clock_mhz": ("Clock", "MHz"),
+    "power_w": ("Power", "W"),
+    "temperature_c": ("Temperature", "C"),
+    "memory_temperature_c": ("Temperature of the memory", "C"),
+}
+"""The readings that are drawn: title and unit."""
+
+LABELS = {
+    ClockEvent.SW_POWER_CAP: "Power limit (normal under full load)",
+    ClockEvent.SW_THERMAL: "Heat: slowed down by the driver",
+    ClockEvent.HW_THERMAL: "Heat: slowed down by the device itself",
+    ClockEvent.HW_POWER_BRAKE: "Power brake of the board",
+    ClockEvent.HW_SLOWDOWN: "Slowed down by the device itself, no reason stated",
+    ClockEvent.SYNC_BOOST: "Sync boost: the clock follows other devices",
+    ClockEvent.APPLICATION_CLOCKS: "Application clocks are set",
+}
+"""The reasons for a low clock that are drawn; that the device idles is none."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a run whose readings are drawn, in seconds since the epoch."""
+
+    start: float
+    end: float
+    of_soak: bool
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Strip:
+    """When one reason held on one device: stretches of the window in points, and how long in words."""
+
+    device: str
+    path: str
+    """The stretches as the path of a graphic that is POINTS wide and 10 high."""
+    told: str
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The plots of one window, the throttle reasons that occurred with a strip for each device, and when it began."""
+
+    plots: list[Plot]
+    reasons: list[tuple[str, bool, list[Strip]]]
+    """Label, whether it is normal, and the strips."""
+    began: str
+    seconds: float
+    of_soak: bool
+
+
+@dataclass
+class _Lane:
+    """The readings of one device, gathered in POINTS parts of the window."""
+
+    gauges: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
+    """The lowest and the highest value by part, by gauge."""
+    parts: dict[ClockEvent, set[int]] = field(default_factory=dict)
+    """The parts in which each reason was seen."""
+    readings: int = 0
+    seen: dict[ClockEvent, int] = field(default_factory=dict)
+    """The number of readings that showed each reason."""
+    part: int = -1
+    """The part of the last reading."""
+    held: set[ClockEvent] = field(default_factory=set)
+    """The reasons that the last reading showed; they hold until the next one."""
+    first: dict[str, float] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
+    """The first and the last reading of every counter of seconds."""
+
+
+def window(record: Record) -> Window | None:
+    """Return the time of the soak, that of all measurements where there was none, or that of a whole long run.
+
+    None if nothing was measured.
+    """
+    if record.rounds.get("series") and (whole := _whole(record)):
+        return whole
+    timed = [each for each in record.measurements if each.ended > each.started > 0]
+    soaks = [each for each in timed if each.metric == SOAK]
+    chosen = soaks or timed
+    if not chosen:
+        return None
+    start, end = min(each.started for each in chosen), max(each.ended for each in chosen)
+    return Window(start - BESIDE, end + BESIDE, bool(soaks))
+
+
+def _whole(record: Record) -> Window | None:
+    """Return the time from the start of a run to its end, None where the record does not state both."""
+    try:
+        start = datetime.fromisoformat(record.run.get("started", ""))
+        end = datetime.fromisoformat(record.run.get("ended", ""))
+        return Window(start.timestamp(), end.timestamp(), of_soak=False) if end > start else None
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
+def traces(readings: Iterable[Reading], shown: Window, names: Mapping[str, str]) -> Traces:
+    """Return the plots and strips of the readings within a window. Readings of unknown devices are passed over."""
+    lanes: dict[str, _Lane] = {}
+    for each in readings:
+        at, uuid = number(each.get("at")), each.get("uuid")
+        if at is not None and isinstance(uuid, str) and uuid in names and shown.start <= at < shown.end:
+            part = min(POINTS - 1, int((at - shown.start) / shown.seconds * POINTS))
+            _gather(lanes.setdefault(uuid, _Lane()), part, each)
+    ordered = [(name, lanes[uuid]) for uuid, name in names.items() if uuid in lanes]
+    plots = [plot for gauge in GAUGES if (plot := _plot(gauge, ordered, shown))]
+    reasons = [
+        (label, event is ClockEvent.SW_POWER_CAP, [_strip(name, lane, event) for name, lane in ordered])
+        for event, label in LABELS.items()
+        if any(lane.parts.get(event) for _, lane in ordered)
+    ]
+    return Traces(plots, reasons, _clock(shown.start), shown.seconds, shown.of_soak)
+
+
+def _clock(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time that no calendar has"
+
+
+def _gather(lane: _Lane, part: int, reading: Reading) -> None:
+    """Add a reading to the lane of its device."""
+    lane.readings += 1
+    for gauge in GAUGES:
+        value = number(reading.get(gauge))
+        if value is not None:
+            known = lane.gauges.setdefault(gauge, {})
+            low, high = known.get(part, (value, value))
+            known[part] = min(low, value), max(high, value)
+    since = lane.part if lane.part >= 0 else part
+    for event in lane.held:
+        lane.parts.setdefault(event, set()).update(range(since, part))
+    lane.held = _shown_by(reading.get("reasons"))
+    for event in lane.held:
+        lane.parts.setdefault(event, set()).add(part)
+        lane.seen[event] = lane.seen.get(event, 0) + 1
+    for name, event in REASONS.items():
+        value = number(reading.get(name))
+        if value is None:
+            continue
+        if value > lane.last.get(name, value):
+            lane.parts.setdefault(event, set()).update(range(min(since + 1, part), part + 1))
+        lane.first.setdefault(name, value)
+        lane.last[name] = value
+    lane.part = part
+
+
+def _shown_by(mask: object) -> set[ClockEvent]:
+    """Return the reasons in the mask of a reading, without a hardware slowdown whose reason is stated beside it."""
+    if not isinstance(mask, int) or isinstance(mask, bool):
+        return set()
+    return {event for event in LABELS if mask & event and not (event is ClockEvent.HW_SLOWDOWN and mask & NAMED)}
+
+
+def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | None:
+    """Return the plot of one gauge: of each part of the window the value farthest from the median of the device."""
+    having = [(name, lane.gauges[gauge]) for name, lane in lanes if gauge in lane.gauges]
+    if not having:
+        return None
+    parts = sorted({part for _, known in having for part in known})
+    series = []
+    for name, known in having:
+        middle = median((low + high) / 2 for low, high in known.values())
+        kept = {part: max(pair, key=lambda value: abs(value - middle)) for part, pair in known.items()}
+        series.append((name, [rounded(kept[part]) if part in kept else None for part in parts]))
+    title, unit = GAUGES[gauge]
+    axis, scale = ("h", 3600.0) if shown.seconds > LONG else ("s", 1.0)
+    x = [rounded((part + 0.5) * shown.seconds / POINTS / scale, 4) or 0 for part in parts]
+    where = "the soak" if shown.of_soak else "the run"
+    return Plot(
+        f"trace-{gauge}", title, unit, axis, x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
+    )
+
+
+def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
+    parts = lane.parts.get(event, set())
+    stretches = spans(part in parts for part in range(POINTS))
+    path = "".join(f"M{begin} 0h{end - begin}v10h-{end - begin}z" for begin, end in stretches)
+    counters = [each for each, one in REASONS.items() if one is event and each in lane.last]
+    if counters:
+        how_long = f"{max(0.0, lane.last[counters[0]] - lane.first[counters[0]]):.3g} s"
+    else:
+        how_long = f"{lane.seen.get(event, 0) / max(1, lane.readings):.0%} of the readings"
+    return Strip(name, path, how_long if parts else "never")
+
+
+def summaries(record: Record, names: Mapping[str, str]) -> list[list[str]]:
+    """Return what the record itself says of the sensor's readings during the soak: a row for each attempt.
+
+    None if it says nothing of clock, power and temperature, as of processors.
+    """
+    rows = [
+        [names.get(each.subject, each.subject), *_summary(each, each.details["telemetry"])]
+        for each in record.measurements
+        if each.metric == SOAK and each.details.get("telemetry")
+    ]
+    return rows if any(any(row[2:]) for row in rows) else []
+
+
+SUMMARY = ("Device", "Rate", "Clock", "Power", "Temperature", "HW thermal", "SW thermal", "Power brake", "Power limit")
+"""The columns of `summaries`."""
+
+
+def _summary(one: Measurement, seen: TelemetrySummary) -> list[str]:
+    clock, power, heat = seen.get("clock_mhz"), seen.get("power_w"), seen.get("temperature_c")
+    return [
+        show(one.value, one.unit) if one.value is not None else "no value",
+        f"{clock['mean']:.0f}, lowest {clock['min']:.0f} MHz" if clock else "",
+        f"{power['mean']:.0f}, highest {power['max']:.0f} W" if power else "",
+        f"highest {heat['max']:.0f} C" if heat else "",
+        *(
+            "" if value is None else f"{value:.3g} s"
+            for value in (
+                seen.get("hw_thermal_s"),
+                seen.get("sw_thermal_s"),
+                seen.get("hw_power_brake_s"),
+                seen.get("sw_power_cap_s"),
+            )
+        ),
+    ]

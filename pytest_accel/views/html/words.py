@@ -1,0 +1,106 @@
+"""Words and signs that several parts of the report use. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.measurement import Value
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing_parts import spanned
+from pytest_accel.probes.declare import declaration_of, finder_of
+from pytest_accel.views.table import COUNTERS, FACTS, HOST
+
+SIGNS = {
+    Status.FAIL: "✖",
+    Status.UNMEASURED: "○",
+    Status.INCONCLUSIVE: "?",
+    Status.MARGINAL: "▲",
+    Status.PASS: "✔",
+    Status.NOT_APPLICABLE: "-",
+}
+"""The sign of each status, so that no status is told by its colour alone."""
+
+MEANINGS = {
+    "ACCEPTED": "Every limit that the level requires was judged on every device, and holds.",
+    "HELD": "Everything that ran holds, but this run was no acceptance.",
+    "REJECTED": "At least one limit is broken.",
+    "NOT JUDGED": "No limit is broken, but something that is required could not be judged.",
+    "BROKEN": "A software error ended the run. It is not a verdict on the hardware.",
+    "INTERRUPTED": "The run was stopped before its end. Nothing was accepted.",
+    "NO RESULT": "The record holds no closing line: the run has not ended, or it was killed.",
+}
+"""What each result means, by the word of the closing line."""
+
+KINDS = {"ACCEPTED": "pass", "HELD": "marginal", "REJECTED": "fail"}
+"""The colour of a result; every other one has that of what was not judged."""
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A status as it is shown: its word, its sign, and the name of its colour."""
+
+    word: str
+    sign: str
+    kind: str
+
+
+def badge(verdict: Verdict) -> Badge:
+    """Return the badge of a verdict; information and waived failures have badges of their own."""
+    if verdict.information:
+        return Badge("info", "i", "info")
+    if verdict.waiver:
+        return Badge(f"{verdict.status.value} waived", "≈", "waived")
+    return Badge(verdict.status.value, SIGNS[verdict.status], verdict.status.value.lower().replace(" ", "-"))
+
+
+def is_fact(metric: str) -> bool:
+    """Return True for facts and counters of a device or of the host, False for what a probe measures."""
+    return metric.startswith((*FACTS, COUNTERS, *HOST))
+
+
+def meaning(metric: str) -> str:
+    """Return what a metric is in one sentence; empty if no declaration says it."""
+    family, _, fact = metric.partition(".")
+    if is_fact(metric):
+        known = DEVICE_FACTS.get(fact) if f"{family}." in FACTS else None
+        return known.means if known else ""
+    declared = declaration_of(metric) or finder_of(metric)
+    return (declared.function.__doc__ or "").strip().partition("\n")[0] if declared and declared.packaged else ""
+
+
+def number(value: Value | None) -> float | None:
+    """Return a value as a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def change(value: float, base: float) -> str:
+    """Return how far a value is from another one, in percent: "+1.2%"; empty if that is zero."""
+    return f"{round(value / base - 1, 3) + 0.0:+.1%}" if base else ""
+
+
+def plain(value: Any) -> str:
+    """Return data of a record as text: mappings and lists as "key value, key value"."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(each)}" for key, each in value.items())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return "" if value is None else str(value)
+    return ", ".join(map(plain, value))
+
+
+def together(names: Sequence[str], everybody: int) -> str:
+    """Return names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and these are all."""
+    unique = list(dict.fromkeys(names))
+    return f"all {len(unique)}" if 2 < everybody == len(unique) else spanned(unique)
+
+
+def time_of(text: str) -> str:
+    """Return a time in ISO 8601 as a person reads it: "2026-11-23 19:11 UTC"."""
+    day, _, rest = text.partition("T")
+    zone = " UTC" if rest.endswith(("+00:00", "Z")) else rest[8:]
+    return f"{day} {rest[:5]}{zone}" if rest else text

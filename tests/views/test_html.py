@@ -1,0 +1,428 @@
+"""The HTML report: what it says of a record, and that nothing in a record can be more than text in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import in_process
+import pytest
+import report_record
+from report_record import HOSTILE, SLOW, device, measured, readings, record, saved
+
+from pytest_accel.cli.main import main
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging import rounds
+from pytest_accel.run import record_reader
+from pytest_accel.run.record import Record, names_of
+from pytest_accel.views.html import blocks, figures, page, peers, traces
+from pytest_accel.views.html.words import SIGNS
+
+HTML = "{http://www.w3.org/1999/xhtml}"
+URLS = ("src", "href", "action", "data", "poster", "srcset", "background", "xlink:href")
+
+
+def made(folder: Path, found: Record | None = None) -> str:
+    """The report of a record that was written and read again."""
+    path = saved(folder, found or record())
+    return page.report(record_reader.load(path), folder)
+
+
+@cache
+def usual() -> str:
+    """The report of a record without its readings."""
+    return page.page(record(), None, "no file")
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    pytest.importorskip("torch")
+    with in_process.fast():
+        yield
+
+
+def tree(text: str) -> Any:
+    """The elements of a page as a browser reads them; an error of its HTML raises an exception."""
+    return html5lib.HTMLParser(strict=True).parse(text)
+
+
+def words(text: str) -> str:
+    """What a person reads: without scripts, styles and white space."""
+    root = tree(text)
+    for parent in list(root.iter()):
+        for each in list(parent):
+            if each.tag in (f"{HTML}script", f"{HTML}style"):
+                parent.remove(each)
+    return " ".join(" ".join(root.itertext()).split())
+
+
+# -- nothing from outside is more than text
+
+
+def test_hostile_text_stays_text_in_every_place_of_a_record(tmp_path: Path) -> None:
+    raw = report_record.made_hostile(json.loads(saved(tmp_path, record()).read_text()))
+    (tmp_path / "record.json").write_text(json.dumps(raw))
+
+    text = page.report(record_reader.load(tmp_path / "record.json"), tmp_path, [HOSTILE])
+
+    plain, clean = tree(text), tree(made(tmp_path / "clean"))
+    assert {each.tag for each in plain.iter()} == {each.tag for each in clean.iter()}
+    assert not [name for each in plain.iter() for name in each.attrib if str(name).startswith("on")]
+    assert len(list(plain.iter(f"{HTML}script"))) == 2
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
+    assert text.count("onerror") > 100  # it is shown, as text
+    assert "\\x1b[2J" in text
+
+
+def test_the_data_of_the_plots_cannot_end_their_element() -> None:
+    found = record()
+    found.devices = [replace(each, called="</script><b>") for each in found.devices]
+
+    plots = next(each for each in tree(page.page(found, None)).iter(f"{HTML}script") if each.get("id") == "data")
+
+    assert any("</script><b>0" in json.dumps(each) for each in json.loads(plots.text).values())
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "gpu\x1b]0;owned\x07", "a\nb"])
+def test_control_characters_are_visible(text: str) -> None:
+    found = record()
+    found.run["host"] = text
+    shown = text.encode("unicode_escape").decode() if text != HOSTILE else "\\x1b[2J\\x07\\u202e"
+    assert shown in words(page.page(found, None))
+
+
+def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
+    root = tree(usual())
+    addresses = [each.get(name) for each in root.iter() for name in URLS if each.get(name)]
+    assert addresses
+    assert all(address.startswith("#") for address in addresses)
+    script = next(each.text for each in root.iter(f"{HTML}script") if not each.get("type"))
+    style = next(each.text for each in root.iter(f"{HTML}style"))
+    assert not re.search(r"url\(|@import", style)
+    policy = next(each.get("content") for each in root.iter(f"{HTML}meta") if each.get("http-equiv"))
+    for what, text in (("script", script), ("style", style)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{what}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert not [each for each in root.iter() if each.get("style")]  # the policy would ignore it
+
+
+def test_every_link_leads_somewhere() -> None:
+    root = tree(usual())
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    missing = {each.get("href") for each in root.iter(f"{HTML}a")} - {f"#{name}" for name in ids}
+    assert not missing
+
+
+def test_eight_devices_take_less_than_two_megabytes() -> None:
+    """A run at `standard` has about 40 plots. No device has more than 400 points in one."""
+    assert len(page.page(record(number=400, metrics=40), None).encode()) < 2_000_000
+
+
+# -- what it says
+
+
+def test_the_first_words_are_result_node_serials_and_reasons() -> None:
+    text = words(usual())
+    beginning = text[: text.index("Overview")]
+    for wanted in (
+        "REJECTED gpu3: matmul.bf16 630.1 TFLOPS",
+        "At least one limit is broken.",
+        "rack7-n04",
+        "165003",
+        "2026-11-23 19:11 UTC",
+        "h100-sxm",
+        "hgx8",
+        "quick",
+        "clock 1420 of 1584 MHz, of which HW thermal 100%",
+        "Waived by Ada until 2027-01-31: the switch needs it",
+        "a note of the run",
+    ):
+        assert wanted in beginning
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_is_told_by_word_and_sign(status: Status) -> None:
+    assert f"{SIGNS[status]} {status.value}" in words(usual())
+    if status is not Status.NOT_APPLICABLE:
+        cells = [each for each in tree(usual()).iter(f"{HTML}span") if "badge" in each.get("class", "")]
+        assert any(status.value in "".join(each.itertext()) for each in cells)
+
+
+def test_the_signs_differ() -> None:
+    assert len(set(SIGNS.values())) == len(SIGNS)
+
+
+def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
+    found = record()
+    found.run["level"] = "quick"
+    rows = {row.device: row for row in figures.rows(found, names_of(found), {}) if row.metric == "matmul.bf16"}
+    row = rows[f"gpu{SLOW}"]
+    assert row.value.text == "629.3 TFLOPS"
+    assert (row.limit.text, row.margin.text, row.of_peak.text) == ("≥ 650", "-3.2%", "63.6%")
+    assert row.healthy.text == "676 to 730"
+    assert (row.neighbours.text, row.neighbours.note) == ("-10.7%", "median 704.8")
+    assert "HW thermal" in row.sentence
+    assert not rows["gpu0"].sentence
+
+
+def test_the_last_run_of_the_device_is_beside_its_value() -> None:
+    found = record()
+    own = next(each for each in found.measurements if each.subject == device(SLOW).uuid)
+    from pytest_accel.judging.history import key
+
+    found.baseline = {
+        "asked": "auto",
+        "fails": False,
+        "runs": [
+            {"record": "old", "started": "2026-11-20T10:00:00+00:00", "word": "ACCEPTED", "terms": {"driver": "570"}}
+        ],
+        "pasts": {
+            key(own): {
+                own.subject: {"first": None, "last": {"value": 700.0, "run": 0}, "between_runs": None, "runs": 1}
+            }
+        },
+    }
+    row = next(row for row in figures.rows(found, names_of(found), {}) if row.device == f"gpu{SLOW}")
+    assert row.last.text == "-10.1%"
+    assert row.last.note == "700 TFLOPS on 2026-11-20, driver was 570"
+
+
+def test_a_limit_says_where_it_comes_from() -> None:
+    text = words(usual())
+    for wanted in (
+        "at least 650 TFLOPS",
+        "somebody/guide, 2026-11-22",
+        "h100-sxm.yaml:94",
+        "published",
+        "tool 1.0",
+        "data normal",
+    ):
+        assert wanted in text[text.index("Every limit that was judged by") :]
+
+
+def test_the_blocks_have_limit_and_healthy_range() -> None:
+    found = record()
+    plots = blocks.blocks(found, names_of(found))
+    first = plots[0]
+    assert [plot.title for plot in plots] == ["matmul.bf16", "matmul.bf16, attempt 2", "soak.rate"]
+    assert len(first.series) == 8
+    assert len(first.x) == 40
+    assert [(mark.label, mark.value) for mark in first.marks] == [("floor", 650.0)]
+    assert first.band == (676.0, 730.0)
+
+
+def test_a_long_run_shows_every_round() -> None:
+    found = record()
+    values: list[float | None] = [*(700.0 for _ in range(999)), 650.0, None]
+    found.rounds = {"complete": 1001, "series": {"matmul.bf16": {"unit": "TFLOPS", "values": {device(0).uuid: values}}}}
+    (plot,) = blocks.rounds(found, names_of(found))
+    assert (plot.axis, len(plot.x)) == ("round", 400)
+    assert 650 in dict(plot.series)["gpu0"]
+    assert "Every round of the long run" in words(page.page(found, None))
+    shown = traces.window(found)
+    assert shown
+    assert (shown.seconds, shown.of_soak) == (92.0, False)  # the whole run, whose later rounds keep no measurements
+
+
+def test_a_measurement_of_a_later_round_has_a_plot_of_its_own() -> None:
+    found = record()
+    found.measurements.append(rounds.marked(measured(SLOW), 7))
+    titles = [plot.title for plot in blocks.blocks(found, names_of(found))]
+    assert titles == ["matmul.bf16", "matmul.bf16, attempt 2", "matmul.bf16, round 7", "soak.rate"]
+
+
+def test_a_long_series_keeps_its_dip() -> None:
+    found = record(number=5000)
+    slow = found.measurements[SLOW]
+    dipped = (*slow.samples[:3210], 12.0, *slow.samples[3211:])
+    found.measurements[SLOW] = replace(slow, samples=dipped)
+    plot = blocks.blocks(found, names_of(found))[0]
+    assert len(plot.x) == 400
+    assert 12 in dict(plot.series)[f"gpu{SLOW}"]
+
+
+def test_short_pairs_are_marked_in_the_matrix() -> None:
+    found = record()
+    (matrix,) = peers.matrices(found, names_of(found))
+    rows = dict(matrix.rows)
+    assert matrix.short == 14
+    assert [cell.short for cell in rows["gpu0"] if cell] == [False, False, True, False, False, False, False]
+    assert rows["gpu0"][0] is None
+    assert "50.2% of the fastest pairs" in next(cell for cell in rows[f"gpu{SLOW}"] if cell).told
+
+
+def test_a_record_without_an_end_says_so() -> None:
+    found = record()
+    found.closing, found.state, found.verdicts, found.measurements = {}, "running", [], []
+    text = words(page.page(found, None, "nothing was measured"))
+    assert "NO RESULT" in text
+    assert "state 'running'" in text
+    assert "ACCEPTED" not in text.replace("ACCEPTED 8/8 devices", "")  # that is the earlier record
+
+
+def test_a_node_without_devices_has_a_report() -> None:
+    found = Record(run={"host": "n"}, closing={"line": "NOT JUDGED nothing", "exit": 6, "word": "NOT JUDGED"})
+    assert "No device was found." in words(page.page(found, None, "nothing was measured"))
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text("{sku: h100-sxm, platform: hgx8, faults: [{fault: thermal-slowdown, device: 3}]}")
+    here, closing = in_process.run(node, tmp_path / "out", measured=["soak"])
+
+    text = words(page.page(here.record, None, "the run wrote none"))
+
+    assert closing.line in text
+    assert "The node is a simulated one" in text
+    assert text.startswith("SIMULATED REJECTED: ")  # the title of the page
+    assert "There are no traces: the run wrote none." in text
+    assert {each.metric for each in here.verdicts} - {
+        name for name in text.replace(",", " ").split() if "." in name
+    } == set()
+
+
+# -- the sensor's readings
+
+
+def drawn(lines: list[dict[str, Any]]) -> traces.Traces:
+    found = record()
+    shown = traces.window(found)
+    assert shown
+    return traces.traces(lines, shown, names_of(found))
+
+
+def test_the_traces_are_those_of_the_soak() -> None:
+    found = drawn(readings())
+    assert [plot.title for plot in found.plots] == ["Clock", "Power", "Temperature"]
+    assert found.of_soak
+    clock = dict(found.plots[0].series)
+    assert min(each for each in clock[f"gpu{SLOW}"] if each) == 1000
+    assert min(each for each in clock["gpu0"] if each) == 1584
+
+
+def test_a_single_reading_is_not_averaged_away() -> None:
+    lines = readings(seconds=4000)
+    lines[8 * 60]["clock_mhz"] = 210
+    assert 210 in dict(drawn(lines).plots[0].series)["gpu0"]
+
+
+def test_throttle_reasons_are_told_by_device() -> None:
+    reasons = {label: {strip.device: strip for strip in strips} for label, _, strips in drawn(readings()).reasons}
+    assert set(reasons) == {"Power limit (normal under full load)", "Heat: slowed down by the device itself"}
+    heat = reasons["Heat: slowed down by the device itself"]
+    assert heat["gpu0"].told == "never"
+    assert heat["gpu0"].path == ""
+    assert heat[f"gpu{SLOW}"].told == "8% of the readings"
+    assert heat[f"gpu{SLOW}"].path.count("M") == 1  # one stretch, without holes between readings
+
+
+def test_throttle_reasons_follow_the_counters_too() -> None:
+    lines = [
+        {**each, "reasons": 0, "hw_thermal_s": max(0.0, each["at"] - report_record.BEGAN - 40) / 10}
+        for each in readings()
+    ]
+    ((label, normal, strips),) = drawn(lines).reasons
+    assert (label, normal) == ("Heat: slowed down by the device itself", False)
+    assert strips[0].told == "3.15 s"
+
+
+def test_junk_among_the_readings_is_passed_over(tmp_path: Path) -> None:
+    junk: list[Any] = [
+        *readings(),
+        {"uuid": 7, "at": report_record.BEGAN + 20},
+        {"uuid": device(0).uuid, "at": "now"},
+        {
+            "uuid": device(0).uuid,
+            "at": report_record.BEGAN + 20,
+            "clock_mhz": "1e400",
+            "reasons": True,
+            "power_w": 1e400,
+        },
+        ["no reading"],
+    ]
+    path = saved(tmp_path, record(), junk)
+    with (tmp_path / "telemetry.jsonl").open("a") as side:
+        side.write("{cut off")
+    raw = json.loads(path.read_text())
+    raw["telemetry"]["sha256"] = hashlib.sha256((tmp_path / "telemetry.jsonl").read_bytes()).hexdigest()
+    path.write_text(json.dumps(raw))
+    text = page.report(record_reader.load(path), tmp_path)
+    assert "There are no traces" not in text
+    assert "Infinity" not in text
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda path: path.unlink(), "telemetry.jsonl is not beside the record"),
+        (lambda path: path.write_text("{}\n"), "telemetry.jsonl is not the file that the record states the hash of"),
+    ],
+)
+def test_without_the_readings_the_report_says_why(tmp_path: Path, harm: Any, said: str) -> None:
+    path = saved(tmp_path, record())
+    harm(tmp_path / "telemetry.jsonl")
+    text = words(page.report(record_reader.load(path), tmp_path))
+    assert f"There are no traces: {said}." in text
+    assert "highest 88 C" in text  # the record's own summary
+
+
+def test_a_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
+    found = record()
+    path = saved(tmp_path / "one", found)
+    found.telemetry = {"file": "../two.jsonl", "sha256": found.telemetry["sha256"]}
+    (tmp_path / "two.jsonl").write_bytes((tmp_path / "one/telemetry.jsonl").read_bytes())
+    assert "../two.jsonl is not beside the record" in page.report(found, path.parent)
+
+
+def test_devices_without_gauges_are_said_to_have_none() -> None:
+    bare = drawn([{"uuid": each["uuid"], "at": each["at"], "busy_s": 1.0} for each in readings()])
+    found = record()
+    found.measurements = [
+        replace(each, details={}) if each.metric == "soak.rate" else each for each in found.measurements
+    ]
+    assert "Neither clock nor power nor temperature of these devices was read." in words(page.page(found, bare))
+
+
+# -- the command
+
+
+def test_the_command_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, record())
+    assert main(["report", str(path.parent), "--format", "html", "--output", str(tmp_path / "a.html")]) == 0
+    assert main(["report", str(path), "--format", "html"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "a.html").read_text()
+
+
+def test_the_command_tells_that_a_record_was_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, record())
+    path.write_text(path.read_text().replace("rack7-n04", "rack8-n05"))
+    assert main(["report", str(path), "--format", "html"]) == 0
+    assert "the record was changed after it was written" in words(capsys.readouterr().out)
+
+
+def without_jinja(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python in which Jinja2 cannot be imported."""
+    script = f"import sys; sys.modules['jinja2'] = None; {program}"
+    return subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+    path = saved(tmp_path, record())
+    program = "from pytest_accel.cli.main import main; sys.exit(main())"
+    ran = without_jinja(program, "report", str(path), "--format", "html", cwd=tmp_path)
+    assert ran.returncode == 4
+    assert ran.stderr == "the HTML report needs Jinja2: pip install 'pytest-accel[report]'\n"
