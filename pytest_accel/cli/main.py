@@ -43,8 +43,8 @@ CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU
 limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
 The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and
 for too few devices."""
-REPORT = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record.
-What contradicts itself in the record is told on standard error. The exit status is 0, or 4 for a file that is no record or
+REPORT = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record. What
+contradicts itself in the record is told on standard error. The exit status is 0, or 4 for a file that is no record or
 cannot be written."""
 MONITORING = """Print alert rules for Prometheus, or a dashboard for Grafana. Both go by the metrics that 'pytest-accel
 report RECORD --format prometheus' writes."""
