@@ -97,7 +97,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _close(_contradicted(damage), new.verdicts)
         return NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
-    _print(next_steps(record.findings_of(new), names))
+    _print(next_steps(record.findings_of(new), names, record.places_of(new)))
     _print(terminal.contract_lines(terms.sku))
     if chosen.output:
         _print([(f"record: {_write(new, path, chosen.output)}", "")])

@@ -17,7 +17,7 @@ from pytest_accel.plugin import junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
-from pytest_accel.run.record import findings_of
+from pytest_accel.run.record import findings_of, places_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
@@ -424,7 +424,9 @@ class Acceptance:
         width = self._width() if self._is_terminal() else None
         lines = terminal.closing_lines(closing, accel_session.verdicts, width)
         full = self._config.getoption("verbose", 0) > 0
-        steps = next_steps(findings_of(accel_session.record), accel_session.names, full=full)
+        steps = next_steps(
+            findings_of(accel_session.record), accel_session.names, places_of(accel_session.record), full=full
+        )
         lines += terminal.folded(steps, width) if width else steps
         named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
         if named:

@@ -294,6 +294,18 @@ def finding_entries(record: Record) -> list[FindingEntry]:
     ]
 
 
+def places_of(record: Record) -> dict[str, str]:
+    """Return serial number and PCI address of each device as far as they are known, by UUID."""
+    parts = {
+        device.uuid: (
+            f"serial {device.serial}" if device.serial else "",
+            f"PCI {device.pci_address}" if device.pci_address else "",
+        )
+        for device in record.devices
+    }
+    return {uuid: ", ".join(filter(None, each)) for uuid, each in parts.items() if any(each)}
+
+
 def closing_entry(closing: Closing) -> ClosingEntry:
     """Return the closing line as the record holds it."""
     return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word, finds=closing.finds)

@@ -10,6 +10,8 @@ from pytest_accel.judging.fault_codes import Severity
 from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.views.terminal import Line
 
+FEW = 2
+"""Up to this number of devices, a line tells where each of them is."""
 SHOWN = 4
 """Number of lines that are written unless all are asked for."""
 REJECTS = (Severity.CRITICAL, Severity.ERROR)
@@ -29,15 +31,26 @@ def grouped(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str]]]
     return dict(sorted(groups.items(), key=lambda item: order.index(item[0].severity)))
 
 
-def next_steps(found: Mapping[Key, Finding], names: Names, *, full: bool = False) -> list[Line]:
-    """Return a line for each code that rejects a device; `full` adds those that warn and those that were not judged."""
+def _named(subject: str, names: Names, places: Mapping[str, str]) -> str:
+    """Return the name of a subject, with its place if there is one: "gpu6 (serial 1650, PCI 0000:c1:00.0)"."""
+    place = places.get(subject)
+    return names.get(subject, subject) + (f" ({place})" if place else "")
+
+
+def next_steps(
+    found: Mapping[Key, Finding], names: Names, places: Mapping[str, str], *, full: bool = False
+) -> list[Line]:
+    """Return a line for each code that rejects a device; `full` adds those that warn and those that were not judged.
+
+    `places` tell where to find a device, by UUID. One or two devices are told with theirs.
+    """
     lines = []
     for finding, members in grouped(found).items():
         if not full and finding.severity not in REJECTS:
             continue
         subjects = [subject for subject in names if subject in members]
         subjects += [subject for subject in members if subject not in names]
-        who = spanned([names.get(subject, subject) for subject in subjects])
+        who = spanned([_named(each, names, places if len(subjects) <= FEW else {}) for each in subjects])
         metrics = dict.fromkeys(metric for each in members.values() for metric in each)
         text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""

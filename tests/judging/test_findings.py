@@ -175,11 +175,11 @@ def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:
         failing("memory_pattern.cold", value=3),
     ]
     found = findings(verdicts, [], [])
-    lines = [text for text, _ in next_steps(found, NAMES)]
+    lines = [text for text, _ in next_steps(found, NAMES, {"GPU-0": "serial 7"})]
     assert len(lines) == 2
-    assert lines[0].startswith("next: gpu0 A207 memory-wrong, critical: ")
-    assert lines[1].startswith("next: gpu0, gpu1 A301 host-link-narrow, error: ")
-    full = [text for text, _ in next_steps(found, NAMES, full=True)]
+    assert lines[0].startswith("next: gpu0 (serial 7) A207 memory-wrong, critical: ")
+    assert lines[1].startswith("next: gpu0 (serial 7), gpu1 A301 host-link-narrow, error: ")
+    full = [text for text, _ in next_steps(found, NAMES, {}, full=True)]
     assert full[-1].startswith("next: gpu0 A501 compute-slow, warning: ")
     assert full[-1].endswith("(matmul.bf16)")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, Waiver, show
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.run.record import Record
+from pytest_accel.run.record import Record, findings_of, places_of
 from pytest_accel.views.html.limits import advises, bounds_of
 from pytest_accel.views.html.words import KINDS, MEANINGS, Badge, badge, is_fact, meaning, plain, time_of
 
@@ -41,6 +41,12 @@ class Finding:
     metrics: Sequence[str]
     sentence: str
     anchor: str
+    place: str
+    """Serial number and PCI address of the device."""
+    title: str
+    """Fault code and name: "A401 hw-thermal"; empty without one."""
+    do: str
+    """The next step."""
 
 
 @dataclass
@@ -139,10 +145,11 @@ def about(record: Record) -> list[tuple[str, str]]:
     return [(label, text) for label, text in pairs if text]
 
 
-def findings(verdicts: Sequence[Verdict], names: Mapping[str, str], anchors: Mapping[int, str]) -> list[Finding]:
+def findings(record: Record, names: Mapping[str, str], anchors: Mapping[int, str]) -> list[Finding]:
     """Return what fails or is marginal, worst first; verdicts of a device with one reason are together."""
+    places, codes = places_of(record), findings_of(record)
     groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for each in worst_first(verdicts):
+    for each in worst_first(record.verdicts):
         if each.fails or each.status is Status.MARGINAL:
             groups.setdefault((each.culprit, each.status, each.sentence), []).append(each)
     return [
@@ -152,6 +159,9 @@ def findings(verdicts: Sequence[Verdict], names: Mapping[str, str], anchors: Map
             list(dict.fromkeys(each.metric for each in group)),
             group[0].sentence,
             anchors.get(id(group[0]), ""),
+            places.get(group[0].culprit, ""),
+            code.title if (code := codes.get(group[0].key)) else "",
+            code.do if code else "",
         )
         for group in groups.values()
     ]

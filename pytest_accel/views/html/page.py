@@ -88,7 +88,7 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
         "result": overview.result(record),
         "about": overview.about(record),
         "counts": overview.counts(record.verdicts),
-        "findings": overview.findings(record.verdicts, names, anchor),
+        "findings": overview.findings(record, names, anchor),
         "waivers": overview.waivers(record.verdicts, names),
         "devices": overview.devices(record),
         "notes": record.notes,
