@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import raw_record
+
 BIN = Path(sys.executable).parent
 CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
 UNMEASURED = {
@@ -66,7 +68,8 @@ class Ran:
 
     @cached_property
     def record(self) -> Any:
-        return json.loads((self.folder / "record.json").read_text(encoding="utf-8"))
+        """The record, with the fields that its file leaves out because they have their default value."""
+        return raw_record.read(self.folder)
 
     @property
     def names(self) -> dict[str, str]:

@@ -12,6 +12,9 @@ CONFIDENCE = 0.999
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
 """Numbers of blocks at which a sampling loop may stop; testing more often would make the interval too narrow."""
 
+SAMPLE_DIGITS = 7
+"""Significant digits of a sample and its duration: far more than any clock tells, and half of what a float prints."""
+
 PLACKETT_POINTS = 100
 """Points of the integral in `both_below`: five correct digits for equal bounds within 6 of the mean, and correlations
 up to 0.999."""
@@ -35,6 +38,11 @@ class Estimate:
     def relative_half_width(self) -> float:
         """Half of the interval's width as a fraction of the mean."""
         return (self.high - self.low) / 2 / abs(self.mean) if self.mean else math.inf
+
+
+def significant(value: float, digits: int = SAMPLE_DIGITS) -> float:
+    """Return a number with so many significant digits."""
+    return float(f"{value:.{digits}g}")
 
 
 def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import errno
+import gzip
 import json
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -84,11 +86,16 @@ def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: b
 
 
 def lines(path: Path, shown: str = "") -> Iterator[bytes]:
-    """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`."""
+    """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`.
+
+    A file whose name ends in .gz is unpacked on the way; the limits hold for what it unpacks to.
+    """
     shown = shown or str(path)
     try:
         with open(_open(path, follow=False), "rb") as file:
-            yield from _lines(file)
+            yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadFile(f"{shown}: is no gzip file, or a part of one: {error}") from None
     except _Unfit as unfit:
         raise BadFile(f"{shown}: {unfit}") from None
     except OSError as error:
@@ -175,7 +182,7 @@ def _bytes(path: Path, most: int, follow: bool) -> bytes:
     return raw
 
 
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
+def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     """Yield the lines of an open file. Raises _Unfit where it or a line is too long."""
     left = LOG_BYTES
     while line := file.readline(LOG_LINE_BYTES):

@@ -216,7 +216,7 @@ def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary
 
 def link_measurements(copy: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return generation and width of the host link under load; an idle link may show less although it is healthy."""
-    bare = replace(copy, unit="count", samples=(), seconds=(), peak=None)
+    bare = replace(_without_blocks(copy), unit="count")
     return [
         replace(
             bare,
@@ -226,6 +226,14 @@ def link_measurements(copy: Measurement, device: Device, summary: TelemetrySumma
         )
         for name in LINK
     ]
+
+
+def _without_blocks(measured: Measurement) -> Measurement:
+    """Return a measurement without what it holds of every block, for a metric that the sensor measured meanwhile."""
+    details = measured.details.copy()
+    details.pop("ends", None)
+    details.pop("window_rates", None)
+    return replace(measured, samples=(), seconds=(), peak=None, details=details)
 
 
 def _unseen(name: LinkName, copy: Measurement, device: Device) -> Trouble:
@@ -248,7 +256,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
         trouble = soak.trouble
         if value is None and trouble is None:
             trouble = _unread(name, device)
-        bare = replace(soak, metric=metric, unit=unit, value=value, samples=(), seconds=(), peak=None)
+        bare = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
                 trouble = Trouble(

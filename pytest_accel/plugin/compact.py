@@ -25,11 +25,13 @@ def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
 class Compact:
     """A plugin object for the terminal of a run of the packaged suite."""
 
+    def __init__(self) -> None:
+        self._failed: list[pytest.TestReport] = []
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Leave the names of the files out."""
-        reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
+        if reporter := _reporter(session):
             reporter.showfspath = False
 
     @pytest.hookimpl(wrapper=True)
@@ -46,15 +48,19 @@ class Compact:
         status = yield
         return (status[0], "", status[2]) if status else status
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
-        """Write no section for a failure that the table tells."""
-        failed = terminalreporter.stats.get("failed", [])
-        shown = [report for report in failed if not getattr(report, TOLD, False)]
-        if failed:
-            terminalreporter.stats["failed"] = shown
-        try:
-            yield
-        finally:
-            if failed:
-                terminalreporter.stats["failed"] = failed
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Take failures that the table tells out of the sections that pytest writes next."""
+        if (reporter := _reporter(session)) and "failed" in reporter.stats:
+            self._failed = reporter.stats["failed"]
+            reporter.stats["failed"] = [report for report in self._failed if not getattr(report, TOLD, False)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Put them back, for the short summary and the counts: the sections are written by now."""
+        if self._failed:
+            terminalreporter.stats["failed"] = self._failed
+
+
+def _reporter(session: pytest.Session) -> pytest.TerminalReporter | None:
+    reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
+    return reporter

@@ -24,7 +24,7 @@ from pytest_accel.judging.judge import worst
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.rounds import Later, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
-from pytest_accel.run import baseline, earlier_records, record, simulation
+from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
@@ -310,8 +310,8 @@ class Ledger:
         telemetry = self._pool.sensor.telemetry
         telemetry.close()
         if self.folder.path and not telemetry.given_up:
-            side = self.folder.path / record.TELEMETRY
-            self.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(side)}
+            side = telemetry_file.pack(self.folder.path / record.TELEMETRY)
+            self.record.telemetry = {"file": side.name, "sha256": record.hash_file(side)}
         self.record.notes += self._setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = now()
         self.record.run = {**self.record.run, **self._pool.spent()}

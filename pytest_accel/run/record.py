@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import hashlib
 import json
 import math
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.judging.findings import Finding, Key, findings
@@ -30,11 +31,16 @@ from pytest_accel.run import summaries
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiversEntry
 
-SCHEMA: Final = 2
-READABLE: Final = (1, 2)
-"""The versions of the format that are read. In version 1 every verdict held its limit, and the record no hash."""
+SCHEMA: Final = 3
+SPARSE = (Verdict, Measurement, Limit)
+"""Of these, a record holds hundreds. Fields with their default value are left out of its file."""
+READABLE: Final = (1, 2, 3)
+"""The versions of the format that are read. In version 1 every verdict held its limit, and the record no hash; up to
+version 2 every field was written, also with its default value."""
 FILE = "record.json"
 TELEMETRY = "telemetry.jsonl"
+PACKED = f"{TELEMETRY}.gz"
+"""The name of the same file once the run has ended."""
 LOGS = "logs"
 
 
@@ -259,7 +265,7 @@ class Record:
     """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = dataclasses.field(default_factory=JudgedFrom)
     """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
-    schema: Literal[2] = SCHEMA
+    schema: Literal[3] = SCHEMA
     """The version of this format."""
     sha256: str = ""
     """The SHA-256 of the record without this key, as JSON with sorted keys and without spaces. It shows that a record
@@ -372,7 +378,7 @@ def content(record: Record) -> dict[str, Any]:
     places: dict[str, int] = {}
     limits: list[dict[str, Any]] = []
     for verdict in plain["verdicts"]:
-        if verdict["limit"] is not None:
+        if "limit" in verdict:
             place = places.setdefault(json.dumps(verdict["limit"], sort_keys=True), len(places))
             if place == len(limits):
                 limits.append(verdict["limit"])
@@ -434,7 +440,7 @@ def _temporary(path: Path, text: str, *, sync: bool = True) -> Path:
 
 def remove(folder: Path) -> None:
     """Remove the empty record of a run that never began, so that its folder can be used again."""
-    for name in (FILE, summaries.SUMMARY, TELEMETRY):
+    for name in (FILE, summaries.SUMMARY, TELEMETRY, PACKED):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -455,10 +461,24 @@ def hash_file(path: Path) -> str | None:
     return digest.hexdigest()
 
 
+@functools.cache
+def defaults(name: str) -> dict[str, Any]:
+    """Return the default of each field that has one, of the class of that name in `SPARSE`."""
+    found = {}
+    for field in dataclasses.fields(next(kind for kind in SPARSE if kind.__name__ == name)):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
 def _plain(value: Any) -> Any:
     """Return a value in JSON types. NaN and infinities become text, since JSON has no number for them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        usual = defaults(type(value).__name__) if isinstance(value, SPARSE) else {}
+        return {key: _plain(each) for key, each in given.items() if key not in usual or each != usual[key]}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

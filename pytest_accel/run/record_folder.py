@@ -160,7 +160,9 @@ def _leftovers(folder: Path) -> str | None:
 
     A run makes its record before anything else, so that whatever another run makes meanwhile has its record beside it.
     """
-    found = [name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY) if (folder / name).exists()]
+    found = [
+        name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY, record.PACKED) if (folder / name).exists()
+    ]
     return found[0] if found and not (folder / record.FILE).exists() else None
 
 

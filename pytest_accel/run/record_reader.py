@@ -85,7 +85,7 @@ def read(path: Path) -> SavedRecord:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     schema = raw["schema"]
     if schema not in READABLE or isinstance(schema, bool):
-        versions = " and ".join(map(str, READABLE))
+        versions = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
         raise BadRecord(f"{path}: was written in schema {_short(schema)}; this version reads schema {versions}")
     try:
         record = typing.cast(Record, _as(Record, _upgraded(_with_limits(raw)), ""))
@@ -121,7 +121,7 @@ def _upgraded(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(raw.get("closing"), dict):
         upgraded["closing"] = _with_result(raw["closing"])
     if isinstance(verdicts, list):
-        upgraded["verdicts"] = [_with_declared_by(each) for each in verdicts]
+        upgraded["verdicts"] = verdicts if raw["schema"] == SCHEMA else [_with_declared_by(each) for each in verdicts]
     if isinstance(devices, list):
         upgraded["devices"] = [_with_called(each) for each in devices]
     if isinstance(measurements, list):

@@ -1,8 +1,12 @@
-"""Reads the sensor's readings of a run back from the file beside its record."""
+"""The file of the sensor's readings beside a record: packed at the end of a run, and read back."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,10 @@ from typing import Any
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run.record import Record, hash_file
+
+SUFFIX = ".gz"
+LEVEL = 6
+"""The level of gzip at which a week of readings is packed in about a second."""
 
 
 def find(record: Record, folder: Path) -> Path:
@@ -28,10 +36,40 @@ def find(record: Record, folder: Path) -> Path:
     return path
 
 
+def pack(path: Path) -> Path:
+    """Compress the file of a run that has ended, and return the path of the one that is there then.
+
+    Readings are alike: a tenth of the bytes is left. If the disk has no room for both, the file stays as it is.
+    """
+    packed = path.with_name(f"{path.name}{SUFFIX}")
+    try:
+        packed.unlink(missing_ok=True)
+        handle = os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(handle, "wb") as raw, gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as file, open(path, "rb") as plain:
+            shutil.copyfileobj(plain, file)
+        path.unlink()
+    except OSError:
+        with contextlib.suppress(OSError):
+            packed.unlink()
+        return path
+    return packed
+
+
+def unpack(path: Path) -> None:
+    """Restore the file of a run that goes on, if it was packed. Raises OSError."""
+    packed = path.with_name(f"{path.name}{SUFFIX}")
+    if path.exists() or not packed.exists():
+        return
+    with gzip.open(packed, "rb") as file, open(path, "xb") as plain:
+        shutil.copyfileobj(file, plain)
+    packed.unlink()
+
+
 def readings(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the readings of a file, in the order in which they were taken. Raises BadFile as `untrusted.lines`.
 
-    A line that is no reading, such as the last one of a run that was killed, is passed over.
+    A packed file is unpacked on the way. A line that is no reading, such as the last one of a run that was killed, is
+    passed over.
     """
     for line in untrusted.lines(path):
         try:

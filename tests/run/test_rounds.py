@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,10 +18,10 @@ from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import record_reader, resume
+from pytest_accel.run import record_reader, resume, telemetry_file
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
-from pytest_accel.run.record import FILE, TELEMETRY
+from pytest_accel.run.record import FILE, PACKED, TELEMETRY
 from pytest_accel.run.session import Session
 
 SKU = """
@@ -140,7 +141,11 @@ def test_a_killed_run_measures_nothing_twice(tmp_path: Path) -> None:
     assert len([each for each in again.record.measurements if each.metric == "matmul.bf16"]) == 1
     again.filtered.append("without most probes")
     assert "resumed once" in again.finish().line
-    assert [json.loads(line) for line in (tmp_path / "out" / TELEMETRY).read_text().splitlines()]
+    packed = tmp_path / "out" / PACKED
+    with gzip.open(packed, "rt") as lines:
+        assert all(isinstance(json.loads(line), dict) for line in lines)
+    assert len(list(telemetry_file.readings(packed))) > 0
+    assert not (tmp_path / "out" / TELEMETRY).exists()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
 from pytest_accel.core.measurement import Device, Statistic
 from pytest_accel.core.messages import FastPath
-from pytest_accel.core.stats import estimate_rate
+from pytest_accel.core.stats import estimate_rate, significant
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
@@ -41,6 +41,9 @@ factor of 500."""
 
 SPINS = (200_000, 600_000)
 """Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
+
+ENDS_DIGITS = 6
+"""Decimals of the seconds at which a block ended."""
 
 INFINITY_CACHE = dict.fromkeys(("gfx942", "gfx950"), 256 * 2**20)
 """Bytes of the cache between L2 and memory: MI300A, MI300X, MI325X; MI350X, MI355X (rocm.docs.amd.com, AMD GPU
@@ -378,14 +381,20 @@ class Compute(Rank):
                 "samples": rates,
                 "provisional": True,
             }
+        durations = [significant(once) for once in timed.seconds]
         return ProbeResult(
             metric=metric,
             unit=unit,
-            samples=[once * 1000 if as_duration else amount / once for once in timed.seconds],
-            seconds=timed.seconds,
+            samples=[significant(once * 1000 if as_duration else amount / once) for once in durations],
+            seconds=durations,
             peak=peak,
             conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),
-            details={**details, "ended_by": timed.why_ended, "ends": timed.ends, "warmup_blocks": len(timed.warmup)},
+            details={
+                **details,
+                "ended_by": timed.why_ended,
+                "ends": [round(each, ENDS_DIGITS) for each in timed.ends],
+                "warmup_blocks": len(timed.warmup),
+            },
             statistic=statistic,
         )
 

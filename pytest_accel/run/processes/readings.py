@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from pytest_accel.run import telemetry_file
+
 TAIL_BYTES = 1 << 16
 """Bytes that are read at once in search of the last whole line."""
 THINNED_SECONDS = 60.0
@@ -104,6 +106,8 @@ def _open(path: Path, *, more: bool) -> IO[str]:
     """Create the side file, or open it to write `more`. A link or a pipe in its place is removed, not followed."""
     if path.is_symlink() or path.is_fifo() or (path.is_file() and not more):
         path.unlink()
+    if more:
+        telemetry_file.unpack(path)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     _end_line(path)
     return open(handle, "a", encoding="utf-8")
