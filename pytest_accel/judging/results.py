@@ -14,7 +14,7 @@ from pytest_accel.core.messages import Message, Outcome, WorkerRequest
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.stats import next_run
+from pytest_accel.core.stats import next_run, significant
 from pytest_accel.probes.declare import finder_of
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
@@ -129,7 +129,7 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
     samples = tuple(finding["samples"])
     value = finding["value"]
     if value is None and samples:
-        value = estimate_of(samples, finding["unit"], finding["statistic"]).mean
+        value = significant(estimate_of(samples, finding["unit"], finding["statistic"]).mean)
     return replace(
         _bare(_named(finding, context.request), subject, context),
         unit=finding["unit"],

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
+from pytest_accel.core.stats import significant
 from pytest_accel.judging import heat
 from pytest_accel.judging.clock_swing import LEAST_READINGS, clock_swing
 
@@ -78,7 +79,7 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     for gauge in GAUGES:
         values = [each[gauge] for each in readings if gauge in each]
         if values:
-            found[gauge] = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
+            found[gauge] = {"mean": significant(sum(values) / len(values)), "min": min(values), "max": max(values)}
     for counter in TELEMETRY_COUNTERS:
         values = [each[counter] for each in readings if counter in each]
         if len(values) > 1 and values == sorted(values) and _throughout(readings, counter):

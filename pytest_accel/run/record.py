@@ -406,7 +406,7 @@ def _lines(value: Any) -> str:
     """Return a value as JSON, a list with a line for each item."""
     if not isinstance(value, list) or not value:
         return json.dumps(value)
-    return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
+    return "[\n" + ",\n".join(f" {json.dumps(each, separators=(',', ': '))}" for each in value) + "\n]"
 
 
 def replace_file(path: Path, text: str, *, sync: bool = True) -> None:

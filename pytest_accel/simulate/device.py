@@ -13,6 +13,7 @@ from typing import Any
 from pytest_accel.core import sizes
 from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.stats import significant
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
@@ -263,7 +264,7 @@ class SimulatedDevice(Compute):
             **more,
         )
         self._clock = None
-        result.seconds = [each / batch for each in result.seconds]
+        result.seconds = [significant(each / batch) for each in result.seconds]
         result.conditions["operations_per_block"] *= batch
         return result
 

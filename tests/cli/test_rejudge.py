@@ -386,7 +386,11 @@ def test_the_limits_of_an_older_record_say_what_declared_them(tmp_path: Path, or
         ('"state": "finished"', '"stat": "finished"', "stat is not known"),
         ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
         ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", not one of FAIL, UNMEASURED'),
-        ('"origin": "', '"declared_by": "hearsay", "origin": "', 'declared_by is "hearsay", not one of SKU file'),
+        (
+            '"origin": "part',
+            '"declared_by": "hearsay", "origin": "part',
+            'declared_by is "hearsay", not one of SKU file',
+        ),
         ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
         ('"metric": ', '"how": true, "metric": ', "measurements[0].how is true, not text"),
         ('"metric": ', '"details": {"during": 7}, "metric": ', "measurements[0].details.during is 7, not text"),

@@ -55,7 +55,7 @@ def test_the_value_is_work_over_time_as_its_estimate_and_the_peak_that_of_the_da
     (found,) = per_device(outcome(finding(samples=[700.0, 720.0], seconds=[0.2, 0.1])), context())
     assert (found.metric, found.subject) == ("matmul.bf16", "GPU-0")
     assert found.estimate is not None
-    assert found.value == found.estimate.mean == pytest.approx(2 / (1 / 700 + 1 / 720))
+    assert found.value == pytest.approx(found.estimate.mean) == pytest.approx(2 / (1 / 700 + 1 / 720))
     assert (found.samples, found.seconds, found.unit) == ((700.0, 720.0), (0.2, 0.1), "TFLOPS")
     assert found.peak is not None
     assert found.peak.value == 989.4

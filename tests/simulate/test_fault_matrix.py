@@ -112,6 +112,7 @@ def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
     assert re.fullmatch(r"SIMULATED ACCEPTED 8/8 devices as mi300x at quick \(\d advisory\)", closing.line)
     (reduced,) = [each for each in run.verdicts if each.metric.startswith("all_reduce")]
     assert reduced.status is Status.PASS
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 1_000_000, "a thousand nodes a night"
 
 
 def test_every_fault_of_the_table_has_a_case() -> None:
