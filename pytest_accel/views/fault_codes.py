@@ -35,7 +35,7 @@ PARTS = (
 HEAD = """# Fault codes and next steps
 
 Made by `scripts/fault_codes.py` from `pytest_accel/judging/fault_codes.py`. Every verdict that fails or is marginal
-has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...) A401 hw-thermal ...`; `-v`
+has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...) A401 ...`; `-v`
 prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all [exports](exports.md).
 
 **A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than the metric:
