@@ -82,9 +82,9 @@ class Acceptance:
         self._items: list[pytest.Item] = []
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
-        progress = Progress(self._reporter)
-        self.accel_session = Session(_options(config), progress)
-        self.accel_session.rounds.announce = progress.announce
+        self._progress = Progress(self._reporter)
+        self.accel_session = Session(_options(config), self._progress)
+        self.accel_session.rounds.announce = self._progress.announce
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
@@ -213,6 +213,8 @@ class Acceptance:
         ordered = iter(ours)
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
         self._items = list(session.items)  # a hook may take tests out of the session's own list later
+        if not self._plans:
+            self._progress.left = plan.time_left(self.accel_session, self._items)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""

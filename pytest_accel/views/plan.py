@@ -22,18 +22,39 @@ def lines(session: Session, items: Sequence[Any]) -> list[Line]:
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
-    measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
+    measuring = _measuring(items)
     packaged = [item for item in measuring if _is_packaged(item)]
-    requests: dict[tuple[str, str], ProbeRequest] = {}
-    for request in (request for item in packaged for request in _requests(item, session)):
-        if _applies(request, session):
-            requests.setdefault(request.key, request)
+    requests = _of_suite(packaged, session)
     plans = {key: _plan(session, [request]) for key, request in requests.items()}
     rows = [
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
     own = len(measuring) - len(packaged)
     return [*rows, (_sum(_plan(session, list(requests.values())), len(session.devices), own), "bold")]
+
+
+def time_left(session: Session, items: Sequence[Any]) -> Callable[[], float]:
+    """Return a function that returns the seconds that the packaged tests may still measure for, at most.
+
+    What falls short is measured again, which takes longer.
+    """
+    packaged = [item for item in _measuring(items) if _is_packaged(item)]
+    budgets = [(request, _plan(session, [request]).measuring) for request in _of_suite(packaged, session).values()]
+    return lambda: sum(seconds for request, seconds in budgets if not session.measuring.reached(request))
+
+
+def _measuring(items: Sequence[Any]) -> list[Any]:
+    """Return the tests that measure."""
+    return [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
+
+
+def _of_suite(packaged: Sequence[Any], session: Session) -> dict[tuple[str, str], ProbeRequest]:
+    """Return the requests of packaged tests, each once, by their keys."""
+    requests: dict[tuple[str, str], ProbeRequest] = {}
+    for request in (request for item in packaged for request in _requests(item, session)):
+        if _applies(request, session):
+            requests.setdefault(request.key, request)
+    return requests
 
 
 def _plan(session: Session, requests: Sequence[ProbeRequest]) -> Plan:

@@ -15,6 +15,9 @@ from pytest_accel.core.printable import printable
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 
+MINUTES = 90.0
+"""From so many seconds on, the time that is left is shown in minutes."""
+
 
 class Progress:
     """A callable that shows progress, given what is being done, the seconds spent and the seconds expected.
@@ -28,6 +31,8 @@ class Progress:
         self._shown = 0
         self._next = time.monotonic() + EVERY
         self._terminal: Unbreakable | None = None
+        self.left: Callable[[], float] = lambda: 0.0
+        """Returns the seconds that the measurements may still take in all, at most; 0 if that is not known."""
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
         """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
@@ -36,12 +41,19 @@ class Progress:
             return
         text = f" {printable(what)}" if what else ""
         if what and expected:
-            text += f"  {spent:.0f} of about {expected:.0f} s"
+            text += f"  {spent:.0f} of about {expected:.0f} s{self._in_all(spent)}"
         if reporter.isatty and self._open():
             self._overwrite(text)
         elif what and time.monotonic() >= self._next:
             self._next = time.monotonic() + EVERY
             _write_line(reporter, f"accel:{text}")
+
+    def _in_all(self, spent: float) -> str:
+        """Return the time that is left in all, after `spent` seconds of the measurement under way."""
+        left = self.left() - spent
+        if left <= 0:
+            return ""
+        return f", at most {left / 60:.0f} min left" if left >= MINUTES else f", at most {left:.0f} s left"
 
     def announce(self, text: str) -> None:
         """Write a line, where there is no terminal, and no further one until the next: those of days are too many."""
