@@ -10,6 +10,7 @@ from typing import Any
 
 import as_user
 import pytest
+import raw_record
 from as_user import Ran
 
 from pytest_accel.cli.main import main
@@ -66,7 +67,7 @@ def written(path: Path, text: dict[str, Any]) -> None:
 
 def undisturbed(path: Path) -> None:
     """Drop from a record that other processes, such as other tests, used the processor: it excuses a low speed."""
-    text = json.loads(path.read_text())
+    text = raw_record.read(path.parent)
     for each in text["measurements"]:
         each["disturbance"] = None
         each["details"].pop("excuse", None)
@@ -99,7 +100,7 @@ def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys
     assert (code, err) == (0, "")
     assert "changed: nothing\n" in out
     assert closing(out) == f"JUDGED AGAIN {ran.closing}"
-    new = json.loads((folder / "new" / "record.json").read_text())
+    new = raw_record.read(folder / "new")
     assert statuses(new) == statuses(ran.record)
     assert new["judged_from"]["record"] == str(folder / "rec" / "record.json")
     assert new["judged_from"]["sha256"] == hashlib.sha256((folder / "rec" / "record.json").read_bytes()).hexdigest()
@@ -122,7 +123,7 @@ def test_by_the_shipped_file_the_override_of_the_run_still_counts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "rec" / "record.json"
-    text = json.loads(path.read_text())
+    text = raw_record.read(path.parent)
     for each in text["measurements"]:
         if each["metric"] == "matmul.fp32":  # as fast as can be: the shipped floor is no matter of this machine
             samples = each["peak"]["samples"]
@@ -148,7 +149,7 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
     asked: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "rec" / "record.json"
-    text = json.loads(path.read_text())
+    text = raw_record.read(path.parent)
     text["sku"] = {"name": "cpu", "asked": asked, "files": {}}
     written(path, text)
     assert judged(capsys, "rec")[1].startswith("rec/record.json: judged as cpu, platform host, level quick\n")

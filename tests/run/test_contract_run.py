@@ -7,6 +7,7 @@ from pathlib import Path
 
 import in_process
 import pytest
+import raw_record
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
@@ -73,7 +74,7 @@ def test_the_same_record_gets_the_same_verdicts_by_sku_and_contract(
         capsys.readouterr()
         assert main(["judge", "slow.yaml.d", f"--accel-sku={sku}", f"--output={sku}.d"]) == 1
         assert ("contract: sha256 " in capsys.readouterr().out.partition("JUDGED AGAIN")[2]) == (sku != "h100-sxm")
-        again = json.loads((folder / f"{sku}.d" / record.FILE).read_text())
+        again = raw_record.read(folder / f"{sku}.d")
         assert ("contract" in again["sku"]) == (sku != "h100-sxm")
         found.append([(each["metric"], each["subject"], each["status"], each["floor"]) for each in again["verdicts"]])
     assert found[0] == found[1]
