@@ -140,6 +140,7 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     assert len(yaml.safe_load((tmp_path / "c.yaml").read_text())["metrics"]["stream.triad"]["devices"]) == 16
 
 
+@pytest.mark.slow
 def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, made = nodes(tmp_path / "good", range(2)), record(7)
     verdicts = failing(made, "health.ecc_uncorrectable_volatile", "3 count, not 0")
@@ -211,6 +212,7 @@ def test_a_contribution_needs_an_owner(tmp_path: Path, capsys: pytest.CaptureFix
     assert "--owner NAME" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_name_in_the_conditions_stops_a_contribution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for node in range(2):
         made = record(node)

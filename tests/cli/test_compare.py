@@ -139,6 +139,7 @@ def test_two_nodes_of_one_sku(make: Make, capsys: pytest.CaptureFixture[str]) ->
     assert "the devices are different: the nodes are compared by the medians of their devices" in out
 
 
+@pytest.mark.slow
 def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = nights(make, tmp_path / "nights", [0, 0, 0, 0.05, 0.06])
     code, out, _ = compared(capsys, folder)
@@ -214,6 +215,7 @@ def test_one_record_alone_has_nothing_to_be_compared_with(make: Make, capsys: py
     assert "name another one to compare it with" in err
 
 
+@pytest.mark.slow
 def test_the_text_is_short_and_the_json_has_all(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def other_host(text: dict[str, Any]) -> None:
         text["software"].update({f"library{place}": str(place) for place in range(100)})

@@ -83,6 +83,7 @@ def test_show_and_lint_read_a_contract(file: Path, capsys: pytest.CaptureFixture
     assert "1 file, 109 limits: 0 errors, 0 warnings" in out
 
 
+@pytest.mark.slow
 def test_no_explanation_of_a_contract_is_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Most explain what stands on other platforms of the SKU."""
     path = tmp_path / "contract.yaml"
@@ -94,6 +95,7 @@ def test_no_explanation_of_a_contract_is_stale(tmp_path: Path, capsys: pytest.Ca
         assert status == 0, out
 
 
+@pytest.mark.slow
 def test_a_changed_contract_is_refused_by_every_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(file.read_text().replace("floor: 2762", "floor: 2700", 1))
     for command in ("show", "lint", "freeze"):

@@ -143,7 +143,13 @@ def test_a_gpu_that_fails_in_everything_is_lost(error: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(name, marks=() if place == 0 else pytest.mark.slow)
+        for place, name in enumerate([*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
+    ],
+)
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))

@@ -151,7 +151,13 @@ def test_a_function_that_the_library_lacks(function: str) -> None:
     assert len(devices) == 2 or problems
 
 
-@pytest.mark.parametrize("function", [*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(name, marks=() if place == 0 else pytest.mark.slow)
+        for place, name in enumerate([*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
+    ],
+)
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))

@@ -247,6 +247,7 @@ def test_what_cannot_be_resumed_is_refused_and_kept(tmp_path: Path) -> None:
         resumed(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None, platform="hgx8", node="hgx8")
     gone = here.devices[3]
@@ -265,6 +266,7 @@ def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) 
     assert raw["run"]["starts"][0]["boot"]
 
 
+@pytest.mark.slow
 def test_another_boot_is_said(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None)
     here.record.run["starts"][0]["boot"] = "the boot before"

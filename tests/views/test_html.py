@@ -278,6 +278,7 @@ def test_a_node_without_devices_has_a_report() -> None:
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) -> None:
     node = tmp_path / "node.yaml"
