@@ -11,6 +11,9 @@ import pages
 import pytest
 import wheels
 
+from pytest_accel.run import telemetry_file
+from pytest_accel.run.record import PACKED
+
 pytest.importorskip("torch")
 
 PAGE = wheels.CHECKOUT / "docs" / "how-to-driver.md"
@@ -39,7 +42,7 @@ def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:
     for holding in ("inventory.driver", "inventory.sku", "inventory.driver_version", "inventory.power_limit",
                     "health.ecc_uncorrectable_volatile", "exact_matmul.fp32", "soak.power"):  # fmt: skip
         assert statuses[holding] == "PASS", holding
-    readings = [json.loads(line) for line in (folder / "first" / "telemetry.jsonl").read_text().splitlines()]
+    readings = telemetry_file.readings(folder / "first" / PACKED)
     assert {each["temperature_c"] for each in readings if "temperature_c" in each} == {44.0}
 
 

@@ -20,7 +20,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
 from pytest_accel.simulate.model import CAPPED_CLOCK, Model
 
-CASES = 100
+CASES = 60
 SICK = 3
 """Devices of a node of eight that have faults: the median is that of a healthy one."""
 WITHIN = 0.05

@@ -60,7 +60,7 @@ QUICK = ("h100-sxm", "mi300x", "cpu")
 )
 def test_a_contract_demands_what_the_shipped_sku_demands(name: str, tmp_path: Path) -> None:
     sku = loader.load(name)
-    for platform in sku.platforms.values():
+    for platform in list(sku.platforms.values())[: None if name in QUICK else 1]:
         made = frozen(tmp_path, sku, platform.name)
         (there,) = made.platforms.values()
         for emulated in (False, True):
