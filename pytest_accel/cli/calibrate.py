@@ -19,6 +19,7 @@ from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.drivers import registry
 from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
@@ -89,13 +90,14 @@ def _calibrate(chosen: argparse.Namespace) -> int:
     readings = known_good.readings(inputs, sku, platform, chosen.owner or "us")
     known_good.refuse_poisoned(inputs, readings, sku, platform)
     gone = {path for path, _ in inputs.refused}
-    found = calibration.calibrate([each for each in readings if each.source not in gone])
+    processors = not registry.vendor(sku.vendor).accelerator
+    found = calibration.calibrate([each for each in readings if each.source not in gone], processors=processors)
     made = _provenance(chosen, inputs, sku, platform)
     for line in shown.lines(found, made):
         print(line)
     if not any(shown.limited(each, sku, platform) for each in found.metrics):
-        few = sorted(set(found.left_out.values()))
-        raise BadFile(f"nothing was written: no metric has enough devices ({'; '.join(few) or 'none was measured'})")
+        few = "; ".join(sorted(set(found.left_out.values()))) or "none was measured"
+        raise BadFile(f"nothing was written: no metric has enough devices or runs ({few})")
     if chosen.contribute:
         _contribute(chosen.contribute, inputs, found, made)
     return _write(chosen.output, inputs, found, made) if chosen.output else 0

@@ -7,7 +7,7 @@ place of a mean, and 1.4826 times the median absolute deviation in place of a st
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -18,7 +18,7 @@ from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.core.words import counted
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.gaps import LEAST, OF_MEDIAN
-from pytest_accel.judging.history import OF_NORMAL, VARYING, deviation_of_runs, key_of
+from pytest_accel.judging.history import ENOUGH_RUNS, OF_NORMAL, VARYING, deviation_of_runs, key_of
 from pytest_accel.judging.like_devices import part_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.contribution import OF_PEAK
@@ -174,15 +174,19 @@ def more_is_better(unit: str) -> bool:
     return is_rate(unit) or unit == OF_PEAK
 
 
-def calibrate(readings: Sequence[Reading]) -> Calibration:
-    """Return what the readings of known-good devices tell of every metric. They are in the order of the runs."""
+def calibrate(readings: Sequence[Reading], *, processors: bool = False) -> Calibration:
+    """Return what the readings of known-good devices tell of every metric. They are in the order of the runs.
+
+    Of `processors`, runs of one machine are enough: their speed follows the other work of the machine, so that it
+    differs from run to run more than from one half of the machine to the other.
+    """
     by_metric, left_out = _of_one_method(readings)
     outliers = _outliers(by_metric)
     gone = {each.device for each in outliers}
     found, kept = [], []
     for metric, some in by_metric.items():
         healthy = [each for each in some if each.device not in gone]
-        reason = too_few(metric, healthy)
+        reason = too_few_runs(healthy) if processors else too_few(metric, healthy)
         if reason:
             left_out[metric] = reason
             continue
@@ -199,6 +203,12 @@ def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
     if len(devices) >= least:
         return None
     return f"{counted(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
+
+
+def too_few_runs(readings: Iterable[Reading]) -> str | None:
+    """Return why the readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
+    most = max(Counter(each.device for each in readings).values(), default=0)
+    return None if most >= ENOUGH_RUNS else f"{counted(most, 'run')}, at least {ENOUGH_RUNS} are needed"
 
 
 def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:

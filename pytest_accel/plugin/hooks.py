@@ -450,8 +450,9 @@ class Acceptance:
         return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
 
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:
-        reporter, writer = self._reporter(), self._config.get_terminal_writer()
+        reporter = self._reporter()
         if reporter is not None:
+            writer = self._config.get_terminal_writer()
             if writer.width_of_current_line:  # "[100%]", where pytest writes no summary
                 writer.line()
             for text, colour in lines:

@@ -153,6 +153,21 @@ def test_too_few_are_refused_by_the_kind_of_metric(metric: str, unit: str, devic
     assert not few.metrics
 
 
+def test_runs_of_one_machine_are_enough_for_processors() -> None:
+    """There is no fleet of equal ones, and the load of the machine makes runs differ, not its halves."""
+    rng = random.Random(3)  # noqa: S311  a drawing
+    readings = [
+        Reading("matmul.fp32", "of peak", rng.gauss(0.95, 0.02), name, "node 1", {}, "us", f"run {run}")
+        for run in range(10)
+        for name in ("cpu0", "cpu1")
+    ]
+    (found,) = calibrate(readings, processors=True).metrics
+    assert found.bound < min(each.value for each in readings)
+    assert found.spreads.runs == pytest.approx(0.02, rel=0.6)
+    assert not calibrate(readings).metrics, "of accelerators eight devices are needed"
+    assert calibrate(readings[:14], processors=True).left_out == {"matmul.fp32": "7 runs, at least 8 are needed"}
+
+
 def test_mixed_methods_leave_the_metric_out_and_name_what_differs() -> None:
     mixed = drawn(2, metric="soak.rate", conditions={"seconds": 300.0}) + drawn(
         2, metric="soak.rate", conditions={"seconds": 7.0}, seed=1, source="quick"

@@ -243,7 +243,9 @@ def test_after(accel_check):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)], ids=["dies", "hangs"]
+)
 def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
     write(tmp_path, test_sensor=SENSOR)
