@@ -26,6 +26,7 @@ FLOORS = [
     {"simulate"},
     {"run", "suite"},
     {"views"},
+    {"fleet"},
     {"plugin", "cli"},
 ]
 """A room imports from itself and from rooms on lower floors, never from its neighbour."""

@@ -11,7 +11,7 @@ from datetime import date
 from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import calibrate, compare, discover, freeze, judge, report, schema
+from pytest_accel.cli import calibrate, compare, discover, fleet, freeze, judge, report, schema, store
 from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
 from pytest_accel.core import output
 from pytest_accel.core.yaml_lines import BadFile
@@ -104,6 +104,10 @@ def _run(chosen: argparse.Namespace) -> int:
         return calibrate.calibrate(chosen)
     if chosen.command == "report":
         return report.report(chosen)
+    if chosen.command == "fleet":
+        return fleet.run(chosen)
+    if chosen.command == "store":
+        return store.run(chosen)
     if chosen.command == "monitoring":
         return print_text(prometheus.FILES[chosen.of].read_text(encoding="utf-8"))
     return print_text(schema.text(chosen.of)) if chosen.command == "schema" else _sku(chosen)
@@ -129,6 +133,10 @@ def _parser() -> Parser:
     calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
     text = "write a saved record in another format"
     report.arguments(commands.add_parser("report", help=text, description=REPORT))
+    text = "run on many nodes by their scheduler, and report on all of them"
+    fleet.arguments(commands.add_parser("fleet", help=text, description=f"{text[0].upper()}{text[1:]}."))
+    text = "keep the results of many nights in few files, and analyse them"
+    store.arguments(commands.add_parser("store", help=text, description=f"{text[0].upper()}{text[1:]}."))
     text = "print alert rules for Prometheus or a dashboard for Grafana"
     shipped = commands.add_parser("monitoring", help=text, description=MONITORING)
     shipped.add_argument("of", choices=prometheus.FILES, help="the file to print")
