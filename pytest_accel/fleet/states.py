@@ -1,0 +1,180 @@
+"""The state of every expected node, from the expected list, the results in the folder and the queue. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+
+from pytest_accel.core.words import counted
+from pytest_accel.fleet.run_folder import Fleet, Result, Submitted
+from pytest_accel.fleet.slurm import ACTIVE, WAITING, JobState
+
+REJECTED_EXIT, NOT_JUDGED_EXIT = 1, 6
+"""Exit statuses of a run whose verdict is not that everything holds."""
+
+
+class State(Enum):
+    """What became of a node, the worst first."""
+
+    REJECTED = "rejected"
+    ERROR = "error"
+    NO_RESULT = "no result"
+    NOT_JUDGED = "not judged"
+    SKIPPED = "skipped"
+    RUNNING = "running"
+    WAITING = "waiting"
+    ACCEPTED = "accepted"
+
+
+PENDING = (State.RUNNING, State.WAITING)
+"""States of nodes that will have a result without anybody's doing."""
+MISSING = (State.NO_RESULT, State.ERROR)
+"""States of nodes for which `fleet run` submits another job."""
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """The state of a node, the reason in one sentence, and the result that it follows from (None without one)."""
+
+    node: str
+    state: State
+    reason: str
+    result: Result | None = None
+    skipped: str = ""
+    """Why the node starts no job now; empty if it does."""
+
+
+def of_all(
+    fleet: Fleet,
+    results: Mapping[str, Sequence[Result]],
+    jobs: Iterable[JobState] | None,
+    last_words: Callable[[str, str], str] = lambda node, job: "",
+) -> list[NodeResult]:
+    """Return the state of every expected node, in the order of the list.
+
+    `results` are newest first. `jobs` are None where the queue could not be asked. `last_words` returns the last line of the output of a node's job.
+    """
+    submitted: dict[str, list[Submitted]] = {}
+    for each in fleet.jobs:
+        submitted.setdefault(each.node, []).append(each)
+    queued: dict[str, list[JobState]] = {}
+    for job in jobs or ():
+        queued.setdefault(job.name, []).append(job)
+    found = []
+    for each in fleet.expected:
+        of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number) if jobs is not None else None
+        result = _state(
+            each.name, results.get(each.name, ()), submitted.get(each.name, ()), of_node, last_words, each.skipped
+        )
+        found.append(replace(result, skipped=each.skipped))
+    return found
+
+
+def _number(job: JobState) -> int:
+    """Return the id of a job as a number, by which jobs are ordered in time."""
+    return int(job.id) if job.id.isdigit() else 0
+
+
+def _state(
+    name: str,
+    results: Sequence[Result],
+    submitted: Sequence[Submitted],
+    queued: Sequence[JobState] | None,
+    last_words: Callable[[str, str], str],
+    skipped: str,
+) -> NodeResult:
+    """Return the state of one node.
+
+    The newest result counts, unless a later job was submitted. A job that is queued and that fleet.json does not hold
+    was submitted by a process that was killed right afterwards.
+    """
+    newest = results[0] if results else None
+    job = queued[-1] if queued else None
+    last = job.id if job else (submitted[-1].job if submitted else "")
+    of_last = newest is not None and (newest.summary["job"] == last or _began_after(newest, submitted, last))
+    if newest and of_last and newest.summary["state"] != "running":
+        return _judged(name, newest)
+    if job and job.state in ACTIVE:
+        return _queued(name, job)
+    if not last:
+        if newest and newest.summary["state"] != "running":
+            return _judged(name, newest)
+        if newest:
+            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", newest)
+        if skipped:
+            return NodeResult(name, State.SKIPPED, skipped)
+        return NodeResult(name, State.NO_RESULT, "no job was submitted")
+    if queued is None:
+        return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
+    return NodeResult(name, State.NO_RESULT, _why_none(newest if of_last else None, last, job, last_words(name, last)))
+
+
+def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:
+    """Return True if a result is newer than the last job, such as that of a run by hand."""
+    at = next((each.at for each in submitted if each.job == last), "")
+    began, asked = moment(newest.summary["started"]), moment(at)
+    return began is not None and asked is not None and began > asked
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def _queued(name: str, job: JobState) -> NodeResult:
+    """Return the state of a node whose job has not ended."""
+    waits = job.state in WAITING
+    why = f"job {job.id} {job.state.lower()}" + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
+    return NodeResult(name, State.WAITING if waits else State.RUNNING, why)
+
+
+def _why_none(newest: Result | None, last: str, job: JobState | None, told: str) -> str:
+    """Return why the last job of a node left no result."""
+    how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
+    left = "with an incomplete record" if newest else "without a record"
+    return f"{how} {left}" + (f": {told}" if told else "")
+
+
+def _judged(name: str, newest: Result) -> NodeResult:
+    """Return the state of a node by a run that has ended."""
+    summary = newest.summary
+    simulated = "SIMULATED " if summary["simulated"] and not summary["line"].startswith("SIMULATED") else ""
+    line = f"{simulated}{summary['line'] or summary['state']}"
+    if summary["state"] == "interrupted" and summary["exit"] != REJECTED_EXIT:
+        return NodeResult(name, State.NO_RESULT, line, newest)
+    return NodeResult(name, _of_exit(summary["exit"], summary["word"]), line, newest)
+
+
+def _of_exit(status: int | None, word: str) -> State:
+    """Return the state that the exit status of a run stands for; by its word where older versions wrote no status."""
+    if status is None:
+        words = {"ACCEPTED": State.ACCEPTED, "REJECTED": State.REJECTED, "HELD": State.NOT_JUDGED}
+        return words.get(word, State.NOT_JUDGED if word == "NOT JUDGED" else State.ERROR)
+    states = {0: State.ACCEPTED, REJECTED_EXIT: State.REJECTED, NOT_JUDGED_EXIT: State.NOT_JUDGED}
+    return states.get(status, State.ERROR)
+
+
+def exit_status(nodes: Iterable[NodeResult]) -> int:
+    """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all are accepted."""
+    states = {each.state for each in nodes}
+    if State.REJECTED in states:
+        return REJECTED_EXIT
+    return 0 if states <= {State.ACCEPTED} else NOT_JUDGED_EXIT
+
+
+def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:
+    """Return how many nodes are in each state that occurs, the worst first."""
+    every = [each.state for each in nodes]
+    return {state: every.count(state) for state in State if state in every}
+
+
+def in_words(nodes: Sequence[NodeResult]) -> str:
+    """Return how many nodes there are and in which state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
+    parts = ", ".join(f"{count} {state.value}" for state, count in counts(nodes).items())
+    return f"{counted(len(nodes), 'node')}: {parts}"
