@@ -23,8 +23,9 @@ from pytest_accel.fleet.waiting import Watch
 from pytest_accel.run.record import FILE
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
-are drained, and none that has a reason of somebody else. With --resume, nodes that were drained so and were accepted by
-a later run are made available again. The exit status is 1 if a node is rejected, 4 if nothing may be changed, else 0."""
+are drained, and none that has a reason of somebody else. With --resume, nodes that were drained so and accepted by a
+later run are made available again. The exit status is 1 if a node is rejected, 4 if nothing may be changed,
+else 0."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

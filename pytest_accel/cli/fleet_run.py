@@ -34,15 +34,16 @@ QUIET = ("-p", "no:cacheprovider")
 
 RUN = """Submit one job for each node, which runs pytest with the given SKU there. The list of expected nodes is in
 DIR/fleet.json before the first job is submitted, the record of a node is in DIR/NODE. Drained, down and reserved nodes
-are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs were
-submitted, with --wait that of 'fleet wait'."""
-STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is 0
-if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
+are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs
+were submitted, with --wait that of 'fleet wait'."""
+STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
+0 if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
 those of 'fleet status'."""
 CANCEL = "End the jobs of a run that are waiting or running. Records stay."
-REPORT = """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted, on
-at most 60 lines of text or Markdown, or an entry for each node as JSON. The exit statuses are those of 'fleet status'."""
+REPORT = """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
+on at most 60 lines of text or Markdown, or an entry for each node as JSON. The exit statuses are those of
+'fleet status'."""
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +58,13 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--time", metavar="MIN", type=_positive, help=text)
     text = "the most jobs of the run in the queue at a time; the command goes on until all are submitted"
     add("--at-once", metavar="N", type=_positive, default=0, help=text)
-    add("--again", metavar="LIST", action="append", default=[], help="submit jobs for these nodes though they have results")
+    add(
+        "--again",
+        metavar="LIST",
+        action="append",
+        default=[],
+        help="submit jobs for these nodes though they have results",
+    )
     add("--wait", action="store_true", help="wait for the results")
     add("--dry-run", action="store_true", help="show what would be submitted")
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")

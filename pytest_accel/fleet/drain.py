@@ -78,7 +78,8 @@ def failures(raw: Any) -> list[Failure]:
         codes.setdefault((each.get("metric"), each.get("subject")), each.get("code"))
     ordered = [key for key in codes if key in rejecting] + [key for key in rejecting if key not in codes]
     return [
-        Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0])) for key in dict.fromkeys(ordered)
+        Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0]))
+        for key in dict.fromkeys(ordered)
     ]
 
 
@@ -111,7 +112,10 @@ def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
 def plan_of(
     nodes: Sequence[NodeResult], found: Mapping[str, Sequence[Failure]], now: Iterable[NodeState], most: float = MOST
 ) -> Plan:
-    """Return which nodes are to be drained. `found` are the failures of the rejected nodes, `now` the nodes in Slurm."""
+    """Return which nodes are to be drained.
+
+    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm.
+    """
     plan, states = Plan(), {each.name: each for each in now}
     judged = [each for each in nodes if each.state in (State.ACCEPTED, State.REJECTED, State.NOT_JUDGED)]
     doubtful = _doubtful(found, len(judged))
@@ -155,9 +159,7 @@ def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, 
     """Return the metrics that fail on too many of the judged nodes, with the number of these."""
     nodes = Counter(metric for failed in found.values() for metric in {each.metric for each in failed})
     return {
-        metric: count
-        for metric, count in nodes.most_common()
-        if count >= DOUBTFUL_NODES and count > DOUBTFUL * judged
+        metric: count for metric, count in nodes.most_common() if count >= DOUBTFUL_NODES and count > DOUBTFUL * judged
     }
 
 
@@ -168,8 +170,8 @@ def _refused(wanted: int, held: int, expected: int, most: float) -> str:
         return ""
     before = f" ({held} of them drained already)" if held else ""
     return (
-        f"{wanted + held} of {expected} nodes{before} would be drained, and at most {allowed} may be (--most={most:g}); "
-        "look at the limits first"
+        f"{wanted + held} of {expected} nodes{before} would be drained, and at most {allowed} may be "
+        f"(--most={most:g}): look at the limits first"
     )
 
 

@@ -64,7 +64,9 @@ def _names(names: Sequence[str], fold: Fold) -> str:
 
 def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as lines of text."""
-    lines = [printable(f"{state.value:<10}  {names}{f'  {why}' if why else ''}") for state, names, why in rows(nodes, fold)]
+    lines = [
+        printable(f"{state.value:<10}  {names}{f'  {why}' if why else ''}") for state, names, why in rows(nodes, fold)
+    ]
     return "\n".join([*lines, *notes(fleet), in_words(nodes)]) + "\n"
 
 

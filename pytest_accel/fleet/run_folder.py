@@ -110,7 +110,9 @@ def load(folder: Path) -> Fleet:
         expected = tuple(_texts(Expected, each) for each in raw["expected"])
         jobs = tuple(_texts(Submitted, each) for each in raw["jobs"])
         return Fleet(
-            *(str(raw[key]) for key in ("id", "created", "version")),
+            id=str(raw["id"]),
+            created=str(raw["created"]),
+            version=str(raw["version"]),
             arguments=tuple(str(word) for word in raw["arguments"]),
             minutes=int(raw["minutes"]),
             partition=str(raw["partition"]),
@@ -209,7 +211,7 @@ def _result(path: Path) -> Result | None:
         return None
     if summary["judged_again"]:  # that is no measurement of hardware
         return None
-    texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})  # type: ignore[literal-required]
+    texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})
     return Result(path.parent, Summary(**{**summary, **texts}))
 
 

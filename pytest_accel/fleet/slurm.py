@@ -75,13 +75,12 @@ class JobState:
     reason: str = ""
 
 
+WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
+"""States of jobs that have not begun."""
 ACTIVE = frozenset(
-    ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
-    + ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+    ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", *WAITING)
 )
 """States of jobs that have not ended."""
-WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
-"""Those of them that have not begun."""
 
 
 def _run(command: Sequence[str], *, text_in: str | None = None) -> str:
@@ -172,7 +171,9 @@ def fold(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     try:
-        parts = [_run(["scontrol", "show", "hostlistsorted", ",".join(chunk)]).strip() for chunk in _chunks(names, 5000)]
+        parts = [
+            _run(["scontrol", "show", "hostlistsorted", ",".join(chunk)]).strip() for chunk in _chunks(names, 5000)
+        ]
     except SlurmError:
         return ",".join(names)
     return printable(",".join(parts))
@@ -197,7 +198,9 @@ class Submission:
     def command(self) -> list[str]:
         """Return the command line that submits it; the script is its standard input."""
         chosen = {"-p": self.partition, "--gres": self.gres, "--reservation": self.reservation}
-        given = [f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text]
+        given = [
+            f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text
+        ]
         fixed = ["-N1", "-n1", "--exclusive", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
         return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given]
 

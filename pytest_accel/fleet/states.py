@@ -11,7 +11,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.run_folder import Fleet, Result, Submitted
 from pytest_accel.fleet.slurm import ACTIVE, WAITING, JobState
 
-REJECTED_EXIT, NOT_JUDGED_EXIT = 1, 6
+REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
 """Exit statuses of a run whose verdict is not that everything holds."""
 
 
@@ -54,21 +54,27 @@ def of_all(
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list.
 
-    `results` are newest first. `jobs` are None where the queue could not be asked. `last_words` returns the last line of the output of a node's job.
+    `results` are newest first. `jobs` are None where the queue could not be asked. `last_words` returns the last line
+    of the output of a node's job.
     """
     submitted: dict[str, list[Submitted]] = {}
-    for each in fleet.jobs:
-        submitted.setdefault(each.node, []).append(each)
+    for one in fleet.jobs:
+        submitted.setdefault(one.node, []).append(one)
     queued: dict[str, list[JobState]] = {}
     for job in jobs or ():
         queued.setdefault(job.name, []).append(job)
     found = []
     for each in fleet.expected:
-        of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number) if jobs is not None else None
-        result = _state(
-            each.name, results.get(each.name, ()), submitted.get(each.name, ()), of_node, last_words, each.skipped
+        of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
+        known = _Known(
+            each.name,
+            each.skipped,
+            next(iter(results.get(each.name, ())), None),
+            submitted.get(each.name, ()),
+            of_node[-1] if of_node else None,
+            queue_known=jobs is not None,
         )
-        found.append(replace(result, skipped=each.skipped))
+        found.append(replace(_state(known, last_words), skipped=each.skipped))
     return found
 
 
@@ -77,38 +83,47 @@ def _number(job: JobState) -> int:
     return int(job.id) if job.id.isdigit() else 0
 
 
-def _state(
-    name: str,
-    results: Sequence[Result],
-    submitted: Sequence[Submitted],
-    queued: Sequence[JobState] | None,
-    last_words: Callable[[str, str], str],
-    skipped: str,
-) -> NodeResult:
-    """Return the state of one node.
+@dataclass(frozen=True)
+class _Known:
+    """What is known of one node."""
 
-    The newest result counts, unless a later job was submitted. A job that is queued and that fleet.json does not hold
-    was submitted by a process that was killed right afterwards.
-    """
-    newest = results[0] if results else None
-    job = queued[-1] if queued else None
-    last = job.id if job else (submitted[-1].job if submitted else "")
-    of_last = newest is not None and (newest.summary["job"] == last or _began_after(newest, submitted, last))
-    if newest and of_last and newest.summary["state"] != "running":
-        return _judged(name, newest)
-    if job and job.state in ACTIVE:
-        return _queued(name, job)
+    name: str
+    skipped: str
+    newest: Result | None
+    submitted: Sequence[Submitted]
+    job: JobState | None
+    """Its last job in the queue."""
+    queue_known: bool
+
+    @property
+    def last(self) -> str:
+        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
+        return self.job.id if self.job else (self.submitted[-1].job if self.submitted else "")
+
+    @property
+    def result(self) -> Result | None:
+        """The newest result, None if it is older than the last job."""
+        if not self.newest or not self.last or self.newest.summary["job"] == self.last:
+            return self.newest
+        return self.newest if _began_after(self.newest, self.submitted, self.last) else None
+
+
+def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
+    """Return the state of one node."""
+    name, last, result = known.name, known.last, known.result
+    if result and result.summary["state"] != "running":
+        return _judged(name, result)
+    if known.job and known.job.state in ACTIVE:
+        return _queued(name, known.job)
     if not last:
-        if newest and newest.summary["state"] != "running":
-            return _judged(name, newest)
-        if newest:
-            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", newest)
-        if skipped:
-            return NodeResult(name, State.SKIPPED, skipped)
+        if result:
+            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", result)
+        if known.skipped:
+            return NodeResult(name, State.SKIPPED, known.skipped)
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
-    if queued is None:
+    if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    return NodeResult(name, State.NO_RESULT, _why_none(newest if of_last else None, last, job, last_words(name, last)))
+    return NodeResult(name, State.NO_RESULT, _why_none(result, last, known.job, last_words(name, last)))
 
 
 def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:
@@ -146,7 +161,7 @@ def _judged(name: str, newest: Result) -> NodeResult:
     summary = newest.summary
     simulated = "SIMULATED " if summary["simulated"] and not summary["line"].startswith("SIMULATED") else ""
     line = f"{simulated}{summary['line'] or summary['state']}"
-    if summary["state"] == "interrupted" and summary["exit"] != REJECTED_EXIT:
+    if summary["exit"] == INTERRUPTED_EXIT or summary["word"] == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
     return NodeResult(name, _of_exit(summary["exit"], summary["word"]), line, newest)
 

@@ -20,7 +20,20 @@ SAVE_EVERY = 50
 """After so many jobs fleet.json is written. Those that it lacks after a kill are found in the queue by their names."""
 SHORTEST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds to wait if the queue takes no more jobs: twice as long each time."""
-UNUSABLE = ("drain", "drng", "down", "fail", "maint", "resv", "reserved", "inval", "unk", "error", "block", "no_respond")
+UNUSABLE = (
+    "drain",
+    "drng",
+    "down",
+    "fail",
+    "maint",
+    "resv",
+    "reserved",
+    "inval",
+    "unk",
+    "error",
+    "block",
+    "no_respond",
+)
 """Beginnings of the states of nodes that start no job."""
 RESERVED = ("maint", "resv", "reserved")
 """Those of them that start the jobs of their reservation."""
@@ -134,7 +147,7 @@ class Submitter:
             self._save()
 
     def _submit(self, node: Expected, script: str, left: int) -> None:
-        """Submit the job of one node, as often as the queue refuses it for being full."""
+        """Submit the job of one node, and keep its id."""
         job = Submission(
             node=node.name,
             name=self.fleet.job_name(node.name),
@@ -145,23 +158,26 @@ class Submitter:
             gres=node.gres,
             reservation=self.fleet.reservation,
         )
-        pause = SHORTEST_WAIT
-        while True:
-            try:
-                number = slurm.submit(job)
-                break
-            except SlurmError as error:
-                if not error.is_limit or not self._active():
-                    raise
-                self._save()
-                self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_WAIT)
+        number = self._accepted(job, left)
         self._tell("")
         self.fleet = run_folder.with_jobs(self.fleet, [Submitted(node.name, number, now())])
         self._unsaved += 1
         if self._unsaved >= SAVE_EVERY:
             self._save()
+
+    def _accepted(self, job: Submission, left: int) -> str:
+        """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
+        pause = SHORTEST_WAIT
+        while True:
+            try:
+                return slurm.submit(job)
+            except SlurmError as error:
+                if not error.is_limit or not self._active():
+                    raise
+                self._save()
+                self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
 
     def _wait_for_room(self, at_once: int, left: int) -> int:
         """Wait until fewer than `at_once` jobs of the run are in the queue; return how many more there may be."""

@@ -95,7 +95,9 @@ def read(folder: Path, launch: Launch | None = None) -> EarlierRecords:
     if launch is None or not launch.shared or not _is_shared(folder, launch.node):
         return inside(folder.parent, folder)
     own = file_name(launch.node)
-    return _read(place for night in _folders(folder.parent.parent) for place in _of_node(night / own) if place != folder)
+    return _read(
+        place for night in _folders(folder.parent.parent) for place in _of_node(night / own) if place != folder
+    )
 
 
 def _is_shared(folder: Path, node: str) -> bool:

@@ -92,7 +92,7 @@ def _has(number: _Numbers, *names: str) -> bool:
 
 
 def _share(number: _Numbers, tasks: str, of_node: str) -> int | None:
-    """Return the number of nodes from that of all tasks and that of the tasks of this node; None if one is not known."""
+    """Return the number of nodes, from those of all tasks and of the tasks of this node; None if one is not known."""
     every, here = number.of(tasks), number.of(of_node)
     return -(-every // here) if every and here else None
 

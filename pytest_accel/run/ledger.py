@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict

@@ -83,9 +83,7 @@ class LauncherEntry(TypedDict, total=False):
 
 def launcher_entry(launch: Launch) -> LauncherEntry:
     """Return what a launcher said as the record holds it."""
-    return LauncherEntry(
-        name=launch.launcher, job=launch.job, node=launch.node, rank=launch.rank, nodes=launch.nodes
-    )
+    return LauncherEntry(name=launch.launcher, job=launch.job, node=launch.node, rank=launch.rank, nodes=launch.nodes)
 
 
 class RunEntry(TimeSpent, total=False):

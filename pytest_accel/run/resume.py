@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_accel
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
 from pytest_accel.judging.closing import Circumstances

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry

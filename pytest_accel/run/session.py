@@ -11,9 +11,9 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging import preconditions
@@ -155,7 +155,11 @@ class Session:
         host = node_name()
         name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
         resumed = resume.find(self.options)
-        folder = self.folder.reopen(resumed.folder) if resumed else self.folder.create(self.options.output, host, name, shared=self.options.shared)
+        folder = (
+            self.folder.reopen(resumed.folder)
+            if resumed
+            else self.folder.create(self.options.output, host, name, shared=self.options.shared)
+        )
         self.setup.discover(self.pool, folder)
         if resumed:
             resume.check(resumed, self.setup)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
