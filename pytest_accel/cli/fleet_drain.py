@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_accel.cli.actions import Action, Actions
 from pytest_accel.cli.exit_status import WRONG
@@ -17,7 +18,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet import drain as plans
 from pytest_accel.fleet import slurm
 from pytest_accel.fleet.drain import Failure, Plan, Step
-from pytest_accel.fleet.slurm import SlurmError
+from pytest_accel.fleet.slurm import NodeState, SlurmError
 from pytest_accel.fleet.states import REJECTED_EXIT, NodeResult, State
 from pytest_accel.fleet.waiting import Watch
 from pytest_accel.run.record import FILE
@@ -50,7 +51,7 @@ def drain(chosen: argparse.Namespace) -> int:
     watch = Watch(chosen.folder.absolute())
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes])
-    plan = plans.resume_plan(nodes, now) if chosen.resume else plans.plan_of(nodes, _failures(nodes), now, chosen.most)
+    plan = _resume_plan(nodes, now) if chosen.resume else plans.plan_of(nodes, _failures(nodes), now, chosen.most)
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))
     for node, why in plan.left:
@@ -68,14 +69,26 @@ def drain(chosen: argparse.Namespace) -> int:
 
 def _failures(nodes: Sequence[NodeResult]) -> dict[str, list[Failure]]:
     """Return what rejects each rejected node, by its record; nothing for a record that cannot be read."""
-    found = {}
-    for each in nodes:
-        if each.state is State.REJECTED and each.result:
-            try:
-                found[each.node] = plans.failures(untrusted.read_json(each.result.folder / FILE, follow=False))
-            except BadFile as bad:
-                print(printable(str(bad)), file=sys.stderr)
-    return found
+    rejected = [each for each in nodes if each.state is State.REJECTED]
+    return {each.node: plans.failures(_record(each)) for each in rejected}
+
+
+def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
+    """Return which nodes are to be resumed. Records of runs that were no acceptance are read."""
+    ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
+    asked = [each for each in nodes if each.node in ours and each.state is State.HELD]
+    return plans.resume_plan(nodes, now, {each.node: plans.held(_record(each)) for each in asked})
+
+
+def _record(each: NodeResult) -> Any:
+    """Return the content of the record of a node, None if it cannot be read."""
+    if each.result is None:
+        return None
+    try:
+        return untrusted.read_json(each.result.folder / FILE, follow=False)
+    except BadFile as bad:
+        print(printable(str(bad)), file=sys.stderr)
+        return None
 
 
 def _show(plan: Plan) -> None:

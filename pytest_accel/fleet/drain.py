@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.slurm import NodeState, drain_command, resume_command
-from pytest_accel.fleet.states import NodeResult, State, moment
+from pytest_accel.fleet.states import HOLDS, NodeResult, State, moment
 
 TAG: Final = "[accel]"
 """The beginning of every reason of ours."""
@@ -117,26 +117,26 @@ def plan_of(
     `found` are the failures of the rejected nodes, `now` are the nodes in Slurm.
     """
     plan, states = Plan(), {each.name: each for each in now}
-    judged = [each for each in nodes if each.state in (State.ACCEPTED, State.REJECTED, State.NOT_JUDGED)]
+    judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
     doubtful = _doubtful(found, len(judged))
     plan.doubtful = [
         f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
-    held = 0
+    ours = 0
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
         why = _left_alone(state, grounds, found.get(each.node, ()))
-        held += bool(state and state.reason.startswith(TAG))
+        ours += bool(state and state.reason.startswith(TAG))
         if why:
             plan.left.append((each.node, why))
             continue
         reason = reason_of(grounds, simulated=each.result.summary["simulated"])
         plan.steps.append(Step(each.node, reason, tuple(drain_command(each.node, reason)), "drained"))
-    plan.refused = _refused(len(plan.steps), held, len(nodes), most)
+    plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
     return plan
 
 
@@ -163,35 +163,58 @@ def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, 
     }
 
 
-def _refused(wanted: int, held: int, expected: int, most: float) -> str:
+def _refused(wanted: int, ours: int, expected: int, most: float) -> str:
     """Return why so many nodes are not drained; empty if they may be. Those that we drained before count too."""
     allowed = max(1, int(most * expected + 1e-9))
-    if wanted == 0 or wanted + held <= allowed:
+    if wanted == 0 or wanted + ours <= allowed:
         return ""
-    before = f" ({held} of them drained already)" if held else ""
+    before = f" ({ours} of them drained already)" if ours else ""
     return (
-        f"{wanted + held} of {expected} nodes{before} would be drained, and at most {allowed} may be "
+        f"{wanted + ours} of {expected} nodes{before} would be drained, and at most {allowed} may be "
         f"(--most={most:g}): look at the limits first"
     )
 
 
-def resume_plan(nodes: Sequence[NodeResult], now: Iterable[NodeState]) -> Plan:
-    """Return which nodes are to be resumed: those that we drained and that were accepted by a run that began later."""
+def metrics_of(reason: str) -> set[str] | None:
+    """Return the metrics that a reason of ours names; None if it leaves some out."""
+    if re.search(r"; and \d+ more$", reason) or len(reason) >= REASON_CHARACTERS:
+        return None
+    parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
+    bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
+    return {metric for words in bare for metric in words[1:]}
+
+
+def held(raw: Any) -> set[str]:
+    """Return the metrics of a record whose limits hold on every device, from its content."""
+    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None) if "limit" in each]
+    good = (Status.PASS.value, Status.MARGINAL.value)
+    failed = {each.get("metric") for each in judged if each.get("status") not in good}
+    return {_word(each.get("metric")) for each in judged if each.get("metric") not in failed}
+
+
+def resume_plan(
+    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]] | None = None
+) -> Plan:
+    """Return which nodes are to be resumed: those that we drained and that were accepted by a run that began later.
+
+    A later run that holds and is no acceptance counts if it measured what the node was drained for: `holds` are the
+    metrics whose limits hold, by node.
+    """
     plan, results = Plan(), {each.node: each for each in nodes}
     for state in now:
         each = results.get(state.name)
         if not state.reason.startswith(TAG) or each is None:
             continue
-        if why := _not_resumed(state, each):
+        if why := _not_resumed(state, each, (holds or {}).get(state.name, ())):
             plan.left.append((state.name, f"{why}; drained: {state.reason}"))
         else:
             plan.steps.append(Step(state.name, state.reason, tuple(resume_command(state.name)), "resumed"))
     return plan
 
 
-def _not_resumed(state: NodeState, each: NodeResult) -> str:
+def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> str:
     """Return why a node that we drained is not resumed; empty if it is."""
-    if each.state is not State.ACCEPTED or each.result is None:
+    if each.state not in HOLDS or each.result is None:
         return each.state.value
     if each.result.summary["simulated"] and not state.reason.startswith(SIMULATED):
         return "the later run was simulated"
@@ -200,4 +223,8 @@ def _not_resumed(state: NodeState, each: NodeResult) -> str:
     began = moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
+    if each.state is State.HELD:
+        wanted = metrics_of(state.reason)
+        if wanted is None or not wanted <= set(holds):
+            return "the later run was no acceptance, and did not measure all that it was drained for"
     return ""

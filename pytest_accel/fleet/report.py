@@ -39,7 +39,10 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
 
 
 def _shown(each: NodeResult) -> str:
-    """Return the reason of a node as the report shows it: nodes that are accepted share one line."""
+    """Return the reason of a node as the report shows it: nodes whose limits hold share one line."""
+    if each.state is State.HELD:
+        simulated = each.result is not None and each.result.summary["simulated"]
+        return "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
     return "" if each.state is State.ACCEPTED else each.reason
 
 

@@ -25,11 +25,15 @@ class State(Enum):
     SKIPPED = "skipped"
     RUNNING = "running"
     WAITING = "waiting"
+    HELD = "held"
+    """Everything that ran holds, but it was no acceptance: own tests, SKU auto or cpu, a simulated node."""
     ACCEPTED = "accepted"
 
 
 PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
+HOLDS = (State.ACCEPTED, State.HELD)
+"""States of runs that ended with exit status 0."""
 MISSING = (State.NO_RESULT, State.ERROR)
 """States of nodes for which `fleet run` submits another job."""
 
@@ -163,7 +167,10 @@ def _judged(name: str, newest: Result) -> NodeResult:
     line = f"{simulated}{summary['line'] or summary['state']}"
     if summary["exit"] == INTERRUPTED_EXIT or summary["word"] == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
-    return NodeResult(name, _of_exit(summary["exit"], summary["word"]), line, newest)
+    state = _of_exit(summary["exit"], summary["word"])
+    if state is State.ACCEPTED and (summary["simulated"] or summary["word"] != "ACCEPTED"):
+        state = State.HELD
+    return NodeResult(name, state, line, newest)
 
 
 def _of_exit(status: int | None, word: str) -> State:
@@ -176,11 +183,11 @@ def _of_exit(status: int | None, word: str) -> State:
 
 
 def exit_status(nodes: Iterable[NodeResult]) -> int:
-    """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all are accepted."""
+    """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all limits of all hold."""
     states = {each.state for each in nodes}
     if State.REJECTED in states:
         return REJECTED_EXIT
-    return 0 if states <= {State.ACCEPTED} else NOT_JUDGED_EXIT
+    return 0 if states <= set(HOLDS) else NOT_JUDGED_EXIT
 
 
 def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:
