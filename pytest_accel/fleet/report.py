@@ -14,6 +14,8 @@ MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
 MOST_NAMES = 160
 """Length of the longest list of nodes in one line."""
+AROUND = 9
+"""Lines of a report that are no nodes: heading, notes, counts."""
 LEAST_OF_STATE = 3
 """Lines that every state has at least, so that many of a worse one hide none."""
 
@@ -48,7 +50,7 @@ def _shown(each: NodeResult) -> str:
 
 def _room(wanted: dict[State, int]) -> dict[State, int]:
     """Return how many lines each state has, so that all fit; each of the worse ones as many as are left."""
-    left = MOST_LINES - 10 - sum(min(count, LEAST_OF_STATE) for count in wanted.values())
+    left = MOST_LINES - AROUND - len(State) - sum(min(count, LEAST_OF_STATE) for count in wanted.values())
     room = {}
     for state, count in wanted.items():
         more = min(max(0, count - LEAST_OF_STATE), max(0, left))

@@ -80,7 +80,7 @@ class SlurmCluster:
             "SchedulerParameters": "sched_interval=1,bf_interval=1",
             "SlurmdParameters": "config_overrides",
             "ReturnToService": 2,
-            "SlurmdTimeout": 10,
+            "SlurmdTimeout": 60,
             "KillWait": 5,
             **({"GresTypes": "gpu"} if gpus else {}),
         }
@@ -157,9 +157,9 @@ class SlurmCluster:
         return subprocess.run(command, env=environment, text=True, capture_output=True, check=check, timeout=seconds)
 
     def states(self) -> dict[str, str]:
-        """Return the state of each node, as sinfo names it."""
+        """Return the state of each node, as sinfo names it, without the mark of one that answers late."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines()
-        return dict(line.split() for line in lines)
+        return dict(line.rstrip("*").split() for line in lines)
 
 
 def _pretend_gpus(folder: Path, count: int) -> str:
