@@ -208,7 +208,7 @@ def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
 def too_few_runs(readings: Iterable[Reading]) -> str | None:
     """Return why the readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
     most = max(Counter(each.device for each in readings).values(), default=0)
-    return None if most >= ENOUGH_RUNS else f"{counted(most, 'run')}, at least {ENOUGH_RUNS} are needed"
+    return None if most >= ENOUGH_RUNS else f"{counted(most, 'undisturbed run')}, at least {ENOUGH_RUNS} are needed"
 
 
 def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:
