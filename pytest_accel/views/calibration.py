@@ -11,6 +11,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.versions import spanning
+from pytest_accel.core.words import counted
 from pytest_accel.judging.calibration import Calibrated, Calibration, Outlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
@@ -221,14 +222,20 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
         "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{one.runs} runs of {one.devices} "
-            f"{'nodes' if requirements.of_node(one.metric) else f'devices of {one.nodes} nodes'}; level "
+            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {_measured(one)}; level "
             f"{', '.join(made.levels)}; {what}"
         ),
         **devices,
         "nodes": one.nodes,
         **({"method": method} if method else {}),
     }
+
+
+def _measured(one: Calibrated) -> str:
+    """Return what was measured: "8 devices of 1 node", or "3 nodes"."""
+    if requirements.of_node(one.metric):
+        return counted(one.devices, "node")
+    return f"{counted(one.devices, 'device')} of {counted(one.nodes, 'node')}"
 
 
 def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:
