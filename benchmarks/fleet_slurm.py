@@ -4,8 +4,8 @@
 
 Needs the Debian packages slurm-wlm and munge. Of 8 nodes that measure this machine's processors one is killed in the
 middle, one was drained by somebody else, one is slow, and the disk of one is full; the others are well. The second run
-completes what is missing; the slow node is drained, repaired, measured by hand and resumed. Then 64 simulated nodes of
-8 GPUs are run, four at a time, of which three are slow.
+completes what is missing; the slow node is drained, repaired, measured by hand and resumed. Then the inventory of 64
+simulated nodes of 8 GPUs is checked, four at a time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,17 @@ def test_product(accel_check):
         time.sleep(0.1)
     accel_check(product)
 """
+INVENTORY = """
+from pytest_accel import probes
+
+
+def test_sku(accel_check):
+    accel_check(probes.inventory, fact="sku")
+
+
+def test_count(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+"""
 COMMAND = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
 FULL_BYTES = 40 << 10
 """Size of the file system of the node whose disk is full: its record and logs do not fit."""
@@ -86,6 +98,18 @@ def _environment(slurm: SlurmCluster, node: str) -> dict[str, str]:
     return {**slurm.environment, "SLURM_JOB_ID": "by-hand", "SLURMD_NODENAME": node}
 
 
+def lose(slurm: SlurmCluster, node: str) -> int:
+    """Kill every process of the job on a node at once, as a loss of power would; return their number."""
+    wanted = {f"SLURM_CONF={slurm.environment['SLURM_CONF']}".encode(), f"SLURMD_NODENAME={node}".encode()}
+    killed = 0
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= set((place / "environ").read_bytes().split(b"\0")):
+                os.kill(int(place.name), signal.SIGKILL)
+                killed += 1
+    return killed
+
+
 @contextlib.contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
     """Give a folder a file system of its own that is too small for a record. Needs root."""
@@ -113,9 +137,8 @@ def real(nodes: int, work: Path) -> None:
             slurm.until((folder / "fleet.json").exists, "the run has not begun")
             disks.enter_context(full_disk(folder / "node5"))  # before its job begins, which is one of the last
             slurm.until((work / "begun-node2").exists, "node2 has not begun", 300)
-            job = slurm.run("squeue", "-h", "-w", "node2", "-o", "%i").stdout.strip()
-            slurm.run("scancel", "--signal=KILL", "--full", job)
-            print(f"\n(node2 is killed in the middle: scancel --signal=KILL --full {job})")
+            count = lose(slurm, "node2")
+            print(f"\n(node2 is lost in the middle: {count} processes of its job are killed by SIGKILL)")
             first.result()
         show.fleet("status", folder)
         show.fleet("wait", folder)
@@ -137,19 +160,19 @@ def real(nodes: int, work: Path) -> None:
 
 
 def simulated(nodes: int, at_once: int, work: Path) -> None:
-    """Run simulated nodes of eight GPUs, `at_once` at a time, with a test of our own."""
-    suite, folder = work / "test_own.py", work / "simulated"
-    suite.write_text(SUITE)
-    for name in ("slow-node7", "slow-node33", "slow-node60"):
-        (work / name).touch()
+    """Run simulated nodes of eight GPUs, `at_once` at a time, with a test of their inventory."""
+    suite, folder = work / "test_inventory.py", work / "simulated"
+    suite.write_text(INVENTORY)
     with cluster(nodes, gpus=8) as slurm:
         show = Show(slurm)
-        began = time.monotonic()
         show.fleet("run", "--sku", "h100-sxm", "--level", "quick", "--at-once", at_once, "--output", folder, "--wait",
                    "--", "--accel-simulate=h100-sxm", suite, seconds=7200)  # fmt: skip
-        print(f"\n{nodes} simulated nodes: {time.monotonic() - began:.0f} s, {at_once} at a time")
-        for action in ("status", "drain"):
-            show.fleet(action, folder)
+        show.fleet("status", folder)
+        show.fleet("drain", folder)
+        found = [json.loads(path.read_text())["devices"] for path in folder.glob("node*/summary.json")]
+        devices = [device for of_node in found for device in of_node]
+        for what in ("uuid", "serial"):
+            print(f"{len({device[what] for device in devices})} different of {len(devices)} values of {what}")
 
 
 def main() -> None:

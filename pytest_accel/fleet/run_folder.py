@@ -23,6 +23,8 @@ FORMAT: Final = 1
 FILE = "fleet.json"
 JOBS = "jobs"
 """The folder of the output of the jobs."""
+SAYS_NOTHING = ("time: ", "sha256: ", "smallest loss found", "next: ", "run again: ")
+"""Beginnings of lines at the end of a run that do not say how it ended."""
 TAIL_BYTES = 8192
 """How much of the end of a job's output is read."""
 
@@ -216,7 +218,7 @@ def _result(path: Path) -> Result | None:
 
 
 def last_words(folder: Path, node: str, job: str) -> str:
-    """Return the last line of the output of a job; empty if there is none."""
+    """Return the last line of the output of a job that may say why it ended; empty if there is none."""
     path = folder / JOBS / f"{file_name(node)}-{job}.out"
     try:
         with open(path, "rb") as file:
@@ -224,7 +226,7 @@ def last_words(folder: Path, node: str, job: str) -> str:
             lines = [line.strip() for line in file.read(TAIL_BYTES).decode(errors="replace").splitlines()]
     except OSError:
         return ""
-    told = [line for line in lines if line.strip("= ")]
+    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
     return str(printable_data(told[-1], 200)) if told else ""
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+SBIN = "/usr/sbin:/sbin"
+"""Where Debian has the daemons; the PATH of an ordinary user lacks it."""
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol")
 READY, QUIET = 60.0, 15.0
 """Seconds within which all nodes have to be idle, and jobs have to end."""
@@ -23,8 +25,12 @@ READY, QUIET = 60.0, 15.0
 
 def missing() -> str:
     """Return why no cluster can be started here; empty if one can."""
-    absent = [name for name in PROGRAMS if not shutil.which(name)]
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
     return f"not installed: {', '.join(absent)} (packages slurm-wlm and munge)" if absent else ""
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:{SBIN}"
 
 
 class SlurmCluster:
@@ -36,6 +42,7 @@ class SlurmCluster:
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.environment: dict[str, str] = {
             **{name: text for name, text in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))},
+            "PATH": _path(),
             "SLURM_CONF": str(root / "slurm.conf"),
         }
         for name in ("ctld", "log", "munge", "dev", *self.names):
