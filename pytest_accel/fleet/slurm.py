@@ -201,7 +201,7 @@ class Submission:
         given = [
             f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text
         ]
-        fixed = ["-N1", "-n1", "--exclusive", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
+        fixed = ["-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
         return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given]
 
 

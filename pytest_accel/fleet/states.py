@@ -58,7 +58,7 @@ def of_all(
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list.
 
-    `results` are newest first. `jobs` are None where the queue could not be asked. `last_words` returns the last line
+    `jobs` are None where the queue could not be asked. `last_words` returns the last line
     of the output of a node's job.
     """
     submitted: dict[str, list[Submitted]] = {}
@@ -67,19 +67,28 @@ def of_all(
     queued: dict[str, list[JobState]] = {}
     for job in jobs or ():
         queued.setdefault(job.name, []).append(job)
+    names = {each.name for each in fleet.expected}
+    runs: dict[str, list[Result]] = {}
+    for host, of_host in results.items():  # by hand, a run states the name of the host, which may have a domain
+        runs.setdefault(host if host in names else host.partition(".")[0], []).extend(of_host)
     found = []
     for each in fleet.expected:
         of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
         known = _Known(
             each.name,
             each.skipped,
-            next(iter(results.get(each.name, ())), None),
+            max(runs.get(each.name, ()), key=_started, default=None),
             submitted.get(each.name, ()),
             of_node[-1] if of_node else None,
             queue_known=jobs is not None,
         )
         found.append(replace(_state(known, last_words), skipped=each.skipped))
     return found
+
+
+def _started(result: Result) -> str:
+    """Return when a run began, by which the newest one is found."""
+    return result.summary["started"]
 
 
 def _number(job: JobState) -> int:

@@ -68,6 +68,11 @@ def test_state(given: NodeResult, expected: State, reason: str) -> None:
     assert reason in given.reason
 
 
+def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
+    found = of_all(fleet(Expected("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, [])
+    assert found[0].state is State.REJECTED
+
+
 def of(**states: State) -> list[NodeResult]:
     return [NodeResult(name, each, "why") for name, each in states.items()]
 
