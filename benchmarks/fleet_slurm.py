@@ -68,7 +68,7 @@ def test_count(accel_check, accel_devices):
     accel_check(probes.inventory, fact="count")
 """
 COMMAND = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
-FULL_BYTES = 40 << 10
+FULL_BYTES = 12 << 10
 """Size of the file system of the node whose disk is full: its record and logs do not fit."""
 
 

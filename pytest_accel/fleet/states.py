@@ -166,7 +166,7 @@ def _why_none(newest: Result | None, last: str, job: JobState | None, told: str)
     """Return why the last job of a node left no result."""
     how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
     left = "with an incomplete record" if newest else "without a record"
-    return f"{how} {left}" + (f": {told}" if told else "")
+    return f"{how} {left}" + (f"; its output ends: {told}" if told else "")
 
 
 def _judged(name: str, newest: Result) -> NodeResult:

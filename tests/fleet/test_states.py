@@ -52,9 +52,9 @@ def state(*results: Result, job: JobState | None = None, submitted: str = "7", s
         (
             state(result(state="running"), job=JobState("7", "accel-1-n", "NODE_FAIL")),
             State.NO_RESULT,
-            "job 7 ended as NODE_FAIL with an incomplete record: last words of 7",
+            "job 7 ended as NODE_FAIL with an incomplete record; its output ends: last words of 7",
         ),
-        (state(), State.NO_RESULT, "job 7 ended without a record: last words of 7"),
+        (state(), State.NO_RESULT, "job 7 ended without a record; its output ends: last words of 7"),
         (state(submitted="", skipped="drained: fan"), State.SKIPPED, "drained: fan"),
         (state(submitted=""), State.NO_RESULT, "no job was submitted"),
         (state(result(job="3")), State.NO_RESULT, "job 7 ended without a record"),
