@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.run_folder import Fleet
-from pytest_accel.fleet.states import NodeResult, State, counts, exit_status, in_words
+from pytest_accel.fleet.states import ENDS, NodeResult, State, counts, exit_status, in_words
 
 MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
@@ -25,10 +26,12 @@ Fold = Callable[[Sequence[str]], str]
 
 def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
-    groups: dict[tuple[State, str], list[str]] = {}
+    groups: dict[tuple[State, str], list[NodeResult]] = {}
     for each in nodes:
-        groups.setdefault((each.state, _shown(each)), []).append(each.node)
-    per_state = {state: [(key[1], names) for key, names in groups.items() if key[0] is state] for state in State}
+        groups.setdefault((each.state, _kind(_shown(each))), []).append(each)
+    per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
+    for (state, kind), alike in groups.items():
+        per_state[state].append((_shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
     room = _room({state: len(found) for state, found in per_state.items()})
     found = []
     for state, reasons in per_state.items():
@@ -46,6 +49,11 @@ def _shown(each: NodeResult) -> str:
         simulated = each.result is not None and each.result.summary["simulated"]
         return "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
     return "" if each.state is State.ACCEPTED else each.reason
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without what differs from job to job: the number of the job and its output."""
+    return re.sub(r"^job \d+ ", "job ", reason).partition(ENDS)[0]
 
 
 def _room(wanted: dict[State, int]) -> dict[State, int]:

@@ -15,6 +15,8 @@ from pytest_accel.core.printable import printable
 
 SECONDS = 120.0
 """Seconds that a program may take; Slurm's own retries end before."""
+SUBMIT_SECONDS = 300.0
+"""Those that sbatch may take, which tries again for about two minutes where there are too many jobs."""
 CHUNK = 200
 """Most nodes or jobs that one command line names."""
 NO_REASON = "none"
@@ -83,17 +85,17 @@ ACTIVE = frozenset(
 """States of jobs that have not ended."""
 
 
-def _run(command: Sequence[str], *, text_in: str | None = None) -> str:
+def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float = SECONDS) -> str:
     """Run a program of Slurm and return what it prints. Raises SlurmError."""
     try:
         done = subprocess.run(
-            command, input=text_in, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
+            command, input=text_in, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
         )
     except FileNotFoundError:
         why = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
         raise SlurmError(command, why) from None
     except subprocess.TimeoutExpired:
-        raise SlurmError(command, f"no answer within {SECONDS:g} s") from None
+        raise SlurmError(command, f"no answer within {seconds:g} s") from None
     except OSError as error:
         raise SlurmError(command, error.strerror or str(error)) from None
     if done.returncode:
@@ -208,7 +210,7 @@ class Submission:
 def submit(job: Submission) -> str:
     """Submit a job, and return its id. Raises SlurmError."""
     command = job.command()
-    said = _run(command, text_in=job.script)
+    said = _run(command, text_in=job.script, seconds=SUBMIT_SECONDS)
     number = said.strip().split(";")[0]
     if not number.isdigit():
         raise SlurmError(command, f"printed no job id but {said!r}")

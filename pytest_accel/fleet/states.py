@@ -30,6 +30,8 @@ class State(Enum):
     ACCEPTED = "accepted"
 
 
+ENDS = "; its output ends: "
+"""What stands before the last line of the output of a job in a reason."""
 PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
@@ -166,7 +168,7 @@ def _why_none(newest: Result | None, last: str, job: JobState | None, told: str)
     """Return why the last job of a node left no result."""
     how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
     left = "with an incomplete record" if newest else "without a record"
-    return f"{how} {left}" + (f"; its output ends: {told}" if told else "")
+    return f"{how} {left}" + (f"{ENDS}{told}" if told else "")
 
 
 def _judged(name: str, newest: Result) -> NodeResult:

@@ -177,6 +177,15 @@ def test_a_report_on_any_fleet_fits_a_page() -> None:
     assert len(report.markdown(fleet(), nodes, ",".join).splitlines()) <= report.MOST_LINES
 
 
+def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
+    ended = "job {} ended as NODE_FAIL without a record; its output ends: {}"
+    nodes = [NodeResult(f"n{place}", State.NO_RESULT, ended.format(place, place)) for place in (1, 2)]
+    assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
+        "no result   n1,n2  job ended as NODE_FAIL without a record"
+    ]
+    assert "job 1 ended as NODE_FAIL without a record; its output ends: 1" in report.text(fleet(), nodes[:1], ",".join)
+
+
 def test_a_forged_reason_stays_in_its_line() -> None:
     nodes = [NodeResult("n", State.NO_RESULT, "a\nACCEPTED | \x1b[1m")]
     assert len(report.text(fleet(), nodes, ",".join).splitlines()) == 2
