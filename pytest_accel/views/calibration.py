@@ -222,8 +222,8 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
         "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {_measured(one)}; level "
-            f"{', '.join(made.levels)}; {what}"
+            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {_measured(one)}; "
+            f"level {', '.join(made.levels)}; {what}"
         ),
         **devices,
         "nodes": one.nodes,
