@@ -11,12 +11,15 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.run.deadline import SHORTEST
-from pytest_accel.run.launcher import Launch
+
+if TYPE_CHECKING:
+    from pytest_accel.run.launcher import Launch
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
