@@ -37,16 +37,16 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--count", metavar="N", type=_count, default=0, help="as many nodes, whichever are free")
     results = parser.add_mutually_exclusive_group(required=True)
     text = "the volume claim for the records, which all nodes can write to"
-    results.add_argument("--claim", metavar="PVC", default="", help=text)
+    results.add_argument("--claim", metavar="PVC", help=text)
     text = "the folder for the records on every node, such as one of a network file system; it has to exist"
-    results.add_argument("--host-path", metavar="DIR", type=_absolute, default="", help=text)
+    results.add_argument("--host-path", metavar="DIR", type=_absolute, help=text)
     add("--gpus", metavar="N", type=_count, default=8, help="devices of a node (default: %(default)s)")
     add("--resource", metavar="NAME", default="nvidia.com/gpu", help="their resource (default: %(default)s)")
     text = "a label that the nodes have to have; may be given several times"
     add("--selector", metavar="KEY=VALUE", type=_pair, action="append", default=[], help=text)
     add("--cron", metavar="'0 3 * * *'", default="", help="make a CronJob with this schedule")
     text = "the --accel-time-limit of every node, such as 15m"
-    add("--time-limit", metavar="TIME", type=_time_limit, default="", help=text)
+    add("--time-limit", metavar="TIME", type=_time_limit, help=text)
     add("--name", type=_name, default="accel", help="the name of the Job (default: %(default)s)")
     add("--namespace", default="", help="default: that of kubectl")
     text = "run the pods privileged and as root, without which no container may read the kernel log"
@@ -55,8 +55,24 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_manifest(chosen: argparse.Namespace) -> int:
     """Print the manifest; return 0."""
-    fields = {name: getattr(chosen, name) for name in Wanted.__dataclass_fields__ if name != "selector"}
-    print(manifest.text([manifest.manifest(Wanted(**fields, selector=tuple(chosen.selector)))]), end="")
+    wanted = Wanted(
+        image=chosen.image,
+        sku=chosen.sku,
+        level=chosen.level,
+        nodes=chosen.nodes,
+        count=chosen.count,
+        gpus=chosen.gpus,
+        resource=chosen.resource,
+        name=chosen.name,
+        namespace=chosen.namespace,
+        cron=chosen.cron,
+        claim=chosen.claim or "",
+        host_path=chosen.host_path or "",
+        selector=tuple(chosen.selector),
+        time_limit=chosen.time_limit or "",
+        kernel_log=chosen.kernel_log,
+    )
+    print(manifest.text([manifest.manifest(wanted)]), end="")
     return 0
 
 

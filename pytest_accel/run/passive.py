@@ -20,8 +20,10 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.interface import NoAnswer
+from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging import partitions, passive
 from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import Found
 from pytest_accel.run import selection, simulation, stuck_sensor
@@ -198,11 +200,11 @@ class _Check:
         since = Window("since boot", 0.0, 0.0)
         if self.asked.kernel_log and any(map(passive.of_log, limits)):
             self.known.reads = "kernel log"
-            self.sensor.kernel_past()
-            reports = self.sensor.reports
+            deaf = self.sensor.kernel_past()
             if last and last.good:
                 since = Window(f"since the run of {last.day}", last.started, 0.0)
-                reports.heard = [each for each in reports.heard if each.at >= last.started]
+            past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
+            reports = Reports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
         since = replace(since, ended=clock.now())
         known = self.known
         known.found = passive.judged(known.discovery, known.sku, limits, reports=reports, since=since, waivers=waivers)
