@@ -61,7 +61,7 @@ def _worst(checked: Checked, found: Found, verdicts: Sequence[Verdict]) -> str:
     worst = verdicts[0]
     finding = found.findings[worst.key]
     alike = [each for each in verdicts if found.findings[each.key].fault is finding.fault]
-    worst = next((each for each in alike if each.value is not None), worst)  # a figure is shorter than a sentence
+    worst = next((each for each in alike if each.value), worst)  # shorter than a sentence, but not if nothing is there
     subjects = list(dict.fromkeys(checked.names.get(each.culprit, each.culprit) for each in alike))
     others = len({found.findings[each.key].code for each in verdicts}) - 1
     more = f" +{others} more" if others else ""
