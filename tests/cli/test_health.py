@@ -134,7 +134,10 @@ class Node:
         ("del gpus[7]", "ERROR node A101 device-missing: 7, not 8"),
         ('gpus[2].answers["nvmlDeviceGetCurrPcieLinkWidth"] = 8', "ERROR gpu2 A301 host-link-narrow: 8, not 16"),
         (f"gpus[5].fields[{LINK}, 4] = (1, 0)", "ERROR gpu5 A304 peer-link-down: 17, not 18"),
-        ('gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)', "ERROR gpu0 A307 fabric: in progress"),
+        (
+            'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)',
+            "ERROR gpu0 A307 fabric: in progress",
+        ),
         (XID % (60.0, 79), "ERROR gpu1 A102 device-lost: Xid 79 (RESTART_BM)"),
         (XID % (60.0, 31), "OK 8 x h100-sxm, warns gpu1 A109 driver-notice: Xid 31 (RESTART_APP)"),
         (ALLOCATED, "OK 8 x h100-sxm"),
