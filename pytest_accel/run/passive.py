@@ -32,7 +32,6 @@ from pytest_accel.run.options import AUTO, Options
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.setup import discovered, is_accelerator
-from pytest_accel.simulate.node import Node
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 
@@ -138,7 +137,7 @@ class _Check:
         self._find_last_run(simulated=node is not None)
         self.known.reads = "driver"
         self._discover(simulation.processes(node, folder) if node else REAL, named)
-        level, limits = self._limits(self.known.sku, node)
+        level, limits = self._limits(self.known.sku, node.platform.name if node else AUTO)
         wanted = requirements.required_at(level, limits)
         self._judge(wanted, waivers)
 
@@ -178,14 +177,17 @@ class _Check:
         problem = {"driver": before[0], "kind": kind, "reason": reason}
         return replace(found, devices=tuple(now), problems=[*found.problems, problem])
 
-    def _limits(self, sku: Sku | None, node: Node | None) -> tuple[str, dict[str, Limit]]:
-        """Return the level, and the limits of the SKU on its platform. Raises Refused for a platform of another SKU."""
+    def _limits(self, sku: Sku | None, usual: str) -> tuple[str, dict[str, Limit]]:
+        """Return the level, and the limits of the SKU on its platform. Raises Refused for a platform of another SKU.
+
+        `usual` is the platform if none was asked for: that of a simulated node, else AUTO.
+        """
         if sku is None:
             return LEVEL, requirements.limits(None, Platform("unknown", None), 0)
         devices, terms = self.known.discovery.devices, sku.contract
         wanted = self.asked.platform
-        if wanted == AUTO and (terms or node):
-            wanted = terms.platform if terms else node.platform.name if node else AUTO
+        if wanted == AUTO:
+            wanted = terms.platform if terms else usual
         platform, _ = selection.platform_of(sku, wanted, devices)
         if divided := partitions.refusal(devices, platform):
             raise selection.Unrecognised(divided)
