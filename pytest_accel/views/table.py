@@ -97,7 +97,7 @@ def table(
     return lines + not_applicable(silent, full=full) + _host(host)
 
 
-def _without_further_marginal(groups: Sequence[Sequence[Verdict]]) -> list[Sequence[Verdict]]:
+def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
     """Return the groups without those of a subject's marginal verdicts that follow its worst `MOST_MARGINAL`."""
     seen: dict[str, int] = {}
     kept = []
