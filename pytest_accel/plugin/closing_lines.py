@@ -24,8 +24,7 @@ def lines(session: Session, closing: Closing, width: int | None, *, full: bool) 
         *_folded(steps, width),
         *_repeated(session, closing),
         *_resumed(session),
-        *_folded(terminal.finds_lines(closing), width),
-        *_measured(session, full=full),
+        *_folded([*terminal.finds_lines(closing), *_measured(session, full=full)], width),
         *terminal.contract_lines(session.sku),
         *terminal.record_lines(session.folder.file, session.record.sha256, session.folder.instead_of),
     ]
@@ -61,7 +60,7 @@ def _measured(session: Session, *, full: bool) -> list[terminal.Line]:
 
 def _without_filters(command: Sequence[str]) -> list[str]:
     """Return the command line without what a repetition of some tests needs other values for, or none."""
-    kept = [word for word in command if not word.startswith("--accel-report=")]  # the page of the first run stays
+    kept = [word for word in command if word.partition("=")[0] != "--accel-report"]  # the page of the first run stays
     return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
 
 

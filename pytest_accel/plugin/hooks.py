@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core import closing_file
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
@@ -308,6 +309,7 @@ class Acceptance:
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
+        closing_file.write(closing.line)
         width = self._width() if self._is_terminal() else None
         lines = closing_lines.lines(self.accel_session, closing, width, full=self._config.option.verbose > 0)
         self._write([*lines, *self._report_lines()], bold=True)

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -81,7 +82,7 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "count", value)], limit) for i, value in enumerate(values)]
     assert rows(*found)[1:] == [
         "FAIL gpu2 health.remap_pending 1 = 0",
-        "health: 0 facts are as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
+        "health: 0 facts as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
     ]
     assert len(table(found, NAMES, full=True)) == 1 + 2
 
@@ -188,6 +189,27 @@ def test_the_worst_of_the_marginal_limits_of_a_device_is_told_and_the_others_cou
     assert sum(text.startswith("marginal: ") for text, _ in table(near, NAMES, full=True)) == 3
 
 
+def test_of_a_device_with_many_marginal_limits_the_worst_have_rows() -> None:
+    """One device that is 5 % slow is marginal in a dozen products, which say the same."""
+    near = [
+        judged(673.0 + place, "GPU-1", f"matmul.{name}") for place, name in enumerate(("bf16", "fp8", "tf32", "int8"))
+    ]
+    fine = [judged(730.0, f"GPU-{place}") for place in (0, 2, 3)]
+    shown = [line for line in rows(*near, *fine) if line.startswith("MARGINAL")]
+    assert [re.search(r"matmul\.\w+", line)[0] for line in shown] == ["matmul.bf16", "matmul.fp8", "matmul.tf32"]  # type: ignore[index]
+    assert sum(text.startswith("MARGINAL") for text, _ in table([*near, *fine], NAMES, full=True)) == 4
+    failing = judged(600.0, "GPU-1", "soak.rate")
+    told = [line for line in rows(*near, *fine, failing) if line.startswith("marginal: ")]
+    assert told == ["marginal: gpu1: 1 more (-v lists them)"], "what fails matters more"
+
+
+def test_a_long_table_of_two_devices_is_as_short_as_that_of_eight() -> None:
+    subjects = ("GPU-0", "GPU-1")
+    held = [judged(700.0 + place, each, f"matmul.x{place}") for place in range(16) for each in subjects]
+    assert sum(line.startswith("PASS") for line in rows(*held[:30])) == 30
+    assert [line.split()[:3] for line in rows(*held) if line.startswith("PASS")] == [["PASS", "all", "2"]] * 16
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_what_is_no_number_does_not_break_the_table(value: float | None) -> None:
     found = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], FLOOR)
@@ -224,7 +246,7 @@ def test_error_counters_that_did_not_count_are_one_line_and_one_that_did_has_a_r
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "per min", i // 3)], limit) for i in range(4)]
     assert rows(*found)[1:] == [
         "PASS gpu3 < counters.pcie_replays 1 per min ceiling 8 per min +87.5%",
-        "counters: 0 facts are as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
+        "counters: 0 facts as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
     ]
 
 
