@@ -93,8 +93,8 @@ def table(
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
-    lines += _nothing_counted(none_counted) + _expected(expected, devices) + _informing(informing)
-    return lines + not_applicable(silent, full=full) + _host(host)
+    lines += _nothing_counted(none_counted) + _expected(expected, devices)
+    return lines + _not_shown(informing, silent, full=full) + _host(host)
 
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
@@ -177,9 +177,17 @@ def _nothing_counted(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
     return [(f"0 on all devices: {told}", COLOURS[Status.PASS])] if metrics else []
 
 
-def _informing(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
-    """Return one line that counts the metrics without a limit."""
-    return [(f"no limit: {counted(len(groups), 'metric')} (-v lists them)", "")] if groups else []
+def _not_shown(informing: Sequence[object], silent: Sequence[Verdict], *, full: bool) -> list[Line]:
+    """Return one line that counts the metrics without a limit (`informing`) and those that are not applicable.
+
+    If `full`, it is a line for each reason why some are not; the others have rows then.
+    """
+    if full:
+        return not_applicable(silent)
+    lacking = f"{counted(len(informing), 'metric')} without a limit" if informing else ""
+    missing = f"{counted(len({each.metric for each in silent}), 'metric')} not applicable" if silent else ""
+    text = ", ".join(filter(None, (lacking, missing)))
+    return [(f"not shown: {text} (-v lists them)", "")] if text else []
 
 
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:
@@ -191,11 +199,9 @@ def _host(verdicts: Sequence[Verdict]) -> list[Line]:
     return [(text, "")] if verdicts else []
 
 
-def not_applicable(verdicts: Sequence[Verdict], *, full: bool = False) -> list[Line]:
-    """Return one line that counts the metrics that are not applicable; if `full`, a line for each reason instead."""
+def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
+    """Return a line for each reason why metrics are not applicable."""
     why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
-    if not full:
-        return [(f"not applicable: {counted(len(why), 'metric')} (-v gives the reasons)", "")] if why else []
     reasons: dict[str, list[str]] = {}
     for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
         reasons.setdefault(why[metric], []).append(metric)

@@ -147,7 +147,7 @@ def test_an_expected_fact_is_shown() -> None:
 def test_what_cannot_exist_is_counted_and_v_gives_the_reasons() -> None:
     nothing = [Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, "one device") for uuid in ("GPU-0", "GPU-1")]
     other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, "no fast path")
-    assert rows(judged(730.0), *nothing, other)[2:] == ["not applicable: 2 metrics (-v gives the reasons)"]
+    assert rows(judged(730.0), *nothing, other)[2:] == ["not shown: 2 metrics not applicable (-v lists them)"]
     assert [text for text, _ in table([*nothing, other], NAMES, full=True)] == []
     assert [text for text, _ in table([judged(730.0), *nothing, other], NAMES, full=True)][2:] == [
         "not applicable: peer_copy.both: one device",
@@ -177,7 +177,7 @@ def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
 
 def test_many_values_without_a_limit_are_counted() -> None:
     values = [judge([Measurement("soak.power", f"GPU-{place}", "W", 700.0)], None) for place in range(4)]
-    assert rows(*values) == ["no limit: 1 metric (-v lists them)"]
+    assert rows(*values) == ["not shown: 1 metric without a limit (-v lists them)"]
     assert "700 W" in table(values, NAMES, full=True)[1][0]
 
 
