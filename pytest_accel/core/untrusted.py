@@ -51,6 +51,11 @@ _KINDS = {
 }
 
 
+_ODD_NUMBER = re.compile(rb"[0-9.]{20}|(?:^|[\s:,\[\xbf])-?[0-9][0-9.]*[eE]\+?[0-9]{2}")
+"""What looks like a number that may be too long or too large; also within strings."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
 class BadFile(Exception):
     """A file cannot be used. The text lists every finding with file and line."""
 
@@ -128,7 +133,10 @@ def parse_json(raw: bytes, shown: str) -> Any:
     """
     try:
         _count(raw)
-        return json.loads(decode(raw, shown), parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
+        text = decode(raw, shown)
+        if not _ODD_NUMBER.search(raw):  # the usual case, in which each number need not be looked at on its own
+            return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadFile(f"{shown}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})") from None
     except (_Unfit, RecursionError) as error:
@@ -242,8 +250,9 @@ def _count(raw: bytes) -> None:
     if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > JSON_VALUES:
         raise _Unfit(f"holds too many values; at most {JSON_VALUES:,} are read")
     without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside_of_strings = b"".join(without_escapes.split(b'"')[::2])
     depth = 0
-    for bracket in re.sub(rb"[^][{}]+", b"", re.sub(rb'"[^"]*"?', b"", without_escapes)):
+    for bracket in outside_of_strings.translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"[{" else -1
         if depth > DEPTH:
             raise _Unfit(f"is nested more than {DEPTH} levels deep")

@@ -297,7 +297,7 @@ def _metrics(
             if key:
                 judged_by[metric, unit][key] += 1
     for (metric, unit), found in values.items():
-        limits = {}
+        limits: dict[object, Limit] = {}
         for key, _ in judged_by[metric, unit].most_common():
             limit = limit_of(key)
             limits.setdefault(_demands(limit), limit)

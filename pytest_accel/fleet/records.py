@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,8 @@ TERMS = (
     "driver",
 )
 """What the nodes of one delivery should have in common."""
+MANY, CHUNK = 100, 20
+"""Records from which on several processes read them, and how many each takes at a time."""
 NOT_FIGURES = ("text", "version", "count")
 """Units of values that have no distribution."""
 
@@ -89,21 +94,42 @@ class Records:
     """Path and reason of every file that could not be used."""
 
 
-def read(paths: Iterable[Path]) -> Records:
-    """Read records, and keep the newest of every node."""
+def read(paths: Sequence[Path]) -> Records:
+    """Read records, in several processes if they are many, and keep the newest of every node."""
     found, newest = Records(), dict[str, NodeRecord]()
-    for path in paths:
-        try:
-            one = _kept(path, found.limits)
-        except BadFile as bad:
-            found.refused.append((str(path), str(bad).removeprefix(f"{path}: ")))
+    for path, one, limits, why in _read_each(paths):
+        if one is None:
+            found.refused.append((str(path), why))
             continue
+        found.limits |= limits
         other = newest.get(one.node)
         found.older += other is not None
         if other is None or one.started > other.started:
             newest[one.node] = one
     found.nodes = [newest[name] for name in sorted(newest)]
     return found
+
+
+Read = tuple[Path, "NodeRecord | None", dict[str, Any], str]
+"""The path of a record, what is kept of it, its limits, and the reason why it could not be used."""
+
+
+def _read_each(paths: Sequence[Path]) -> Iterator[Read]:
+    """Yield what is kept of each record."""
+    processes = len(os.sched_getaffinity(0))
+    if len(paths) < MANY or processes < 2:
+        yield from map(_read, paths)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_read, paths, chunksize=CHUNK)
+
+
+def _read(path: Path) -> Read:
+    limits: dict[str, Any] = {}
+    try:
+        return path, _kept(path, limits), limits, ""
+    except BadFile as bad:
+        return path, None, {}, str(bad).removeprefix(f"{path}: ")
 
 
 def files(folder: Path) -> list[Path]:
@@ -224,7 +250,7 @@ def _figures(
             str(each["metric"]),
             str(each["subject"]),
             str(each.get("unit", "")),
-            each["value"],
+            each.get("value"),
         )
         limit = each.get("limit")
         key = "" if limit is None else own[limit] if isinstance(limit, int) else _key(limit, limits)

@@ -82,8 +82,9 @@ def distribution(
     every, limit = sorted(values.values()), limits[0] if limits else None
     of_node = all(subject == NODE for _, subject in values)
     centre = median(every)
-    spread = _spread(values, centre, of_node=of_node)
-    speed = limit is not None and of_speed(Measurement(metric, "", unit)) and bound_of(limit, unit) is not None
+    is_speed = of_speed(Measurement(metric, "", unit))
+    spread = _spread(values, centre, of_node=of_node) if is_speed else None
+    speed = limit is not None and is_speed and bound_of(limit, unit) is not None
     absolute = limit if limit is not None and not limit.relative else None
     return Distribution(
         metric=metric,

@@ -13,7 +13,7 @@ from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node
 
 SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
 """The metrics: the serial number of each device, and the completeness of the node."""
-ON_THE_LIST, COMPLETE = "on the list", "complete"
+AS_LISTED, COMPLETE = "as listed", "complete"
 """Their values where nothing is wrong."""
 
 
@@ -26,7 +26,7 @@ def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limi
     if sku is None:
         return {}
     absent = not registry.vendor(sku.vendor).accelerator
-    expected = {SERIAL: ON_THE_LIST, **({DELIVERED: COMPLETE} if names_nodes else {})}
+    expected = {SERIAL: AS_LISTED, **({DELIVERED: COMPLETE} if names_nodes else {})}
     return {
         metric: Limit(
             metric,
@@ -62,12 +62,12 @@ def _compared(boards: PackingList, device: Device, host: str) -> tuple[str | Non
     if row is None:
         other = boards.but_for_zeros(device.serial or "")
         if other is None:
-            return f"serial {serial} is not on the list", None
-        return None, Trouble("need", f"serial {serial} is not on the list, but {_but_for_zeros(other)}")
+            return f"{serial} is not on the list", None
+        return None, Trouble("need", f"{serial} is not on the list, but {_but_for_zeros(other)}")
     if row.node and same_node(row.node) != same_node(host):
         return _elsewhere(boards, row, host)
     wrong = differences(row, device)
-    return (f"serial {serial} is on the list (line {row.line}), but {'; '.join(wrong)}" if wrong else ON_THE_LIST), None
+    return (f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}" if wrong else AS_LISTED), None
 
 
 def _no_serial(device: Device) -> Trouble | None:
@@ -84,8 +84,8 @@ def _no_serial(device: Device) -> Trouble | None:
 
 def _but_for_zeros(row: Listed) -> str:
     return (
-        f"line {row.line} has {row.serial}, which differs by leading zeros alone: a spreadsheet drops them; correct the "
-        "list, with the column as text"
+        f"line {row.line} has {row.serial}, which differs by leading zeros alone: a spreadsheet drops them; correct "
+        "the list, with the column as text"
     )
 
 
@@ -95,7 +95,7 @@ def _elsewhere(boards: PackingList, row: Listed, host: str) -> tuple[str | None,
     if not boards.of_node(host):
         why = f"listed for {node} (line {row.line}), and the list has no row for this node, {host}: correct its names"
         return None, Trouble("need", why)
-    return f"serial {row.serial} is listed for {node} (line {row.line}): a board of another node", None
+    return f"{row.serial} is listed for {node} (line {row.line}): a board of another node", None
 
 
 def differences(row: Listed, device: Device) -> list[str]:
@@ -149,7 +149,7 @@ def _absent(boards: PackingList, devices: Sequence[Device], host: str) -> tuple[
     missing = [each for each in boards.of_node(host) if same(each.serial) not in here]
     if not missing:
         return COMPLETE, None
-    words = listed([f"serial {each.serial} (line {each.line})" for each in missing], 8)
+    words = listed([f"{each.serial} (line {each.line})" for each in missing], 8)
     vague = [each.name for each in devices if not each.serial or _is_vague(boards, each.serial)]
     if len(vague) >= len(missing):
         return None, Trouble("need", f"absent, unless {listed(vague, 8)} is meant: {words}")

@@ -127,7 +127,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-expect",
         metavar="FILE",
         type=_name,
-        help="Packing list of the delivery: a CSV table with the column serial, and as far as they are known node, slot "
+        help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
         "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
         "node, rejects the node, and so does a board that is listed for this node and absent.",
     )

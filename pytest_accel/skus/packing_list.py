@@ -179,7 +179,7 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
 
 
 def _row(cells: Sequence[str], header: Sequence[str], line: int) -> Listed:
-    return Listed(**dict(zip(header, cells, strict=True)), line=line)  # type: ignore[arg-type]
+    return Listed(**dict(zip(header, cells, strict=True)), line=line)
 
 
 def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:

@@ -72,7 +72,7 @@ def picture(of: Distribution) -> Picture:
 
     def x(value: float) -> float:
         """Return the place of a value."""
-        return round((value - low) / (high - low) * WIDTH, 2)
+        return float(round((value - low) / (high - low) * WIDTH, 2))
 
     width, tallest = (of.most - of.least) / len(of.bars), max(of.bars)
     bars = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.verdict import show
@@ -77,7 +77,8 @@ def warnings(of: Delivery) -> list[str]:
     told = []
     if of.simulated:
         told.append(
-            f"SIMULATED: {of.simulated} of {counted(len(of.nodes), 'node')} are simulated ones. Nothing here is about hardware."
+            f"SIMULATED: {of.simulated} of {counted(len(of.nodes), 'node')} are simulated ones. "
+            "Nothing here is about hardware."
         )
     for each in of.mixed:
         absent = [f"not stated ({counted(each.absent, 'node')})"] if each.absent else []
@@ -117,14 +118,16 @@ def across(of: Delivery) -> list[str]:
     if not (against := of.against):
         return told
     told += [
-        f"Swapped: {one.serial} is in {one.seen} ({one.place}) and listed for {one.listed}, and {other.serial} the other way round"
+        f"Swapped: {one.serial} is in {one.seen} ({one.place}) and listed for {one.listed}, "
+        f"{other.serial} is in {other.seen} ({other.place}) and listed for {other.listed}"
         for one, other in against.swapped
     ]
     told += [_moved(each) for each in against.moved]
     told += [f"Not on the list: {board(each)}" for each in against.unlisted]
     told += [f"Not as listed: {board(each)}: {why}" for each, why in against.differing]
     told += [
-        f"Listed without leading zeros: {board(each)}; line {row.line} has {row.serial}. A spreadsheet drops them: correct the list"
+        f"Listed without leading zeros: {board(each)}; line {row.line} has {row.serial}. A spreadsheet drops them: "
+        "correct the list"
         for each, row in against.but_for_zeros
     ]
     told += [f"Missing node: {name} is on the list, and has no record" for name in against.absent_nodes]
@@ -151,7 +154,7 @@ def spread(of: Distribution) -> str:
         for name, each in (("devices", of.between_devices), ("nodes", of.between_nodes))
         if each is not None
     ]
-    return ", ".join(parts) or "not known"
+    return ", ".join(parts) or "-"
 
 
 def bound(of: Distribution) -> str:
@@ -230,8 +233,3 @@ def in_words(of: Distribution, risk: Risk) -> str:
         if least
         else f"if 1 in 100 were 8 % slow, about {risk.expected:.2g} of them were accepted"
     )
-
-
-def of_results(nodes: Mapping[str, int]) -> str:
-    """Return numbers by result in one line."""
-    return ", ".join(f"{value:,} {name}" for name, value in nodes.items())
