@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.acceptance import Board, Delivery, Misplaced
+    from pytest_accel.fleet.acceptance import Board, Delivery
     from pytest_accel.fleet.risk import Distribution, Risk
 
-SEEN_BY_ALL = 0.5
+T = TypeVar("T")
+MOST_NAMED = 16
+"""Boards that one sentence names; the JSON has all of them."""
+LIKELY = 0.5
 """The chance of acceptance from which on a limit does not see a loss."""
 NEARLY = 0.99999
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -110,38 +113,52 @@ def board(one: Board) -> str:
 
 
 def across(of: Delivery) -> list[str]:
-    """Return what only the delivery as a whole shows, a sentence each."""
+    """Return what only the delivery as a whole shows, a sentence for all boards of the same nodes."""
     told = [
-        f"{what} {value} is there {len(boards)} times: {'; '.join(map(board, boards))}"
-        for what, value, boards in of.duplicates
+        f"There twice, {boards[0]}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}"
+        for (what, *boards), numbers in _by_places(of).items()
     ]
     if not (against := of.against):
         return told
     told += [
-        f"Swapped: {one.serial} is in {one.seen} ({one.place}) and listed for {one.listed}, "
-        f"{other.serial} is in {other.seen} ({other.place}) and listed for {other.listed}"
+        f"Swapped: {one.serial} is in {one.seen}, {one.place}, and listed for {one.listed}; "
+        f"{other.serial} is in {other.seen}, {other.place}, and listed for {other.listed}"
         for one, other in against.swapped
     ]
-    told += [_moved(each) for each in against.moved]
-    told += [f"Not on the list: {board(each)}" for each in against.unlisted]
+    told += _grouped(against.moved, lambda each: f"In {each.seen}, listed for {each.listed}", lambda each: each.serial)
+    told += _grouped(
+        against.unlisted, lambda each: f"In {each.node}, not on the list", lambda each: each.serial or each.uuid
+    )
     told += [f"Not as listed: {board(each)}: {why}" for each, why in against.differing]
     told += [
         f"Listed without leading zeros: {board(each)}; line {row.line} has {row.serial}. A spreadsheet drops them: "
         "correct the list"
         for each, row in against.but_for_zeros
     ]
-    told += [f"Missing node: {name} is on the list, and has no record" for name in against.absent_nodes]
-    gone = {name.lower() for name in against.absent_nodes}
-    told += [
-        f"Never seen: {row.serial} (line {row.line}{f', listed for {row.node}' if row.node else ''})"
-        for row in against.unseen
-        if row.node.lower() not in gone
-    ]
+    told += [f"Missing: {name} is on the list, and has no record" for name in against.absent_nodes]
+    told += _grouped(
+        against.unseen,
+        lambda each: f"Never seen, listed for {each.node}" if each.node else "Never seen",
+        lambda each: each.serial,
+    )
     return told
 
 
-def _moved(one: Misplaced) -> str:
-    return f"In another node: {one.serial} is in {one.seen} ({one.place}) and listed for {one.listed} (line {one.line})"
+def _by_places(of: Delivery) -> dict[tuple[str, str], list[str]]:
+    """Return the numbers that are there twice, by what they are and the nodes that have them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for what, value, boards in of.duplicates:
+        places = " and ".join(dict.fromkeys(each.node for each in boards))
+        found.setdefault((f"{what} number" if what == "serial" else what, f"in {places}"), []).append(value)
+    return found
+
+
+def _grouped(things: Iterable[T], place: Callable[[T], str], name: Callable[[T], str]) -> list[str]:
+    """Return a sentence for all things of one place."""
+    found: dict[str, list[str]] = {}
+    for each in things:
+        found.setdefault(place(each), []).append(name(each))
+    return [f"{where}: {counted(len(names), 'board')}: {listed(names, MOST_NAMED)}" for where, names in found.items()]
 
 
 # -- the metrics
@@ -192,7 +209,7 @@ def chance(value: float) -> str:
         return "above 99.999 %"
     if value < 1 - NEARLY:
         return "below 0.001 %"
-    return f"{100 * value:.3g} %" if value < SEEN_BY_ALL else f"{100 * value:.5g} %"
+    return f"{100 * value:.3g} %" if value < LIKELY else f"{100 * value:.5g} %"
 
 
 def risks(of: Sequence[Distribution]) -> list[tuple[str, ...]]:
@@ -220,8 +237,8 @@ def in_words(of: Distribution, risk: Risk) -> str:
         return risk.basis
     if of.advises:
         sure = f"this limit only advises: it would have accepted a {what} that is 8 % slow"
-        return sure if risk.accepted > SEEN_BY_ALL else "this limit only advises, and leaves such a loss unjudged"
-    if risk.accepted > SEEN_BY_ALL:
+        return sure if risk.accepted > LIKELY else "this limit only advises, and leaves such a loss unjudged"
+    if risk.accepted > LIKELY:
         return (
             f"the limit does not see a loss of 8 %: nearly every such {what} was accepted"
             if risk.accepted > 0.9
