@@ -51,7 +51,7 @@ _KINDS = {
 }
 
 
-_ODD_NUMBER = re.compile(rb"[0-9.]{20}|(?:^|[\s:,\[\xbf])-?[0-9][0-9.]*[eE]\+?[0-9]{2}")
+_ODD_NUMBER = re.compile(rb"[0-9]{21}|(?:^|[\s:,\[\xbf])-?[0-9][0-9.]*[eE]\+?[0-9]{2}")
 """What looks like a number that may be too long or too large; also within strings."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
