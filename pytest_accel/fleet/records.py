@@ -246,12 +246,8 @@ def _figures(
     """Yield the measured figures of a record: those that have a distribution over devices, each once."""
     seen: set[tuple[str, str]] = set()
     for each in verdicts:
-        metric, subject, unit, value = (
-            str(each["metric"]),
-            str(each["subject"]),
-            str(each.get("unit", "")),
-            each.get("value"),
-        )
+        metric, subject, unit = str(each["metric"]), str(each["subject"]), str(each.get("unit", ""))
+        value: Any = each.get("value")
         limit = each.get("limit")
         key = "" if limit is None else own[limit] if isinstance(limit, int) else _key(limit, limits)
         by_marker = bool(key) and limits[key].get("declared_by") == DeclaredBy.MARKER.value

@@ -60,7 +60,8 @@ def _what(of: Delivery) -> str:
 def head(of: Delivery) -> list[tuple[str, str]]:
     """Return name and value of what the delivery is, for the head of the document."""
     days = of.first if of.first == of.last else f"{of.first} to {of.last}"
-    terms = [(each.name, _values(each.values)) for each in of.terms if each.values]
+    given = of.against.sha256 if of.against else ""
+    terms = [(each.name, _values(each.values)) for each in of.terms if each.values and each.values[0][0] != given]
     packing = (
         [("packing list", f"{of.against.file}, {of.against.boards:,} boards, SHA-256 {of.against.sha256}")]
         if of.against
