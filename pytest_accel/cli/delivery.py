@@ -38,6 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--expect", metavar="FILE", type=Path, help=text)
     add("--format", choices=FORMATS, default="md", help="default: %(default)s")
     add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
+    text = "read every record whole and check its hash; one that was changed counts as not judged"
+    add("--verify", action="store_true", help=text)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
     text = "the SKU, or the threshold file, whose stated spreads the risk is told by (default: that of the records)"
     add("--accel-sku", metavar="NAME|FILE", help=text)
@@ -46,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write the document, and return the exit status. Raises BadFile."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
-    found = records.read(records.files(chosen.folder))
+    found = records.read(records.files(chosen.folder), verify=chosen.verify)
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that can be read: {found.refused[0][1]}")
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)

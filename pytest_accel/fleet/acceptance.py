@@ -43,7 +43,7 @@ class Node:
     """The number of its devices with a MARGINAL verdict."""
     record: str
     sha256: str
-    changed: bool
+    changed: bool | None
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,11 @@ class Delivery:
     older: int
     """Records that a newer one of the same node replaces."""
     refused: Sequence[tuple[str, str]] = field(default=())
+
+    @property
+    def verified(self) -> bool:
+        """True if the hash of every record was checked."""
+        return all(each.changed is not None for each in self.nodes)
 
     @property
     def mixed(self) -> list[Term]:

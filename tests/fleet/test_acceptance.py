@@ -12,6 +12,7 @@ from known_good_nodes import record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.fleet import records
 from pytest_accel.fleet.risk import distribution
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
@@ -79,6 +80,17 @@ def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
     assert one["fault"]["do"] == "drain the node and return the device"
 
 
+@pytest.mark.parametrize("measurements", [None, []], ids=["as measured", "none"])
+def test_the_samples_are_left_out_and_nothing_else(tmp_path: Path, measurements: list[Any] | None) -> None:
+    one = node(0, fails=True)
+    save(one if measurements is None else replace(one, measurements=measurements), tmp_path / "records" / "node0")
+    quick, whole = records.read(records.files(tmp_path)), records.read(records.files(tmp_path), verify=True)
+    assert (quick.nodes[0].changed, whole.nodes[0].changed) == (None, False)
+    assert quick.nodes == [replace(whole.nodes[0], changed=None)]
+    assert len(quick.nodes[0].faults) == 1
+    assert quick.limits == whole.limits
+
+
 def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path: Path) -> None:
     for number in range(3):
         save(node(number), tmp_path / "records" / f"node{number}")
@@ -131,8 +143,10 @@ def test_a_record_that_was_changed_is_not_accepted(tmp_path: Path) -> None:
     raw = json.loads(path.read_text())
     raw["closing"] = {"line": "ACCEPTED 8/8 devices", "exit": 0, "word": "ACCEPTED"}
     path.write_text(json.dumps(raw))
-    status, found = told(tmp_path)
+    status, found = told(tmp_path, "--verify")
     assert (status, found["of_nodes"]["not judged"], found["nodes"][0]["changed"]) == (6, 1, True)
+    _, text = made(tmp_path, form="md")
+    assert "> The hashes of the records were not checked (--verify)." in text
 
 
 def test_nodes_that_were_not_judged_alike_are_told_loudly(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def warnings(of: Delivery) -> list[str]:
         )
     if of.against is None:
         told.append("No packing list: nothing shows that all that was ordered is here (--expect).")
+    if not of.verified:
+        told.append("The hashes of the records were not checked (--verify).")
     changed = [each.name for each in of.nodes if each.changed]
     if changed:
         told.append(f"CHANGED after they were written, and not judged: the records of {listed(changed, 6)}.")
