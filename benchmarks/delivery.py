@@ -35,7 +35,15 @@ def copy(raw: dict[str, object], number: int, text: str) -> str:
     for verdict in made["verdicts"]:
         if isinstance(verdict.get("value"), float):
             verdict["value"] *= 1 + draw.gauss(0, 0.01)
-    return json.dumps({**made, "sha256": seal(made)})
+    parts = {**made, "sha256": seal(made)}
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {lines(value)}" for key, value in parts.items()) + "\n}\n"
+
+
+def lines(value: object) -> str:
+    """Return a value as a record has it: a list with a line for each item."""
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
 
 
 def main() -> None:

@@ -51,8 +51,6 @@ _KINDS = {
 }
 
 
-_ODD_NUMBER = re.compile(rb"[0-9]{21}|(?:^|[\s:,\[\xbf])-?[0-9][0-9.]*[eE]\+?[0-9]{2}")
-"""What looks like a number that may be too long or too large; also within strings."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -133,10 +131,7 @@ def parse_json(raw: bytes, shown: str) -> Any:
     """
     try:
         _count(raw)
-        text = decode(raw, shown)
-        if not _ODD_NUMBER.search(raw):  # the usual case, in which each number need not be looked at on its own
-            return json.loads(text, parse_constant=_refuse_constant)
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
+        return json.loads(decode(raw, shown), parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadFile(f"{shown}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})") from None
     except (_Unfit, RecursionError) as error:
