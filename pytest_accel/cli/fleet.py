@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_accel.cli import delivery
+from pytest_accel.cli import delivery, fleet_drain, fleet_manifest, fleet_run
 from pytest_accel.cli.actions import Actions, declare, run_chosen
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.slurm import SlurmError
 
-ACTIONS: Actions = {"acceptance": delivery.ACTION}
+ACTIONS: Actions = {
+    **fleet_run.ACTIONS,
+    **fleet_drain.ACTIONS,
+    **fleet_manifest.ACTIONS,
+    "acceptance": delivery.ACTION,
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,4 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
-    return run_chosen(ACTIONS, chosen)
+    try:
+        return run_chosen(ACTIONS, chosen)
+    except SlurmError as error:
+        raise BadFile(str(error)) from None

@@ -11,19 +11,21 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
-
+from pytest_accel.core.durations import duration
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.run.deadline import SHORTEST
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_accel.run.launcher import Launch
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
 LEAST_PATIENCE = 5.0
 """Seconds of silence that a healthy device may need: to allocate its memory, or to load the kernels of a library."""
-
-_NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
-_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
 STANDARD = "standard"
@@ -68,6 +70,13 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
+    launch: Launch | None = None
+    """The launcher that started the run on one of many nodes; None without one."""
+
+    @property
+    def shared(self) -> bool:
+        """True if other nodes of a job may write into the same output folder."""
+        return self.launch is not None and self.launch.shared
 
 
 OPEN_FILES = 128
@@ -134,8 +143,9 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-output",
         metavar="DIR",
-        help="Folder for the record of the run and the logs of its processes; it must not hold another record. "
-        "Default: accel-records/<host>-<UTC time>.",
+        help="Folder for the record of the run and the logs of its processes; it must not hold another record. In a "
+        "job of Slurm and under torchrun, MPI or Kubernetes on several nodes it is DIR/<node>, for a second run of the "
+        "node DIR/<node>-2. Default: accel-records/<host>-<UTC time>.",
     )
     add(
         "--accel-baseline",
@@ -276,12 +286,8 @@ def _hours(text: str) -> float:
 
 
 def time_limit(text: str) -> float:
-    """Return a duration such as 900, 900s, 15m or 1h30m in seconds. Raises ArgumentTypeError for any other text."""
-    parts = _DURATION.fullmatch(text.strip())
-    if not text.strip() or not parts:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: write it as 900 (seconds), 15m or 1h30m")
-    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
-    value = 3600 * hours + 60 * minutes + seconds
+    """Return a duration in seconds that a run can be ended in. Raises ArgumentTypeError for any other text."""
+    value = duration(text)
     if value < SHORTEST:
         raise argparse.ArgumentTypeError(f"{text!r} is too short: at least {SHORTEST:g} s, of which closing needs half")
     return value
