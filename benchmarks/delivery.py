@@ -65,6 +65,7 @@ def main() -> None:
         (Path(folder) / "delivery.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         size = sum(each.stat().st_size for each in Path(folder).rglob(FILE))
         print(f"{chosen.nodes:,} records, {size / 1e6:,.0f} MB")
+        before = 0.0
         for form, more in (("json", []), ("html", []), ("json", ["--verify"])):
             output = Path(folder) / f"delivery.{form}"
             began = time.monotonic()
@@ -76,9 +77,11 @@ def main() -> None:
                 text=True,
             )
             seconds = time.monotonic() - began
-            memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            busy, before = used.ru_utime + used.ru_stime - before, used.ru_utime + used.ru_stime
             size = output.stat().st_size / 1e6
-            print(f"{form}: exit {done.returncode}, {seconds:.1f} s, {memory:,.0f} MB of memory, {size:.1f} MB written")
+            took = f"{seconds:.1f} s ({busy:.1f} s of processors), {used.ru_maxrss / 1024:,.0f} MB of memory"
+            print(f"{' '.join([form, *more])}: exit {done.returncode}, {took}, {size:.1f} MB written", flush=True)
             print(f"  {done.stdout.splitlines()[0] if done.stdout else done.stderr[-300:]}")
 
 
