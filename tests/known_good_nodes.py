@@ -24,8 +24,11 @@ CENTRES = {
 """Unit, centre, and standard deviation between devices and between runs by metric."""
 
 
+PROBES = loader.load("h100-sxm").probes
+
+
 def conditions(metric: str) -> dict[str, Any]:
-    found = {**method_of(metric, loader.load("h100-sxm").probes), "operations_per_block": 3}
+    found = {**method_of(metric, PROBES), "operations_per_block": 3}
     return {**found, "ranks": 8} if metric.startswith("all_reduce") else found
 
 

@@ -269,3 +269,15 @@ def running(*words: str) -> list[list[str]]:
 def run(program: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command, more = [sys.executable, str(BENCHMARKS / program), *arguments], {**os.environ, **(env or {})}
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=more)
+
+
+def test_false_drains_counts_nights_and_finds_a_planted_fault(tmp_path: Path) -> None:
+    written = tmp_path / "drains.json"
+    script = [sys.executable, str(BENCHMARKS / "false_drains.py"), "--nodes=2", "--nights=4", "--faulty=1"]
+    subprocess.run([*script, f"--output={written}"], check=True, capture_output=True, timeout=240)
+    told = json.loads(written.read_text())
+    assert told["healthy"]["nights"] == 8
+    assert told["upper 95 %"] >= 3 / 8
+    worst = [each for each in told["planted"] if each["loss"] == 0.4]
+    assert len(worst) == 4
+    assert all(each["drained in the first night"] == 1 for each in worst)

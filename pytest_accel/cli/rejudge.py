@@ -14,6 +14,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.drivers import registry
+from pytest_accel.judging import delivery
 from pytest_accel.judging.background import background_of, no_spread
 from pytest_accel.judging.closing import Circumstances, circumstances, close
 from pytest_accel.judging.diagnosis import explaining
@@ -59,6 +60,9 @@ def judge_again(record: Record, terms: Terms) -> Record:
         requirements.device_count(terms.platform, len(record.devices)),
         emulated_ports=requirements.passed_through(record.devices),
     )
+    if record.packing_list:
+        named = record.packing_list.get("names_nodes", False)
+        limits |= delivery.limits(record.packing_list.get("sha256", ""), terms.sku, names_nodes=named)
     judged = _Again(record, terms, requirements.required_at(terms.level, limits))
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms, limits)

@@ -51,6 +51,9 @@ _KINDS = {
 }
 
 
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
 class BadFile(Exception):
     """A file cannot be used. The text lists every finding with file and line."""
 
@@ -242,8 +245,9 @@ def _count(raw: bytes) -> None:
     if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > JSON_VALUES:
         raise _Unfit(f"holds too many values; at most {JSON_VALUES:,} are read")
     without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside_of_strings = b"".join(without_escapes.split(b'"')[::2])
     depth = 0
-    for bracket in re.sub(rb"[^][{}]+", b"", re.sub(rb'"[^"]*"?', b"", without_escapes)):
+    for bracket in outside_of_strings.translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"[{" else -1
         if depth > DEPTH:
             raise _Unfit(f"is nested more than {DEPTH} levels deep")

@@ -241,6 +241,12 @@ def smallest_loss_of_limit(limit: Limit, spread: Spread | None) -> float | None:
     return smallest_loss(by_limit) if by_limit else None
 
 
+def accepted(limit: Limit, spread: Spread | None, loss: float) -> float | None:
+    """Return the chance that a limit by itself accepts a device with a loss; None where it is not known."""
+    by_limit, _ = by_limit_of(_planned(limit), limit, Background(spread=spread), advises=False)
+    return rounded(1 - by_limit.stopped(loss)) if by_limit else None
+
+
 def _planned(limit: Limit) -> Measurement:
     """Return a measurement of the limit's metric that was not made. A fraction of a peak has the metric's unit."""
     declared = finder_of(limit.metric)

@@ -81,7 +81,7 @@ class FaultCode:
     means: str
     do: str
     metrics: tuple[str, ...] = ()
-    """The metrics whose verdicts have this code; `*` stands for any text. The first code of the table counts."""
+    """The metrics whose verdicts have this code; `*` stands for any text."""
     dcgm: tuple[tuple[str, str], ...] = ()
 
 
@@ -400,6 +400,12 @@ INVENTORY = (
         ("inventory.*",),
     ),
     FaultCode(
+        "A705", "not-as-listed", _ERROR, Action.RETURN,
+        "a board is not on the packing list, belongs in another node, or is listed for this node and absent",
+        "look where the listed board is and put it back; correct the list, or return what was not ordered",
+        ("inventory.serial", "inventory.delivered"),
+    ),
+    FaultCode(
         "A799", "limit-broken", _ERROR, Action.INVESTIGATE,
         "a limit of a test of your own, or of a metric without a code of its own",
         "look at the test that states the limit", ("*",),
@@ -423,11 +429,12 @@ NOT_JUDGED = (
 )  # fmt: skip
 
 TABLE = (*DEVICE, *MEMORY, *LINKS, *HEAT_AND_POWER, *RESULTS, *HOST, *INVENTORY, *NOT_JUDGED)
-"""All codes. Of several whose metrics match, the first counts."""
+"""All codes. Of several whose metrics match, one that names the metric in full counts, else the first."""
 BY_NAME = {each.name: each for each in TABLE}
 
 
 @cache
 def of_metric(metric: str) -> FaultCode:
     """Return the code of a metric whose limit is broken."""
-    return next(each for each in TABLE if any(fnmatchcase(metric, pattern) for pattern in each.metrics))
+    exactly = next((each for each in TABLE if metric in each.metrics), None)
+    return exactly or next(each for each in TABLE if any(fnmatchcase(metric, pattern) for pattern in each.metrics))

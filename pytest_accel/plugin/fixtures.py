@@ -45,6 +45,13 @@ def accel_inventory(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def accel_delivery(request: pytest.FixtureRequest) -> str:
+    """Return "delivered", the fact that every listed board is here; without --accel-expect the test is left out."""
+    _session(request)
+    return str(request.param)
+
+
+@pytest.fixture
 def accel_health(request: pytest.FixtureRequest) -> str:
     """Return the name of a health fact, such as "remap_pending"; the test runs once for each that the SKU limits."""
     _session(request)

@@ -26,7 +26,7 @@ from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
-LIMITED = ("inventory", "health", "counters")
+LIMITED = ("inventory", "health", "counters", "delivery")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
 
 FILTERS = {
@@ -442,6 +442,7 @@ def _options(config: pytest.Config) -> Options:
         devices=tuple(filter(None, (part.strip() for part in option.accel_devices.split(",")))),
         output=Path(option.accel_output) if option.accel_output else None,
         waivers=Path(option.accel_waivers) if option.accel_waivers else None,
+        expect=Path(option.accel_expect) if option.accel_expect else None,
         baseline=option.accel_baseline,
         baseline_fail=option.accel_baseline_fail,
         patience=option.accel_patience,

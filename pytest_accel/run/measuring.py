@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging import peer_matrix, preconditions, repeats, results
+from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.background import PastOf, no_spread
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
@@ -148,6 +148,9 @@ class Measuring:
             return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
+        if self._setup.boards and metric in (delivery.SERIAL, delivery.DELIVERED):
+            devices, host = self._setup.discovery.devices, self._ledger.record.run["host"]
+            return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
             return [host_fact(metric, self.host_facts()[name], clock.now())]

@@ -58,6 +58,7 @@ class Options:
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
+    expect: Path | None = None
     baseline: str = AUTO
     baseline_fail: bool = False
     patience: float = 60.0
@@ -130,6 +131,14 @@ def add_options(parser: pytest.Parser) -> None:
         help="YAML file of waivers: broken or unmeasured limits that do not reject this node. Each waiver states the "
         "limit, the reason, who grants it and its last day. The closing line counts the waivers used. The product, "
         "the number of devices and the driver cannot be waived.",
+    )
+    add(
+        "--accel-expect",
+        metavar="FILE",
+        type=_name,
+        help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
+        "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
+        "node, rejects the node, and so does a board that is listed for this node and absent.",
     )
     add(
         "--accel-output",

@@ -211,6 +211,17 @@ class BaselineEntry(TypedDict, total=False):
     """By metric, unit and hash of the method, and by subject."""
 
 
+class PackingListEntry(TypedDict, total=False):
+    """The packing list that the devices had to be on; empty in a run without one."""
+
+    file: str
+    sha256: str
+    boards: int
+    """The number of its rows."""
+    names_nodes: bool
+    """True if it says which node each board belongs in, so that a board may be in another, and a node incomplete."""
+
+
 class TelemetryFile(TypedDict, total=False):
     """The file with all readings of the sensor, beside the record."""
 
@@ -274,6 +285,7 @@ class Record:
     findings: list[FindingEntry] = dataclasses.field(default_factory=list)
     """The fault code of every verdict that fails or is marginal, worst first; entered with the closing line."""
     waivers: WaiversEntry = dataclasses.field(default_factory=WaiversEntry)
+    packing_list: PackingListEntry = dataclasses.field(default_factory=PackingListEntry)
     notes: list[str] = dataclasses.field(default_factory=list)
     """Sentences that a reader should know besides the verdicts."""
     earlier_attempts: list[EarlierRecord] = dataclasses.field(default_factory=list)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pytest_accel.core import details, untrusted
-from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import WORDS
@@ -92,6 +92,14 @@ def read(path: Path) -> SavedRecord:
     except _Mismatch as error:
         raise BadRecord(f"{path}: is damaged or of another version: {error}") from None
     return SavedRecord(path, record, schema, seal(raw))
+
+
+def limit_of(raw: Any) -> Limit:
+    """Return a limit as the `limits` of a record hold it. Raises BadRecord."""
+    try:
+        return typing.cast(Limit, _as(Limit, raw, "limits"))
+    except _Mismatch as error:
+        raise BadRecord(f"a limit is damaged or of another version: {error}") from None
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging import partitions
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import contract, loader, products
+from pytest_accel.skus import contract, loader, packing_list, products
+from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
 
@@ -53,6 +54,14 @@ def waivers(path: Path | None) -> Waivers:
         return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
     except BadFile as bad:
         raise Refused(f"--accel-waivers: {bad}") from None
+
+
+def boards(path: Path | None) -> PackingList | None:
+    """Return the packing list of --accel-expect, None without one. Raises Refused for a wrong file."""
+    try:
+        return packing_list.load(path) if path else None
+    except BadFile as bad:
+        raise Refused(f"--accel-expect: {bad}") from None
 
 
 def sku_of(devices: Sequence[Device]) -> Sku | None:

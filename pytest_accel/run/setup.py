@@ -13,6 +13,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
+from pytest_accel.judging import delivery
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.probes import all_reduce
 from pytest_accel.run import earlier_records, record, selection, simulation
@@ -23,6 +24,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
 from pytest_accel.run.summaries import Summary
 from pytest_accel.skus import requirements
+from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import Waivers
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Setup:
         self.sku: Sku | None = None
         self.platform = Platform("unknown", None)
         self.waivers = Waivers()
+        self.boards: PackingList | None = None
+        """The packing list that the devices have to be on, None without one."""
         self.baseline: list[tuple[Path, Summary]] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.node: Node | None = None
@@ -67,6 +71,7 @@ class Setup:
         if self.node is None and self._named:
             selection.refuse_rehearsed(self._named)
         self.waivers = selection.waivers(self.options.waivers)
+        self.boards = selection.boards(self.options.expect)
         self.baseline = earlier_records.named(self.options.baseline)
 
     def _settle_contract(self) -> None:
@@ -107,6 +112,8 @@ class Setup:
         pool.devices = self.devices
         emulated = requirements.passed_through(self.discovery.devices)
         self.limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
+        if boards := self.boards:
+            self.limits |= delivery.limits(boards.sha256, self.sku, names_nodes=bool(boards.by_node))
 
     def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""
@@ -171,7 +178,12 @@ class Setup:
         return {NODE: NODE, **{device.uuid: device.name for device in self.discovery.devices}}
 
     def limited_facts(self, probe: str) -> list[str]:
-        """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios"."""
+        """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios".
+
+        "delivery" stands for the one fact of the node that a packing list adds.
+        """
+        if probe == "delivery":
+            return [parse(delivery.DELIVERED).variant] if delivery.DELIVERED in self.limits else []
         return [
             parse(metric).variant
             for metric in self.limits

@@ -13,7 +13,7 @@ from pytest_accel.skus import implied
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import advised_only, lacking
 
-NODE_FACTS = ("inventory.driver", "inventory.count")
+NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
 
 

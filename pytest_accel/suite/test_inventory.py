@@ -11,6 +11,11 @@ def test_inventory_node(accel_check, accel_devices, fact):
     accel_check(probes.inventory, fact=fact)
 
 
+def test_inventory_delivered(accel_check, accel_devices, accel_delivery):
+    """Check that every board that the packing list names for this node is in it."""
+    accel_check(probes.inventory, fact=accel_delivery)
+
+
 def test_inventory_sku(accel_check):
     """Check that the device is the product that the SKU describes."""
     accel_check(probes.inventory, fact="sku")

@@ -62,15 +62,15 @@ def page(record: Record, drawn: traces.Traces | None, absent: str = "", doubts: 
     Text from outside is escaped by the template, and control characters become visible escapes.
     """
     demand_extra()
-    environment = _environment()
+    environment = templates("pytest_accel.views.html")
     style, script = _asset(STYLES), _asset(SCRIPTS)
     return environment.get_template("report.html.j2").render(
         **_content(record, drawn),
         absent=absent,
         doubts=doubts,
-        style=_trusted(style),
-        script=_trusted(script),
-        policy=f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        style=trusted(style),
+        script=trusted(script),
+        policy=f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'",
     )
 
@@ -110,7 +110,7 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
         "settings": limits.settings(record),
         "earlier": overview.earlier(record),
         "statuses": [words.Badge(each.value, words.SIGNS[each], "") for each in WORST_FIRST],
-        "data": _trusted(_data({plot.anchor: plot.data() for plot in all_plots})),
+        "data": trusted(_data({plot.anchor: plot.data() for plot in all_plots})),
         "sha256": record.sha256,
     }
 
@@ -121,14 +121,14 @@ def _data(plots: Mapping[str, object]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _trusted(text: str) -> str:
+def trusted(text: str) -> str:
     """Return text that the template writes as it is: our own scripts and styles, and JSON without markup."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704  nothing from outside comes here but JSON, whose markup is escaped
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
     """Return the hash of a script or a style as the policy of the page states it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -141,12 +141,12 @@ def _asset(names: tuple[str, ...]) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    """Return the templates, with escaping on for all of them; a name that is missing in the content is an error."""
+def templates(package: str) -> Environment:
+    """Return the templates of a package, with escaping on for all; a name that the content lacks is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader("pytest_accel.views.html", "templates"),
+        loader=PackageLoader(package, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,

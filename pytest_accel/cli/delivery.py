@@ -1,0 +1,100 @@
+"""The action `pytest-accel fleet acceptance`: the document of a whole delivery, from the records of its nodes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+from pytest_accel.cli.actions import Action
+from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.sku import Limit, Sku, Spread
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet import acceptance, records
+from pytest_accel.fleet.acceptance import Delivery
+from pytest_accel.fleet.records import Records
+from pytest_accel.run import record, record_reader
+from pytest_accel.skus import loader, packing_list
+from pytest_accel.views.delivery import markdown, page, plain, words
+from pytest_accel.views.html.page import MissingExtra
+
+FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
+"""The function that writes the document, by the name of the format."""
+DESCRIPTION = """Write the document of a whole delivery from the records of its nodes: what is accepted, rejected, not
+judged and missing, which boards are twice or in another node than listed, the figures of all devices against their
+limits, what to send back, and how likely a slow device was accepted. Of several records of one node the newest counts.
+The exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not
+judged, 4 for a wrong option or file."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `fleet acceptance`."""
+    add = parser.add_argument
+    add("folder", metavar="DIR", type=Path, help="the folder that holds the records, at any depth")
+    text = "the packing list: a CSV table with the column serial (docs/delivery.md)"
+    add("--expect", metavar="FILE", type=Path, help=text)
+    add("--format", choices=FORMATS, default="md", help="default: %(default)s")
+    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
+    text = "read every record whole and check its hash; one that was changed counts as not judged"
+    add("--verify", action="store_true", help=text)
+    add("--name", help="what the delivery is called in the document (default: the name of the folder)")
+    text = "the SKU, or the threshold file, whose stated spreads the risk is told by (default: that of the records)"
+    add("--accel-sku", metavar="NAME|FILE", help=text)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write the document, and return the exit status. Raises BadFile."""
+    boards = packing_list.load(chosen.expect) if chosen.expect else None
+    found = records.read(records.files(chosen.folder), verify=chosen.verify)
+    if not found.nodes:
+        raise BadFile(f"{chosen.folder}: holds no record that can be read: {found.refused[0][1]}")
+    sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
+    name = chosen.name or chosen.folder.absolute().name
+    made = acceptance.delivery(name, found, boards, _limits(found), sku.spread_of if sku else _no_spread)
+    try:
+        text = FORMATS[chosen.format](made)
+        if chosen.output:
+            record.replace_file(chosen.output, text)
+        else:
+            print(text, end="")
+    except MissingExtra as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        raise BadFile(f"--output: cannot write {chosen.output}: {error.strerror}") from None
+    if chosen.output:
+        word, sentence = words.verdict(made)
+        simulated = "SIMULATED " if made.simulated else ""
+        print(printable_lines(f"{simulated}{word}: {sentence}\n{chosen.output}"))
+    return made.exit
+
+
+def _limits(found: Records) -> Callable[[str], Limit]:
+    """Return the function that reads a limit of the records by its key, each once."""
+    return cache(lambda key: record_reader.limit_of(found.limits[key]))
+
+
+def _sku_of(found: Records) -> Sku | None:
+    """Return the shipped SKU that most records name, None where it is no shipped one, or they were judged by a file."""
+    named = [each.terms for each in found.nodes if "SKU" in each.terms]
+    shipped = [each["SKU"] for each in named if each["SKU"] in loader.names()]
+    if not shipped:
+        return None
+    sku = loader.load(max(set(shipped), key=shipped.count))
+    stated = ", ".join(f"{name} {sha[:12]}" for name, sha in sorted(sku.files.items()))
+    return sku if any(each.get("threshold files") == stated for each in named) else None
+
+
+def _no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `Sku.spread_of`
+    return None
+
+
+ACTION = Action(
+    "write the document of a whole delivery: accepted, rejected, missing, and the risk",
+    DESCRIPTION,
+    arguments,
+    run,
+)

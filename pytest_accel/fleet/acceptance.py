@@ -1,0 +1,314 @@
+"""The acceptance of a whole delivery: its records, and its packing list if there is one. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.fleet.records import TERMS, Fault, NodeRecord, Records, place_of
+from pytest_accel.fleet.risk import Distribution, distribution
+from pytest_accel.judging.closing import NOT_JUDGED
+from pytest_accel.judging.delivery import differences
+from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node
+
+ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
+"""The results of a node and of a device."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A device of the delivery, where it was seen."""
+
+    node: str
+    place: str
+    serial: str
+    uuid: str
+    model: str
+    result: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the delivery with its result."""
+
+    name: str
+    result: str
+    line: str
+    started: str
+    boards: Sequence[Board]
+    marginal: int
+    """The number of its devices with a MARGINAL verdict."""
+    record: str
+    sha256: str
+    changed: bool | None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A finding that rejects a board, or a node as a whole (`place` is "node")."""
+
+    node: str
+    place: str
+    serial: str
+    fault: Fault
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A board that was seen in another node than it is listed for."""
+
+    serial: str
+    listed: str
+    seen: str
+    place: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Against:
+    """The delivery against its packing list."""
+
+    file: str
+    sha256: str
+    boards: int
+    swapped: Sequence[tuple[Misplaced, Misplaced]]
+    """Two boards, each in the node that the other is listed for."""
+    moved: Sequence[Misplaced]
+    """The other boards in a wrong node."""
+    unseen: Sequence[Listed]
+    unlisted: Sequence[Board]
+    but_for_zeros: Sequence[tuple[Board, Listed]]
+    """Boards that the list has but for leading zeros, which a spreadsheet drops."""
+    differing: Sequence[tuple[Board, str]]
+    """Boards whose UUID, model or slot is not as listed, with the difference."""
+    absent_nodes: Sequence[str]
+
+    @property
+    def rejects(self) -> bool:
+        """True if a board is not what, or where, the list says."""
+        return bool(self.swapped or self.moved or self.unlisted or self.differing)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One of `TERMS`, with every value that nodes have and the number of nodes, the commonest first."""
+
+    name: str
+    values: Sequence[tuple[str, int]]
+    absent: int
+    """The number of nodes whose record does not state it."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Everything that the document of a delivery says."""
+
+    name: str
+    simulated: int
+    """The number of its nodes that were simulated."""
+    first: str
+    last: str
+    """The days of the first and the last record."""
+    nodes: Sequence[Node]
+    of_nodes: Mapping[str, int]
+    """The number of nodes by result."""
+    of_devices: Mapping[str, int]
+    terms: Sequence[Term]
+    duplicates: Sequence[tuple[str, str, Sequence[Board]]]
+    """What is the same (serial or UUID), its value, and the boards that have it."""
+    against: Against | None
+    metrics: Sequence[Distribution]
+    rejections: Sequence[Rejection]
+    older: int
+    """Records that a newer one of the same node replaces."""
+    refused: Sequence[tuple[str, str]] = field(default=())
+
+    @property
+    def verified(self) -> bool:
+        """True if the hash of every record was checked."""
+        return all(each.changed is not None for each in self.nodes)
+
+    @property
+    def mixed(self) -> list[Term]:
+        """The terms that are not the same on all nodes."""
+        return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]
+
+    @property
+    def exit(self) -> int:
+        """The exit status: 1 if anything is rejected, 6 if anything is not judged or missing, else 0."""
+        if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
+            return 1
+        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING]
+        listed = self.against and self.against.but_for_zeros
+        return NOT_JUDGED if unclear or listed or self.duplicates or self.refused else 0
+
+
+def delivery(
+    name: str,
+    records: Records,
+    boards: PackingList | None,
+    limit_of: Callable[[str], Limit],
+    spread_of: Callable[[str], Spread | None],
+) -> Delivery:
+    """Return what the records of a delivery show.
+
+    `limit_of` returns the limit of a key of `records.limits`, and `spread_of` the spread that the threshold file states
+    of a metric.
+    """
+    nodes = [_node(each) for each in records.nodes]
+    seen = [board for node in nodes for board in node.boards]
+    against = _against(boards, records.nodes, seen) if boards else None
+    days = sorted(each.started[:10] for each in nodes if each.started)
+    found = Counter(each.result for each in nodes)
+    found[MISSING] += len(against.absent_nodes) if against else 0
+    devices = Counter(each.result for each in seen)
+    devices[MISSING] += len(against.unseen) if against else 0
+    return Delivery(
+        name=name,
+        simulated=sum(each.simulated for each in records.nodes),
+        first=days[0] if days else "",
+        last=days[-1] if days else "",
+        nodes=nodes,
+        of_nodes={result: found[result] for result in (ACCEPTED, REJECTED, OPEN, MISSING)},
+        of_devices={result: devices[result] for result in (ACCEPTED, REJECTED, OPEN, MISSING)},
+        terms=[_term(each, records.nodes) for each in TERMS],
+        duplicates=[*_twice("serial", seen), *_twice("UUID", seen)],
+        against=against,
+        metrics=list(_metrics(records.nodes, limit_of, spread_of)),
+        rejections=[each for node in records.nodes for each in _rejections(node)],
+        older=records.older,
+        refused=records.refused,
+    )
+
+
+def result_of(record: NodeRecord) -> str:
+    """Return the result of a node. Only an acceptance counts as one: a run that HELD accepts nothing."""
+    if record.exit == 1:
+        return REJECTED
+    return ACCEPTED if record.exit == 0 and record.word == "ACCEPTED" and not record.changed else OPEN
+
+
+def _node(record: NodeRecord) -> Node:
+    result = result_of(record)
+    faulty = {each.uuid for each in record.faults}
+
+    def of_device(device: Device) -> str:
+        """Return the result of a device: one of a node that is not accepted, and has no fault itself, is not judged."""
+        if result == REJECTED:
+            return REJECTED if device.uuid in faulty else OPEN
+        return result
+
+    boards = [
+        Board(record.node, place_of(each), each.serial or "", each.uuid, each.model, of_device(each))
+        for each in sorted(record.devices, key=lambda device: device.index)
+    ]
+    marginal = len(record.marginal - {NODE})
+    line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
+    return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)
+
+
+def _term(name: str, records: Sequence[NodeRecord]) -> Term:
+    values = Counter(each.terms[name] for each in records if name in each.terms)
+    return Term(name, values.most_common(), len(records) - values.total())
+
+
+def _twice(what: str, boards: Iterable[Board]) -> Iterator[tuple[str, str, list[Board]]]:
+    """Yield every serial number, or UUID, that several boards have."""
+    found: dict[str, list[Board]] = defaultdict(list)
+    for each in boards:
+        value = each.serial if what == "serial" else each.uuid
+        if value:
+            found[same(value)].append(each)
+    yield from ((what, value, several) for value, several in sorted(found.items()) if len(several) > 1)
+
+
+def _rejections(record: NodeRecord) -> Iterator[Rejection]:
+    """Yield what rejects the boards of a node, those of one board together."""
+    devices = {each.uuid: each for each in record.devices}
+    order = {uuid: place for place, uuid in enumerate(dict.fromkeys(each.uuid for each in record.faults))}
+    for fault in sorted(record.faults, key=lambda each: order[each.uuid]):
+        device = devices.get(fault.uuid)
+        place = place_of(device) if device else NODE
+        yield Rejection(record.node, place, (device.serial or "") if device else "", fault)
+
+
+# -- the packing list
+
+
+def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[Board]) -> Against:
+    """Return how the boards that were seen stand to the list."""
+    misplaced, unlisted, zeros, differing = [], [], [], []
+    found: set[str] = set()
+    devices = {(record.node, each.uuid): each for record in records for each in record.devices}
+    for board in seen:
+        row = boards.by_serial.get(same(board.serial)) if board.serial else None
+        other = boards.but_for_zeros(board.serial) if board.serial and row is None else None
+        if row is None:
+            if other:
+                zeros.append((board, other))
+                found.add(same(other.serial))
+            else:
+                unlisted.append(board)
+            continue
+        found.add(same(row.serial))
+        if row.node and same_node(row.node) != same_node(board.node):
+            misplaced.append(Misplaced(board.serial, row.node, board.node, board.place, row.line))
+        elif wrong := differences(row, devices[board.node, board.uuid]):
+            differing.append((board, "; ".join(wrong)))
+    swapped, moved = _pairs(misplaced)
+    here = {same_node(each.node) for each in records}
+    return Against(
+        file=boards.file,
+        sha256=boards.sha256,
+        boards=len(boards.rows),
+        swapped=swapped,
+        moved=moved,
+        unseen=[each for each in boards.rows if same(each.serial) not in found],
+        unlisted=unlisted,
+        but_for_zeros=zeros,
+        differing=differing,
+        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
+    )
+
+
+def _pairs(misplaced: Sequence[Misplaced]) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
+    """Return the pairs of boards that are each in the node of the other, and the boards that are in no such pair."""
+    pairs: list[tuple[Misplaced, Misplaced]] = []
+    left: dict[tuple[str, str], list[Misplaced]] = defaultdict(list)
+    for each in misplaced:
+        listed, seen = same_node(each.listed), same_node(each.seen)
+        if partners := left[seen, listed]:
+            pairs.append((partners.pop(0), each))
+        else:
+            left[listed, seen].append(each)
+    return pairs, [each for several in left.values() for each in several]
+
+
+# -- the metrics
+
+
+def _metrics(
+    records: Sequence[NodeRecord], limit_of: Callable[[str], Limit], spread_of: Callable[[str], Spread | None]
+) -> Iterator[Distribution]:
+    """Yield the distribution of every metric of the delivery, in the order of the records."""
+    values: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    judged_by: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for record in records:
+        for metric, unit, subject, value, key in record.figures:
+            values[metric, unit][record.node, subject] = value
+            if key:
+                judged_by[metric, unit][key] += 1
+    for (metric, unit), found in values.items():
+        limits: dict[object, Limit] = {}
+        for key, _ in judged_by[metric, unit].most_common():
+            limit = limit_of(key)
+            limits.setdefault(_demands(limit), limit)
+        yield distribution(metric, unit, found, list(limits.values()), spread_of)
+
+
+def _demands(limit: Limit) -> object:
+    """Return what a limit demands, so that two that were written in different places are the same."""
+    return limit.floor, limit.ceiling, limit.warn, limit.reference, limit.healthy, limit.severity, limit.differs

@@ -1,0 +1,290 @@
+"""Reads the records of a delivery one by one, and keeps of each what concerns the delivery.
+
+A record holds some hundred samples for each figure. The records of a thousand nodes do not fit into memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core import simulated, untrusted
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.fault_codes import of_metric
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.run.record import FILE, READABLE, seal
+
+TERMS = (
+    "contract",
+    "SKU",
+    "platform",
+    "level",
+    "thresholds",
+    "threshold files",
+    "list of the runs",
+    "pytest_accel",
+    "torch",
+    "driver",
+)
+"""What the nodes of one delivery should have in common."""
+BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
+"""The beginning and the end of the measurements in the file of a record, which has a line for each."""
+MANY, CHUNK = 100, 20
+"""Records from which on several processes read them, and how many each takes at a time."""
+NOT_FIGURES = ("text", "version", "count")
+"""Units of values that have no distribution."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A verdict that rejects a device, or the node (`uuid` is NODE): its fault code, sentence and next step."""
+
+    uuid: str
+    metric: str
+    code: str
+    title: str
+    words: str
+    do: str
+    severity: str = ""
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """What a delivery keeps of the record of one node."""
+
+    path: str
+    node: str
+    started: str
+    exit: int | None
+    """The exit status of the run; None if it did not end."""
+    word: str
+    line: str
+    simulated: bool
+    sha256: str
+    """The hash that the record states."""
+    changed: bool | None
+    """True if it does not fit what the record holds; None if that was not checked."""
+    devices: Sequence[Device] = ()
+    terms: Mapping[str, str] = field(default_factory=dict)
+    faults: Sequence[Fault] = ()
+    marginal: frozenset[str] = frozenset()
+    """UUIDs of the devices with a MARGINAL verdict."""
+    figures: Sequence[tuple[str, str, str, float, str]] = ()
+    """Metric, unit, subject, value, and the key of the limit among `Records.limits` (empty without one)."""
+
+
+@dataclass
+class Records:
+    """The newest record of every node, the limits that they hold, and the files that could not be used."""
+
+    nodes: list[NodeRecord] = field(default_factory=list)
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Each limit as the records hold it, by its JSON text."""
+    older: int = 0
+    """The records that a newer one of the same node replaces."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Path and reason of every file that could not be used."""
+
+
+def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
+    """Read records, in several processes if they are many, and keep the newest of every node.
+
+    With `verify` the hash of every record is checked, which needs all of it; else the samples are not read.
+    """
+    found, newest = Records(), dict[str, NodeRecord]()
+    for path, one, limits, why in _read_each(paths, partial(_read, verify=verify)):
+        if one is None:
+            found.refused.append((str(path), why))
+            continue
+        found.limits |= limits
+        other = newest.get(one.node)
+        found.older += other is not None
+        if other is None or one.started > other.started:
+            newest[one.node] = one
+    found.nodes = [newest[name] for name in sorted(newest)]
+    return found
+
+
+Read = tuple[Path, "NodeRecord | None", dict[str, Any], str]
+"""The path of a record, what is kept of it, its limits, and the reason why it could not be used."""
+
+
+def _read_each(paths: Sequence[Path], one: Callable[[Path], Read]) -> Iterator[Read]:
+    """Yield what is kept of each record."""
+    processes = len(os.sched_getaffinity(0))
+    if len(paths) < MANY or processes < 2:
+        yield from map(one, paths)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(one, paths, chunksize=CHUNK)
+
+
+def _read(path: Path, *, verify: bool) -> Read:
+    limits: dict[str, Any] = {}
+    try:
+        return path, _kept(path, limits, verify=verify), limits, ""
+    except BadFile as bad:
+        return path, None, {}, str(bad).removeprefix(f"{path}: ")
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the records below a folder: every record.json, or the other JSON files in it. Raises BadFile for none."""
+    if not folder.is_dir():
+        raise BadFile(f"{folder}: is not a folder; name the one that holds the records of the nodes")
+    found = sorted(folder.rglob(FILE)) or sorted(folder.glob("*.json"))
+    if not found:
+        raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
+    return found
+
+
+def _kept(path: Path, limits: dict[str, Any], *, verify: bool) -> NodeRecord:
+    """Return what is kept of one record, and add its limits. Raises BadFile."""
+    text = untrusted.read_bytes(path)
+    raw = untrusted.parse_json(text if verify else _without_measurements(text), str(path))
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if schema not in READABLE or isinstance(schema, bool):
+        raise BadFile(f"{path}: is not a record of pytest-accel that this version reads")
+    try:
+        return _node(path, raw, limits, verify=verify)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise BadFile(f"{path}: is damaged: {type(error).__name__}: {error}") from None
+
+
+def _without_measurements(text: bytes) -> bytes:
+    """Return a record without its measurements, which hold the samples; another layout than ours as it is."""
+    begin = text.find(BEGIN)
+    end = text.find(END, begin) if begin >= 0 else -1
+    if end < 0 or text.count(BEGIN) > 1:
+        return text
+    return text[:begin] + BEGIN + text[end + 1 :]
+
+
+def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify: bool) -> NodeRecord:
+    """Return what is kept of the content of a record. Raises what access to a missing part of it raises."""
+    run, closing = raw["run"], raw.get("closing") or {}
+    devices = [_device(each) for each in raw["devices"]]
+    verdicts = [each for each in raw.get("verdicts", ()) if isinstance(each, dict)]
+    own = [_key(each, limits) for each in raw.get("limits", ())]
+    ended = closing.get("exit") if raw.get("state") == "finished" else None
+    return NodeRecord(
+        path=str(path),
+        node=str(run["host"]),
+        started=str(run.get("started") or ""),
+        exit=ended if isinstance(ended, int) and not isinstance(ended, bool) else None,
+        word=str(closing.get("word") or raw.get("state") or ""),
+        line=str(closing.get("line") or "the run did not end"),
+        simulated=bool(run.get("simulated")) or any(map(simulated.shown_by, devices)),
+        sha256=str(raw.get("sha256") or ""),
+        changed=seal(raw) != raw.get("sha256") if verify else None,
+        devices=devices,
+        terms=_terms(raw),
+        faults=list(_faults(verdicts, raw.get("findings", ()))),
+        marginal=frozenset(str(each["subject"]) for each in verdicts if each["status"] == Status.MARGINAL.value),
+        figures=list(_figures(verdicts, own, limits)),
+    )
+
+
+def _device(raw: Mapping[str, Any]) -> Device:
+    """Return a device with what identifies it."""
+    return Device(
+        uuid=str(raw["uuid"]),
+        index=int(raw["index"]),
+        driver=str(raw["driver"]),
+        model=str(raw["model"]),
+        serial=str(raw["serial"]) if raw.get("serial") else None,
+        pci_address=str(raw["pci_address"]) if raw.get("pci_address") else None,
+        called=str(raw.get("called") or "gpu"),
+    )
+
+
+def _terms(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return the terms of a record that are known, by their names in `TERMS`."""
+    run, sku, software = raw["run"], raw.get("sku") or {}, raw.get("software") or {}
+    shipped = sku.get("files") or {}
+    known = {
+        "contract": (sku.get("contract") or {}).get("sha256"),
+        "SKU": sku.get("name"),
+        "platform": run.get("platform"),
+        "level": run.get("level"),
+        "thresholds": sku.get("thresholds"),
+        "threshold files": ", ".join(f"{name} {str(sha)[:12]}" for name, sha in sorted(shipped.items())),
+        "list of the runs": (raw.get("packing_list") or {}).get("sha256"),
+        "pytest_accel": software.get("pytest_accel"),
+        "torch": software.get("torch"),
+        "driver": software.get("driver"),
+    }
+    return {name: str(known[name]) for name in TERMS if known[name]}
+
+
+def _faults(verdicts: Sequence[Mapping[str, Any]], findings: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
+    """Yield the verdicts that reject, in the order of the record's findings, worst first."""
+    failed = {(str(each["metric"]), str(each["subject"])): each for each in verdicts if _fails(each)}
+    for each in findings:
+        verdict = failed.pop((str(each["metric"]), str(each["subject"])), None)
+        if verdict is not None:
+            title = f"{each['code']} {each['name']}"
+            yield _fault(verdict, str(each["code"]), title, str(each["do"]), str(each["severity"]))
+    for verdict in failed.values():  # of a record that is older than fault codes
+        code = of_metric(str(verdict["metric"]))
+        yield _fault(verdict, code.code, f"{code.code} {code.name}", code.do, code.severity.value)
+
+
+def _fails(verdict: Mapping[str, Any]) -> bool:
+    return verdict["status"] == Status.FAIL.value and not verdict.get("waiver")
+
+
+def _fault(verdict: Mapping[str, Any], code: str, title: str, do: str, severity: str) -> Fault:
+    subject = str(verdict.get("blamed") or verdict["subject"])
+    return Fault(subject, str(verdict["metric"]), code, title, str(verdict["sentence"]), do, severity)
+
+
+def _key(limit: Any, limits: dict[str, Any]) -> str:
+    """Return the key of a limit, and keep the limit under it."""
+    text = json.dumps(limit, sort_keys=True)
+    limits.setdefault(text, limit)
+    return text
+
+
+def _figures(
+    verdicts: Sequence[Mapping[str, Any]], own: Sequence[str], limits: dict[str, Any]
+) -> Iterator[tuple[str, str, str, float, str]]:
+    """Yield the measured figures of a record: those that have a distribution over devices, each once."""
+    seen: set[tuple[str, str]] = set()
+    for each in verdicts:
+        metric, subject, unit = str(each["metric"]), str(each["subject"]), str(each.get("unit", ""))
+        value: Any = each.get("value")
+        limit = each.get("limit")
+        key = "" if limit is None else own[limit] if isinstance(limit, int) else _key(limit, limits)
+        by_marker = bool(key) and limits[key].get("declared_by") == DeclaredBy.MARKER.value
+        if (metric, subject) in seen or by_marker or not _is_figure(metric, unit, value):
+            continue
+        seen.add((metric, subject))
+        yield metric, unit, subject, float(value), key
+
+
+def _is_figure(metric: str, unit: str, value: Any) -> bool:
+    declared = declaration_of(metric)
+    if unit in NOT_FIGURES or (declared and declared.fact) or isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def place_of(device: Device) -> str:
+    """Return the place of a device in its node: "gpu3 (0000:1b:00.0)"."""
+    return f"{device.name} ({device.pci_address})" if device.pci_address else device.name
+
+
+def called(record: NodeRecord, uuid: str) -> Device | None:
+    """Return the device of a record, None for the node."""
+    return next((each for each in record.devices if each.uuid == uuid), None) if uuid != NODE else None

@@ -1,0 +1,160 @@
+"""The devices of a node against a packing list: the right boards, in the right node, and all of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble
+from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.sku import DeclaredBy, Limit, Sku
+from pytest_accel.core.words import listed
+from pytest_accel.drivers import registry
+from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node
+
+SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
+"""The metrics: the serial number of each device, and the completeness of the node."""
+AS_LISTED, COMPLETE = "as listed", "complete"
+"""Their values where nothing is wrong."""
+
+
+def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limit]:
+    """Return the limits that a packing list with this hash adds, by metric; none where no SKU is known.
+
+    A list that names no nodes cannot say that one is complete. Processors have no serial number that a program reads:
+    for them, the limits do not apply.
+    """
+    if sku is None:
+        return {}
+    absent = not registry.vendor(sku.vendor).accelerator
+    expected = {SERIAL: AS_LISTED, **({DELIVERED: COMPLETE} if names_nodes else {})}
+    return {
+        metric: Limit(
+            metric,
+            "text",
+            equals=value,
+            if_supported=absent,
+            origin=f"packing list, sha256 {sha256[:12]}",
+            declared_by=DeclaredBy.RUN,
+        )
+        for metric, value in expected.items()
+    }
+
+
+def measured(
+    metric: str, boards: PackingList, devices: Sequence[Device], host: str, now: float = 0.0
+) -> list[Measurement]:
+    """Return the measurements of one of the metrics, made at `now` (seconds since the epoch), on the node `host`."""
+    if metric == DELIVERED:
+        return [_of_node(boards, devices, host, now)]
+    found = [(device, *_compared(boards, device, host)) for device in devices]
+    return [
+        Measurement(metric, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
+        for device, value, trouble in found
+    ]
+
+
+def _compared(boards: PackingList, device: Device, host: str) -> tuple[str | None, Trouble | None]:
+    """Return how a device stands to the list in words, or the trouble that explains why that is not known."""
+    if unread := _no_serial(device):
+        return None, unread
+    serial = printable(device.serial or "", SHOWN)
+    row = boards.by_serial.get(same(device.serial or ""))
+    if row is None:
+        other = boards.but_for_zeros(device.serial or "")
+        if other is None:
+            return f"{serial} is not on the list", None
+        return None, Trouble("need", f"{serial} is not on the list, but {_but_for_zeros(other)}")
+    if row.node and same_node(row.node) != same_node(host):
+        return _elsewhere(boards, row, host)
+    wrong = differences(row, device)
+    return (f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}" if wrong else AS_LISTED), None
+
+
+def _no_serial(device: Device) -> Trouble | None:
+    """Return why the serial number of a device is not known, None if it is."""
+    vendor = registry.vendor(device.driver)
+    if not vendor.accelerator:
+        return Trouble("not_applicable", f"a {vendor.title} states no serial number, so no list can name it")
+    if device.serial and device.serial.strip():
+        return None
+    unread = device.facts.get("unread", {})
+    why = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
+    return Trouble("need", f"serial number: {why}")
+
+
+def _but_for_zeros(row: Listed) -> str:
+    return (
+        f"line {row.line} has {row.serial}, which differs by leading zeros alone: a spreadsheet drops them; correct "
+        "the list, with the column as text"
+    )
+
+
+def _elsewhere(boards: PackingList, row: Listed, host: str) -> tuple[str | None, Trouble | None]:
+    """Return the words on a board that the list has in another node; a trouble if the list does not know this node."""
+    node = printable(row.node, SHOWN)
+    if not boards.of_node(host):
+        why = f"listed for {node} (line {row.line}), and the list has no row for this node, {host}: correct its names"
+        return None, Trouble("need", why)
+    return f"{row.serial} is listed for {node} (line {row.line}): a board of another node", None
+
+
+def differences(row: Listed, device: Device) -> list[str]:
+    """Return how a device differs from its row of the list besides node and serial number."""
+    found = []
+    if row.uuid and same(row.uuid) != same(device.uuid):
+        found.append(f"its UUID is {printable(device.uuid, SHOWN)}, listed {printable(row.uuid)}")
+    if row.model and _words(row.model) != _words(device.model):
+        found.append(f"its model is {printable(device.product, SHOWN)}, listed {printable(row.model)}")
+    if row.slot and not in_slot(row.slot, device):
+        found.append(f"it is in slot {device.index} ({device.pci_address or 'no PCI address'}), listed {row.slot}")
+    return found
+
+
+def in_slot(slot: str, device: Device) -> bool:
+    """Return True if a slot of the list, an index or a PCI address, is that of the device."""
+    if slot.isascii() and slot.isdigit():
+        return int(slot) == device.index
+    return _address(slot) == _address(device.pci_address or "")
+
+
+def _address(text: str) -> str:
+    """Return a PCI address as 0000:1b:00.0; libraries write the domain with four digits or with eight."""
+    domain, _, rest = text.strip().lower().rpartition(":")[0].rpartition(":")
+    bus = f"{rest}:{text.strip().lower().rpartition(':')[2]}"
+    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}"
+
+
+def _words(text: str) -> list[str]:
+    return text.lower().split()
+
+
+def _of_node(boards: PackingList, devices: Sequence[Device], host: str, now: float) -> Measurement:
+    """Return whether every board that the list has for this node is in it."""
+    value, trouble = None, None
+    if devices and not any(registry.vendor(device.driver).accelerator for device in devices):
+        trouble = Trouble("not_applicable", "processors state no serial number, so no list can name them")
+    elif not boards.of_node(host):
+        trouble = Trouble("need", f"the list has no row for this node, {host}; it has {listed(sorted(boards.by_node))}")
+    else:
+        value, trouble = _absent(boards, devices, host)
+    return Measurement(DELIVERED, NODE, "text", value, trouble=trouble, started=now, ended=now)
+
+
+def _absent(boards: PackingList, devices: Sequence[Device], host: str) -> tuple[str | None, Trouble | None]:
+    """Return the boards that are listed for this node and absent, in words.
+
+    A device whose serial number is not known, or that the list has but for leading zeros, may be one of them.
+    """
+    here = {same(each.serial) for each in devices if each.serial}
+    missing = [each for each in boards.of_node(host) if same(each.serial) not in here]
+    if not missing:
+        return COMPLETE, None
+    words = listed([f"{each.serial} (line {each.line})" for each in missing], 8)
+    vague = [each.name for each in devices if not each.serial or _is_vague(boards, each.serial)]
+    if len(vague) >= len(missing):
+        return None, Trouble("need", f"absent, unless {listed(vague, 8)} is meant: {words}")
+    return f"absent: {words}", None
+
+
+def _is_vague(boards: PackingList, serial: str) -> bool:
+    return same(serial) not in boards.by_serial and boards.but_for_zeros(serial) is not None

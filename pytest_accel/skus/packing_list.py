@@ -1,0 +1,199 @@
+"""Packing lists of a delivery: a CSV table of serial numbers, and where each board belongs."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.untrusted import LINE_CHARACTERS, BadFile
+
+MOST_ERRORS = 20
+"""Errors of one file that are listed; the others are counted."""
+LINE_ENDS = re.compile(r"\r\n|\r|\n")
+DELIMITERS = ",;\t"
+AS_A_NUMBER = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
+"""The form in which a spreadsheet writes a long number: the last digits of the serial number are lost."""
+AS_TEXT = re.compile(r'="(.*)"')
+"""The form by which some tables keep a spreadsheet from making a number of it."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A board of the list. A column that the list does not have, or an empty cell, is an empty text."""
+
+    serial: str
+    node: str = ""
+    """The name of the node that it belongs in."""
+    slot: str = ""
+    """The index of the device in its node, or its PCI address."""
+    model: str = ""
+    uuid: str = ""
+    node_serial: str = ""
+    """The serial number of the node. It is shown, and compared with nothing: no library states it for all products."""
+    line: int = 0
+
+
+COLUMNS = tuple(each.name for each in fields(Listed) if each.name != "line")
+
+
+@dataclass(frozen=True)
+class PackingList:
+    """The boards that were ordered or announced, in the order of the list, with the hash of the file."""
+
+    file: str
+    sha256: str
+    rows: tuple[Listed, ...]
+
+    @cached_property
+    def by_serial(self) -> Mapping[str, Listed]:
+        """Each row by its serial number, as `same` writes it."""
+        return {same(each.serial): each for each in self.rows}
+
+    @cached_property
+    def _without_zeros(self) -> Mapping[str, Listed]:
+        return {same(each.serial).lstrip("0"): each for each in self.rows}
+
+    @cached_property
+    def by_node(self) -> Mapping[str, Sequence[Listed]]:
+        """The rows that name a node, by that name as `same_node` writes it."""
+        found: dict[str, list[Listed]] = {}
+        for each in self.rows:
+            if each.node:
+                found.setdefault(same_node(each.node), []).append(each)
+        return found
+
+    def but_for_zeros(self, serial: str) -> Listed | None:
+        """Return the row whose serial number differs from this one by leading zeros alone, None if there is none."""
+        found = self._without_zeros.get(same(serial).lstrip("0"))
+        return found if found and same(found.serial) != same(serial) else None
+
+    def of_node(self, node: str) -> Sequence[Listed]:
+        """Return the rows of a node; none if the list names no such node."""
+        return self.by_node.get(same_node(node), ())
+
+
+def same(serial: str) -> str:
+    """Return a serial number so that two writings of it are equal: without spaces around it, in capitals."""
+    return serial.strip().upper()
+
+
+def same_node(name: str) -> str:
+    """Return the name of a node so that it equals its name with the domain: "n1" and "N1.example.org" are one node."""
+    return name.strip().lower().partition(".")[0]
+
+
+def load(path: Path) -> PackingList:
+    """Read a packing list. Raises BadFile with the errors, each with line and column."""
+    raw = untrusted.read_bytes(path, most=untrusted.TABLE_BYTES)
+    rows = parse(untrusted.decode(raw, str(path)), str(path))
+    return PackingList(str(path), hashlib.sha256(raw).hexdigest(), tuple(rows))
+
+
+def parse(text: str, shown: str) -> list[Listed]:
+    """Return the rows of a packing list; `shown` is the name of the file in messages. Raises BadFile."""
+    lines = [(place, line) for place, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
+    if not lines:
+        raise BadFile(f"{shown}:1: the file is empty; it begins with a header, of which 'serial' is required")
+    place, first = lines[0]
+    delimiter = max(DELIMITERS, key=first.count)
+    header = _header(first, delimiter, f"{shown}:{place}")
+    rows, errors = [], []
+    for place, line in lines[1:]:
+        found = list(_wrong(line, delimiter, header))
+        errors += [f"{shown}:{place}: {each}" for each in found]
+        if not found:
+            rows.append(_row(_cells(line, delimiter), header, place))
+    errors += _duplicates(rows, shown)
+    if not rows and not errors:
+        errors = [f"{shown}:{lines[0][0]}: there is no row below the header"]
+    if errors:
+        more = [f"and {len(errors) - MOST_ERRORS:,} more"] if len(errors) > MOST_ERRORS else []
+        raise BadFile("\n".join([*errors[:MOST_ERRORS], *more]))
+    return rows
+
+
+def _header(line: str, delimiter: str, where: str) -> list[str]:
+    """Return the names of the columns. Raises BadFile for unknown ones, one that is there twice, and no serial."""
+    try:
+        names = [each.strip().lower().replace(" ", "_") for each in _cells(line, delimiter)]
+    except ValueError as error:
+        raise BadFile(f"{where}: {error}") from None
+    for name in names:
+        if name not in COLUMNS:
+            close = difflib.get_close_matches(name, COLUMNS, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise BadFile(
+                f"{where}: column '{printable(name, SHOWN)}' is not known; choose from {', '.join(COLUMNS)}{hint}"
+            )
+        if names.count(name) > 1:
+            raise BadFile(f"{where}: column '{name}' is there twice")
+    if "serial" not in names:
+        raise BadFile(f"{where}: column 'serial' is missing; choose from {', '.join(COLUMNS)}")
+    return names
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of one line. Raises ValueError with what is wrong with the line."""
+    if len(line) > LINE_CHARACTERS:
+        raise ValueError(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
+    try:
+        found = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise ValueError(f"the line is not CSV: {error}") from None
+    return [_plain(each) for each in found]
+
+
+def _plain(cell: str) -> str:
+    """Return a cell without the marks by which a table keeps a spreadsheet from making a number of it."""
+    cell = cell.strip()
+    as_text = AS_TEXT.fullmatch(cell)
+    return as_text[1].strip() if as_text else cell.removeprefix("'")
+
+
+def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with a line, each with the column."""
+    try:
+        cells = _cells(line, delimiter)
+    except ValueError as error:
+        yield str(error)
+        return
+    if len(cells) != len(header):
+        yield f"has {len(cells)} cells, the header {len(header)}"
+        return
+    for name, cell in zip(header, cells, strict=True):
+        if name == "serial" and not cell:
+            yield "column 'serial' is empty; every row names a board"
+        elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
+            why = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
+            yield f"column '{name}': '{cell}': {why}"
+        elif len(cell) > SHOWN:
+            yield f"column '{name}': has {len(cell):,} characters; at most {SHOWN} are read"
+
+
+def _row(cells: Sequence[str], header: Sequence[str], line: int) -> Listed:
+    return Listed(**dict(zip(header, cells, strict=True)), line=line)
+
+
+def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:
+    """Yield every serial number, and every UUID, that is in two rows, and every slot that two boards are listed for."""
+    for name in ("serial", "uuid"):
+        seen: dict[str, Listed] = {}
+        for each in rows:
+            value = same(getattr(each, name))
+            first = seen.setdefault(value, each) if value else each
+            if first is not each:
+                yield f"{shown}:{each.line}: column '{name}': '{printable(value)}' is in line {first.line} already"
+    slots: dict[tuple[str, str], Listed] = {}
+    for each in rows:
+        first = slots.setdefault((same_node(each.node), each.slot.lower()), each) if each.node and each.slot else each
+        if first is not each:
+            where = f"'{printable(each.slot)}' of {printable(each.node)}"
+            yield f"{shown}:{each.line}: column 'slot': {where} is listed in line {first.line} already"

@@ -1,0 +1,87 @@
+"""The document of a delivery as one HTML file that prints well and loads nothing from elsewhere. It has no script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from pytest_accel.views.delivery import words
+from pytest_accel.views.delivery.markdown import RISK
+from pytest_accel.views.html.page import demand_extra, hash_of, templates, trusted
+
+if TYPE_CHECKING:
+    from pytest_accel.fleet.acceptance import Delivery
+    from pytest_accel.fleet.risk import Distribution
+
+HERE = "pytest_accel.views.delivery"
+WIDTH, HEIGHT = 240.0, 44.0
+"""Size of a histogram in the units of its SVG."""
+KINDS = {"ACCEPTED": "pass", "REJECTED": "fail", "NOT JUDGED": "unsure", "accepted": "pass", "rejected": "fail"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A histogram as an SVG shows it: bars, the healthy range, and the bound, each in its units."""
+
+    bars: Sequence[tuple[float, float, float, float]]
+    """x, y, width and height."""
+    healthy: tuple[float, float] | None
+    """x and width."""
+    bound: float | None
+    told: str
+
+
+def text(of: Delivery) -> str:
+    """Return the document of a delivery as HTML. Raises MissingExtra."""
+    demand_extra()
+    style = (resources.files(HERE) / "assets" / "delivery.css").read_text(encoding="utf-8").strip()
+    word, sentence = words.verdict(of)
+    return (
+        templates(HERE)
+        .get_template("delivery.html.j2")
+        .render(
+            policy=f"default-src 'none'; style-src '{hash_of(style)}'; base-uri 'none'; form-action 'none'",
+            style=trusted(style),
+            of=of,
+            kind=KINDS[word],
+            kinds=KINDS,
+            word=word,
+            sentence=sentence,
+            head=words.head(of),
+            warnings=words.warnings(of),
+            counts=words.counts(of),
+            across=words.across(of),
+            metrics=[(each, picture(each)) for each in of.metrics],
+            risk=" ".join(RISK).replace("*", ""),
+            risk_head=words.RISK_HEAD,
+            risks=words.risks(of.metrics),
+            say=words,
+        )
+    )
+
+
+def picture(of: Distribution) -> Picture:
+    """Return the histogram of a metric, wide enough to show its bound."""
+    bound = of.floor if of.floor is not None else of.ceiling
+    ends = [of.least, of.most, *([bound] if bound is not None else []), *(of.healthy or ())]
+    low, high = min(ends), max(ends)
+    room = (high - low) * 0.03 or abs(high) * 0.01 or 1.0
+    low, high = low - room, high + room
+
+    def x(value: float) -> float:
+        """Return the place of a value."""
+        return float(round((value - low) / (high - low) * WIDTH, 2))
+
+    width, tallest = (of.most - of.least) / len(of.bars), max(of.bars)
+    bars = []
+    for place, count in enumerate(of.bars):
+        if count:
+            left, height = x(of.least + place * width), round(max(1.0, count / tallest * (HEIGHT - 4)), 2)
+            bars.append((left, HEIGHT - height, max(1.2, round(x(of.least + (place + 1) * width) - left, 2)), height))
+    healthy = (x(of.healthy[0]), max(1.0, round(x(of.healthy[1]) - x(of.healthy[0]), 2))) if of.healthy else None
+    told = (
+        f"{of.n} figures from {words.number(of.least)} to {words.number(of.most)} {of.unit}; limit: {words.bound(of)}"
+    )
+    return Picture(bars, healthy, None if bound is None else x(bound), told)

@@ -1,0 +1,239 @@
+"""The document of a delivery: what is accepted, twice, swapped, missing; the figures, and the risk, in every format."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from known_good_nodes import record, save
+
+from pytest_accel.cli.main import main
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.fleet import records
+from pytest_accel.fleet.risk import distribution
+from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.error_rates import accepted
+from pytest_accel.judging.judge import judge
+from pytest_accel.run.record import Record, closing_entry, finding_entries
+from pytest_accel.skus import loader
+
+SKU = loader.load("h100-sxm")
+LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
+TRIAD = LIMITS["stream.triad"]
+
+
+def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Record:
+    """A node whose verdicts follow from its drawn figures; as another one it has that one's boards."""
+    made = record(number if as_board_of is None else as_board_of)
+    judged = [judge([each], LIMITS.get(each.metric)) for each in made.measurements]
+    line = Closing("ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED")
+    if fails:
+        bad = Verdict("health.remap_failure", made.devices[3].uuid, Status.FAIL, "1, expected 0", "count", 1)
+        judged, line = [*judged, bad], Closing("REJECTED gpu3: health.remap_failure 1", 1, "REJECTED")
+    made = replace(made, verdicts=judged, closing=closing_entry(line), **changed)
+    made.run["host"] = f"node{number}"
+    return replace(made, findings=finding_entries(made))
+
+
+def packing(folder: Path, nodes: int, **instead: str) -> Path:
+    """The list of so many nodes, in which a serial number may be written otherwise."""
+    rows = ["serial,node"]
+    for number in range(nodes):
+        rows += [f"{instead.get(str(each.serial), each.serial)},node{number}" for each in record(number).devices]
+    (folder / "delivery.csv").write_text("\n".join(rows) + "\n")
+    return folder / "delivery.csv"
+
+
+def made(folder: Path, *options: str, form: str = "json") -> tuple[int, str]:
+    output = folder / f"document.{form}"
+    status = main(["fleet", "acceptance", str(folder / "records"), f"--format={form}", f"--output={output}", *options])
+    return status, output.read_text(encoding="utf-8")
+
+
+def told(folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    status, text = made(folder, *options)
+    return status, json.loads(text)
+
+
+def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
+    for number in range(3):
+        save(node(number), tmp_path / "records" / f"node{number}")
+    status, found = told(tmp_path, f"--expect={packing(tmp_path, 3)}")
+    assert (status, found["result"]) == (0, "ACCEPTED")
+    assert found["of_nodes"] == {"accepted": 3, "rejected": 0, "not judged": 0, "missing": 0}
+    assert found["of_devices"] == {"accepted": 24, "rejected": 0, "not judged": 0, "missing": 0}
+    assert found["sentence"] == "All 3 nodes with 24 devices are accepted."
+
+
+def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    save(node(1, fails=True), tmp_path / "records" / "node1")
+    status, found = told(tmp_path)
+    assert status == 1
+    assert found["of_devices"] == {"accepted": 8, "rejected": 1, "not judged": 7, "missing": 0}
+    (one,) = found["rejections"]
+    assert (one["node"], one["place"], one["serial"]) == ("node1", "gpu3 (0000:03:00.0)", "16500013")
+    assert one["fault"]["title"] == "A203 memory-unrepairable"
+    assert one["fault"]["do"] == "drain the node and return the device"
+
+
+@pytest.mark.parametrize("measurements", [None, []], ids=["as measured", "none"])
+def test_the_samples_are_left_out_and_nothing_else(tmp_path: Path, measurements: list[Any] | None) -> None:
+    one = node(0, fails=True)
+    save(one if measurements is None else replace(one, measurements=measurements), tmp_path / "records" / "node0")
+    quick, whole = records.read(records.files(tmp_path)), records.read(records.files(tmp_path), verify=True)
+    assert (quick.nodes[0].changed, whole.nodes[0].changed) == (None, False)
+    assert quick.nodes == [replace(whole.nodes[0], changed=None)]
+    assert len(quick.nodes[0].faults) == 1
+    assert quick.limits == whole.limits
+
+
+def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path: Path) -> None:
+    for number in range(3):
+        save(node(number), tmp_path / "records" / f"node{number}")
+    save(node(5, as_board_of=0), tmp_path / "records" / "node5")  # the boards of node0 are in node5, too
+    one, other = str(record(0).devices[2].serial), str(record(1).devices[6].serial)
+    unlisted = str(record(2).devices[7].serial)
+    boards = packing(tmp_path, 4, **{one: other, other: one, unlisted: "XYZ"})
+    status, found = told(tmp_path, f"--expect={boards}")
+    against = found["against"]
+    assert status == 1
+    assert [{each["serial"] for each in pair} for pair in against["swapped"]] == [{one, other}]
+    assert {(each["seen"], each["listed"]) for each in against["moved"]} == {("node5", "node0"), ("node5", "node1")}
+    assert [each["serial"] for each in against["unlisted"]] == [unlisted]
+    assert against["absent_nodes"] == ["node3"]
+    assert {each["serial"] for each in against["unseen"]} == {"XYZ", *(str(each.serial) for each in record(3).devices)}
+    assert (
+        sorted((what, len(places)) for what, _, places in found["duplicates"])
+        == [("UUID", 2)] * 8 + [("serial", 2)] * 8
+    )
+    _, text = made(tmp_path, f"--expect={boards}", form="md")
+    assert f"Swapped: {one} is in node0, gpu2 (0000:02:00.0), and listed for node1" in text
+    assert "There twice, in node0 and node5: 8 serial numbers: 16500000, 16500001" in text
+    assert "Missing: node3 is on the list, and has no record" in text
+
+
+def test_a_list_without_leading_zeros_rejects_nothing(tmp_path: Path) -> None:
+    with_zeros = node(0)
+    devices = [replace(each, serial=f"00{each.serial}") for each in with_zeros.devices]
+    save(replace(with_zeros, devices=devices), tmp_path / "records" / "node0")
+    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
+    assert (status, found["result"], found["of_devices"]["missing"]) == (6, "NOT JUDGED", 0)
+    assert len(found["against"]["but_for_zeros"]) == 8
+
+
+def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    save(node(0, fails=True), tmp_path / "records" / "node0")
+    later = node(0)
+    later.run["started"] = "2026-11-20T02:00:00+00:00"
+    save(later, tmp_path / "records" / "node0-2")
+    (tmp_path / "records" / "broken").mkdir()
+    (tmp_path / "records" / "broken" / "record.json").write_text('{"schema": 3}')
+    status, found = told(tmp_path)
+    assert (found["of_nodes"]["accepted"], found["of_nodes"]["rejected"], found["older"]) == (1, 0, 1)
+    assert status == 6
+    assert "is damaged" in found["refused"][0][1]
+
+
+def test_a_record_that_was_changed_is_not_accepted(tmp_path: Path) -> None:
+    path = save(node(0, fails=True), tmp_path / "records" / "node0")
+    raw = json.loads(path.read_text())
+    raw["closing"] = {"line": "ACCEPTED 8/8 devices", "exit": 0, "word": "ACCEPTED"}
+    path.write_text(json.dumps(raw))
+    status, found = told(tmp_path, "--verify")
+    assert (status, found["of_nodes"]["not judged"], found["nodes"][0]["changed"]) == (6, 1, True)
+    _, text = made(tmp_path, form="md")
+    assert "> The hashes of the records were not checked (--verify)." in text
+
+
+def test_nodes_that_were_not_judged_alike_are_told_loudly(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    quick = node(1)
+    quick.run["level"] = "quick"
+    save(quick, tmp_path / "records" / "node1")
+    _, text = made(tmp_path, form="md")
+    assert "> MIXED level: standard (1 node), quick (1 node). The nodes were not judged alike." in text
+    assert "MIXED platform" not in text
+    assert "> No packing list" in text
+
+
+def test_a_simulated_delivery_says_so_everywhere(tmp_path: Path) -> None:
+    simulated = node(0)
+    simulated.run["simulated"] = {"source": "h100-sxm"}
+    save(simulated, tmp_path / "records" / "node0")
+    _, text = made(tmp_path, form="md")
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(headings) > 4
+    assert all("SIMULATED: " in line for line in headings)
+    _, page = made(tmp_path, form="html")
+    assert '@page simulated { @top-center { content: "SIMULATED' in page
+    assert '<body class="is-simulated">' in page
+
+
+def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
+    hostile = node(0, fails=True)
+    hostile.run["host"] = "<script>alert(1)</script>\x1b[2J|`"
+    save(hostile, tmp_path / "records" / "node0")
+    _, page = made(tmp_path, form="html")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    _, text = made(tmp_path, form="md")
+    assert " <script>" not in text
+    assert "\x1b" not in text
+
+
+# -- the figures and the risk
+
+
+def spread_out(count: int, deviation: float, centre: float = 2970.0) -> dict[tuple[str, str], float]:
+    """Figures whose robust deviation is this one: as many on either side, at the quartile of a normal distribution."""
+    step = 0.6745 * deviation
+    return {(f"n{place // 8}", f"d{place}"): centre * (1 + step * (-1, 1)[place % 2]) for place in range(count)}
+
+
+def test_the_risk_follows_the_spread_of_the_delivery() -> None:
+    narrow = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [TRIAD], SKU.spread_of)
+    wide = distribution("stream.triad", "GB/s", spread_out(80, 0.03), [TRIAD], SKU.spread_of)
+    assert narrow.between_devices == pytest.approx(0.003, rel=0.1)
+    assert wide.between_devices == pytest.approx(0.03, rel=0.1)
+    assert narrow.found is not None
+    assert wide.found is not None
+    assert narrow.stated is not None
+    assert narrow.found.accepted is not None
+    assert wide.found.accepted is not None
+    assert narrow.found.accepted < 0.01 < wide.found.accepted < 0.5
+    assert narrow.found.expected == pytest.approx(0.8 * narrow.found.accepted)
+    assert narrow.stated.accepted == accepted(TRIAD, SKU.spread_of("stream.triad"), 0.08)
+
+
+def test_a_risk_that_nobody_knows_is_not_told_as_a_number() -> None:
+    few = distribution("stream.triad", "GB/s", spread_out(6, 0.003), [TRIAD], lambda metric: None)
+    assert few.found is not None
+    assert few.stated is not None
+    assert (few.found.accepted, few.found.basis) == (None, "not known: 6 figures, at least 8 tell a spread")
+    assert (few.stated.accepted, few.stated.basis) == (None, "not known: the threshold file states no spread")
+    temperature = distribution("soak.power", "W", spread_out(80, 0.003, 700.0), [], SKU.spread_of)
+    assert (temperature.found, temperature.stated, temperature.between_devices) == (None, None, None)
+
+
+def test_a_limit_that_does_not_see_the_loss_says_so(tmp_path: Path) -> None:
+    low = replace(TRIAD, floor=2000.0)
+    blind = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [low], SKU.spread_of)
+    assert blind.found is not None
+    assert blind.found.accepted == pytest.approx(1.0, abs=1e-6)
+    for number in range(2):
+        made_ = node(number)
+        judged = [judge([each], low if each.metric == "stream.triad" else None) for each in made_.measurements]
+        save(replace(made_, verdicts=judged), tmp_path / "records" / f"node{number}")
+    _, text = made(tmp_path, form="md")
+    assert "the limit does not see a loss of 8 %: nearly every such device was accepted" in text
+
+
+def test_wrong_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "acceptance", str(tmp_path / "none")]) == 4
+    assert "is not a folder" in capsys.readouterr().err
+    assert main(["fleet", "acceptance", str(tmp_path)]) == 4
+    assert "holds no record" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""The devices of a node against its packing list: not listed, of another node, absent, clerical, unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging import delivery
+from pytest_accel.judging.delivery import DELIVERED, SERIAL
+from pytest_accel.judging.judge import judge
+from pytest_accel.skus import loader
+from pytest_accel.skus.packing_list import PackingList, parse
+
+MODEL = "NVIDIA H100 80GB HBM3"
+GPUS = [
+    Device(f"GPU-{place}", place, "nvidia", MODEL, serial=f"00{place}", pci_address=f"0000:{place:02x}:00.0")
+    for place in range(2)
+]
+WHOLE = "serial,node\n000,n1\n001,n1\n002,n2\n"
+
+
+def judged(text: str, devices: list[Device] = GPUS, host: str = "n1", sku: str = "h100-sxm") -> dict[str, Verdict]:
+    boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
+    limits = delivery.limits(boards.sha256, loader.load(sku), names_nodes=bool(boards.by_node))
+    found = [each for metric in limits for each in delivery.measured(metric, boards, devices, host)]
+    return {each.subject: judge([each], limits[each.metric]) for each in found}
+
+
+def test_a_complete_node_passes() -> None:
+    assert {each.status for each in judged(WHOLE).values()} == {Status.PASS}
+    assert set(judged(WHOLE)) == {NODE, "GPU-0", "GPU-1"}
+    assert {each.status for each in judged(WHOLE, host="N1.example.org").values()} == {Status.PASS}
+
+
+def test_a_list_without_nodes_says_nothing_of_the_node() -> None:
+    found = judged("serial\n000\n001\n")
+    assert set(found) == {"GPU-0", "GPU-1"}
+    assert {each.status for each in found.values()} == {Status.PASS}
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "status", "words"),
+    [
+        ("serial,node\n000,n1\n", "GPU-1", Status.FAIL, "001 is not on the list"),
+        (
+            "serial,node\n000,n1\n001,n2\n",
+            "GPU-1",
+            Status.FAIL,
+            "001 is listed for n2 (line 3): a board of another node",
+        ),
+        ("serial,node\n000,n1\n001,n1\n9,n1\n", NODE, Status.FAIL, "absent: 9 (line 4)"),
+        ("serial\n000\n1\n", "GPU-1", Status.UNMEASURED, "line 3 has 1, which differs by leading zeros alone"),
+        ("serial,node\n000,n1\n1,n1\n", NODE, Status.UNMEASURED, "absent, unless gpu1 is meant: 1 (line 3)"),
+        ("serial,node\n000,m1\n001,m1\n", "GPU-0", Status.UNMEASURED, "the list has no row for this node, n1"),
+        ("serial,node\n000,m1\n001,m1\n", NODE, Status.UNMEASURED, "no row for this node, n1; it has m1"),
+        ("serial,slot\n000,0\n001,0\n", "GPU-1", Status.FAIL, "it is in slot 1 (0000:01:00.0), listed 0"),
+        ("serial,slot\n000,0\n001,00000000:01:00.0\n", "GPU-1", Status.PASS, ""),
+        ("serial,slot\n000,0\n001,02:00.0\n", "GPU-1", Status.FAIL, "listed 02:00.0"),
+        ("serial,uuid\n000,\n001,GPU-7\n", "GPU-1", Status.FAIL, "its UUID is GPU-1, listed GPU-7"),
+        ("serial,model\n000,\n001,NVIDIA H200\n", "GPU-1", Status.FAIL, f"its model is {MODEL}, listed NVIDIA H200"),
+        (f"serial,model\n000,\n001,{MODEL.lower()}\n", "GPU-1", Status.PASS, ""),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, subject: str, status: Status, words: str) -> None:
+    found = judged(text)[subject]
+    assert (found.status, words in found.sentence) == (status, True), found.sentence
+    others = {each.status for key, each in judged(text).items() if key not in (subject, NODE)}
+    assert Status.FAIL not in others
+
+
+def test_a_device_whose_serial_cannot_be_read_is_not_judged_and_may_be_the_absent_one() -> None:
+    blind = [GPUS[0], replace(GPUS[1], serial=None, facts={"unread": {"serial": "no permission"}})]
+    found = judged(WHOLE, blind)
+    assert (found["GPU-1"].status, found["GPU-1"].sentence) == (Status.UNMEASURED, "serial number: no permission")
+    assert found[NODE].status is Status.UNMEASURED
+    assert "absent, unless gpu1 is meant: 001 (line 3)" in found[NODE].sentence
+
+
+def test_processors_have_no_serial_number() -> None:
+    cpus = [Device("CPU-0", 0, "cpu", "EPYC")]
+    found = judged(WHOLE, cpus, sku="cpu")
+    assert {each.status for each in found.values()} == {Status.NOT_APPLICABLE}
+    assert "no serial number" in found["CPU-0"].sentence
+
+
+def test_the_metrics_are_those_of_the_inventory() -> None:
+    assert delivery.limits("5ha", None, names_nodes=True) == {}
+    assert set(delivery.limits("5ha", loader.load("h100-sxm"), names_nodes=True)) == {SERIAL, DELIVERED}
