@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.night import Night
     from pytest_accel.fleet.queries import Fleet
 
-ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and others
-read. A run that the store holds already is not added again. Records that cannot be read are named, and the others are
+ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
+others read. A run that the store holds already is not added again. Records that cannot be read are named, and the others are
 added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
 offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if

@@ -59,7 +59,7 @@ class Heat:
 
 def heat(fleet: Fleet, groups: Sequence[Group]) -> Heat:
     """Return the cells of the devices of a night. A node's own figures have no cell."""
-    order = ", ".join(f"WHEN {each.value!r} THEN {place}" for place, each in enumerate(Status))
+    order = " ".join(f"WHEN {each.value!r} THEN {place}" for place, each in enumerate(Status))
     fleet.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE cells AS
@@ -102,8 +102,8 @@ def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Lay
         f"""
         CREATE OR REPLACE TEMP TABLE scores AS
         SELECT c.place, t.metric, greatest(1, least(255, {MIDDLE} + round({FAR} * max(
-                 CASE WHEN s.rate THEN 1 - t.value / s.middle ELSE 1 - s.middle / nullif(t.value, 0) END / s.far))))::UTINYINT
-                 AS score
+                   CASE WHEN s.rate THEN 1 - t.value / s.middle ELSE 1 - s.middle / nullif(t.value, 0) END / s.far
+               ))))::UTINYINT AS score
         FROM tonight t JOIN standards s USING (sku, platform, level, metric, unit, method)
              JOIN cells c USING (sku, node, name, device)
         WHERE t.{COMPARED} AND s.middle > 0 GROUP BY c.place, t.metric
@@ -113,7 +113,9 @@ def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Lay
     most = max(1, BYTES // max(1, cells))
     layers = [Layer(WORST, {}, _scores(fleet, "SELECT place, max(score) AS score FROM scores GROUP BY place"))]
     for (metric,) in metrics[: most - 1]:
-        far = {each.kind.sku: each.far for each in compared.values() if each.driver is None and each.kind.metric == metric}
+        far = {
+            each.kind.sku: each.far for each in compared.values() if each.driver is None and each.kind.metric == metric
+        }
         layers.append(Layer(metric, far, _scores(fleet, "SELECT place, score FROM scores WHERE metric = ?", metric)))
     return layers, max(0, len(metrics) - most + 1)
 

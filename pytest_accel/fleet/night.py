@@ -103,6 +103,7 @@ def look(fleet: Fleet) -> Night:
     groups = fleet.groups()
     trends, drifts = fleet.trends()
     events, fired = fleet.events(), fleet.limits()
+    doubted = limits.too_often(fired)
     return Night(
         night=fleet.night,
         first=fleet.nights[0],
@@ -113,10 +114,10 @@ def look(fleet: Fleet) -> Night:
         outliers=fleet.outliers(groups),
         trends=trends,
         drifts=drifts,
-        offenders=offenders.offenders(events),
+        offenders=offenders.offenders(events, {(each.sku, each.metric) for each in doubted}),
         repeated=offenders.repeated(events, fleet.last_nights()),
         updates=fleet.updates(),
-        too_often=limits.too_often(fired),
+        too_often=doubted,
         never=limits.never(fired),
         proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),

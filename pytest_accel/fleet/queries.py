@@ -14,7 +14,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet import database, store
 from pytest_accel.fleet.analysis import limits, offenders, outliers, recalibration, trends, updates
-from pytest_accel.fleet.analysis.groups import Group, Kind, standards
+from pytest_accel.fleet.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
 from pytest_accel.fleet.analysis.limits import Fired
 from pytest_accel.fleet.analysis.offenders import Event
 from pytest_accel.fleet.analysis.outliers import Outlier, Subject
@@ -37,7 +37,7 @@ class Fleet:
     """Some nights of a store, the last of which is the one that is looked at."""
 
     def __init__(self, path: Path, nights: Sequence[str]) -> None:
-        """Raises BadFile for a store without these nights."""
+        """Raise BadFile for a store without these nights."""
         self.path, self.nights = path, list(nights)
         known = store.nights(path)
         for night in self.nights:
@@ -76,12 +76,12 @@ class Fleet:
         """Make a table of a few rows."""
         self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
         if rows:
-            self._db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+            self._db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
 
     def subjects(self, devices: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Return UUID and serial number of devices, by their number."""
         wanted = sorted(set(devices))
-        query = "SELECT device, uuid, serial FROM devices WHERE list_contains(?, device)"
+        query = "SELECT device, uuid, serial FROM devices SEMI JOIN (SELECT unnest(?) AS device) USING (device)"
         return {number: (uuid, serial) for number, uuid, serial in self.rows(query, wanted)}
 
     # -- runs
@@ -172,7 +172,7 @@ class Fleet:
 
     def _drifts(self) -> list[Drift]:
         query = f"SELECT {KIND}, count(*), median(slope), max(days) FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
-        rows = [row for row in self.rows(query) if row[6] >= trends.ENOUGH_NIGHTS and row[7] is not None]
+        rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
         return [Drift(Kind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
 
     def _candidates(self, metric: str, unit: str) -> list[Series]:
@@ -180,7 +180,7 @@ class Fleet:
         least = LEAST[part_of(metric)] / 2
         sign = 1 if unit in TIMES else -1
         query = f"""
-            WITH fleet AS (SELECT {KIND}, CASE WHEN count(*) >= {trends.ENOUGH_NIGHTS} THEN median(slope) ELSE 0 END AS shared
+            WITH fleet AS (SELECT {KIND}, CASE WHEN count(*) >= {ENOUGH_DEVICES} THEN median(slope) ELSE 0 END AS shared
                            FROM slopes GROUP BY {KIND}),
                  steep AS (SELECT s.device, s.driver, s.vbios, {_of("s", KIND)} FROM slopes s JOIN fleet USING ({KIND})
                            WHERE {sign} * (s.slope - fleet.shared) * s.days >= ?
@@ -196,7 +196,7 @@ class Fleet:
         names = self.subjects(key[0] for key in series)
         found = []
         for (device, driver, vbios, *kind), some in series.items():
-            night, value, node, name, slot = some[-1]
+            node, name, slot = some[-1][2:]
             subject = Subject(device, node, name, slot, *names.get(device, ("", "")))
             days, values = [each[0] for each in some], [each[1] for each in some]
             found.append(Series(subject, Kind(*kind), driver, vbios, days, values))
@@ -231,7 +231,8 @@ class Fleet:
                                        ORDER BY CASE WHEN version = new THEN night END,
                                                 CASE WHEN version <> new THEN night END DESC) AS place
                             FROM rows),
-                 ends AS (SELECT device, {KIND}, any_value(node) AS node, arg_max(version, night) FILTER (WHERE NOT is_new) AS old,
+                 ends AS (SELECT device, {KIND}, any_value(node) AS node,
+                                 arg_max(version, night) FILTER (WHERE NOT is_new) AS old,
                                  any_value(new) AS new, median(value) FILTER (WHERE NOT is_new) AS before,
                                  median(value) FILTER (WHERE is_new) AS after
                           FROM ranked WHERE place <= {updates.AROUND} GROUP BY device, {KIND})
@@ -246,14 +247,14 @@ class Fleet:
     def events(self) -> list[Event]:
         """Return the verdicts of the nights that are FAIL or MARGINAL, the newest ones if they are too many."""
         query = f"""
-            SELECT device, node, name, slot, metric, status, night, run, code FROM figures
+            SELECT device, node, name, slot, sku, metric, status, night, run, code FROM figures
             WHERE status IN ('{Status.FAIL.value}', '{Status.MARGINAL.value}')
             ORDER BY night DESC, status, node, name LIMIT {MOST_EVENTS}
         """  # noqa: S608
         rows = self.rows(query)
         names = self.subjects(row[0] for row in rows)
         return [
-            Event(Subject(row[0], *row[1:4], *names.get(row[0], ("", ""))), *row[4:7], (row[6], row[7]), row[8])
+            Event(Subject(row[0], *row[1:4], *names.get(row[0], ("", ""))), *row[4:8], (row[7], row[8]), row[9])
             for row in reversed(rows)
         ]
 
@@ -261,9 +262,9 @@ class Fleet:
         """Return the last nights on which each device was measured that has a MARGINAL verdict."""
         of = offenders.MARGINAL_OF[1]
         query = f"""
-            WITH some AS (SELECT DISTINCT device FROM figures WHERE status = '{Status.MARGINAL.value}')
-            SELECT device, max(night, {of}) FROM (SELECT DISTINCT device, night FROM figures SEMI JOIN some USING (device))
-            GROUP BY device
+            WITH wanted AS (SELECT DISTINCT device FROM figures WHERE status = '{Status.MARGINAL.value}')
+            SELECT device, max(night, {of})
+            FROM (SELECT DISTINCT device, night FROM figures SEMI JOIN wanted USING (device)) GROUP BY device
         """  # noqa: S608
         return {device: sorted(nights) for device, nights in self.rows(query)}
 
@@ -274,7 +275,8 @@ class Fleet:
         fail, marginal = f"status = '{Status.FAIL.value}'", f"status = '{Status.MARGINAL.value}'"
         held = f"FILTER (WHERE t.status = '{Status.PASS.value}')"
         query = f"""
-            WITH since AS (SELECT sku, platform, level, metric, count(*) AS fails FROM figures WHERE {fail} GROUP BY ALL)
+            WITH since AS (SELECT sku, platform, level, metric, count(*) AS fails
+                           FROM figures WHERE {fail} GROUP BY ALL)
             SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.node),
                    count(DISTINCT t.device), count(DISTINCT CASE WHEN t.{fail} THEN t.node END), count_if(t.{marginal}),
                    coalesce(any_value(s.fails), 0),
@@ -284,7 +286,9 @@ class Fleet:
             GROUP BY t.sku, t.platform, t.level, t.metric ORDER BY ALL
         """  # noqa: S608
         every = [Fired(*row[:11], None if row[11] is None or row[11] >= 1e9 else row[11]) for row in self.rows(query)]
-        return [each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None]
+        return [
+            each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None
+        ]
 
     # -- recalibration
 
@@ -314,7 +318,9 @@ class Fleet:
 
     def history(self, device: int) -> list[tuple[Any, ...]]:
         """Return every figure of a device: night, place, software, metric, value, status, limit; oldest first."""
-        columns = "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
+        columns = (
+            "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
+        )
         return self.rows(f"SELECT {columns} FROM figures WHERE device = ? ORDER BY night, metric, run", device)  # noqa: S608
 
 

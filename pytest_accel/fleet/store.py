@@ -1,6 +1,6 @@
 """The store of a fleet: a folder for each night with one sorted Parquet file of figures and one of runs.
 
-    STORE/store.json                          what the store holds: the version of its format, and whether all is simulated
+    STORE/store.json                          the version of the format, and whether all is simulated
     STORE/devices.parquet                     the number of every device, by UUID and serial number
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
@@ -210,7 +210,9 @@ def _wanted(
         added.passed_over += batch.passed_over
         for run in batch.runs:
             if run.simulated != simulated:
-                what = "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
+                what = (
+                    "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
+                )
                 added.unread.append((run.record, what))
                 continue
             placed = replace(run, night=night) if night else run
@@ -237,7 +239,7 @@ def _merge(
             continue
         places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
         numbers.save()
-        _write_night(connection, folder_of(store, night), runs, kept, places, parts)
+        _write_night(connection, folder_of(store, night), runs, kept, places=places, parts=parts)
         added.runs[night] = len(runs)
 
 
@@ -278,6 +280,7 @@ def _write_night(
     folder: Path,
     runs: Sequence[tuple[KeptRun, Path]],
     kept: Sequence[tuple[Any, ...]],
+    *,
     places: Sequence[tuple[str, KeptDevice, int]],
     parts: Path,
 ) -> None:
@@ -294,7 +297,9 @@ def _write_night(
     old = folder / FIGURES
     every = JOINED
     if old.exists():
-        every = f"SELECT * FROM read_parquet({literal(old)}) WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
+        every = (
+            f"SELECT * FROM read_parquet({literal(old)}) WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
+        )
     _replace(old, lambda file: connection.execute(f"COPY ({every} {SORTED}) TO {literal(file)} {FORMAT}"))
     both = "FROM kept_runs UNION ALL FROM new_runs ORDER BY run"
     _replace(folder / RUNS, lambda file: connection.execute(f"COPY ({both}) TO {literal(file)} {FORMAT}"))
@@ -348,7 +353,7 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class _Numbers:
-    """The numbers of the devices of a store. A device is known by UUID and serial number, one of which may be unread."""
+    """The numbers of the devices of a store. A device is known by UUID and serial number."""
 
     def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
         self._connection, self._path = connection, path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -22,6 +22,7 @@ class Event:
     """A verdict on a device that is FAIL or MARGINAL."""
 
     subject: Subject
+    sku: str
     metric: str
     status: str
     night: date
@@ -50,11 +51,14 @@ class Repeated:
     of: int
 
 
-def offenders(events: Iterable[Event]) -> list[Offender]:
-    """Return the devices that failed in several runs, those with the most first."""
+def offenders(events: Iterable[Event], doubtful: Container[tuple[str, str]] = ()) -> list[Offender]:
+    """Return the devices that failed in several runs, those with the most first.
+
+    A limit that fires on too many nodes, named in `doubtful` by SKU and metric, says nothing about a device.
+    """
     by_device: dict[int, list[Event]] = defaultdict(list)
     for each in events:
-        if each.status == Status.FAIL.value:
+        if each.status == Status.FAIL.value and (each.sku, each.metric) not in doubtful:
             by_device[each.subject.device].append(each)
     found = []
     for some in by_device.values():
@@ -74,7 +78,7 @@ def offenders(events: Iterable[Event]) -> list[Offender]:
 
 
 def repeated(events: Iterable[Event], last_nights: dict[int, list[date]]) -> list[Repeated]:
-    """Return the metrics that are MARGINAL again: of each device, `last_nights` are the last three that it was measured.
+    """Return the metrics that are MARGINAL again. `last_nights` are the last nights on which each device was measured.
 
     A metric that fails is not listed: the device is rejected for it.
     """

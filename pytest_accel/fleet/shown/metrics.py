@@ -68,7 +68,13 @@ def _in_unit(groups: Iterable[Group], base: str) -> list[Group]:
 
 def _labels(group: Group) -> Labels:
     kind = group.kind
-    names = {"sku": kind.sku, "platform": kind.platform, "level": kind.level, "metric": kind.metric, "method": kind.method}
+    names = {
+        "sku": kind.sku,
+        "platform": kind.platform,
+        "level": kind.level,
+        "metric": kind.metric,
+        "method": kind.method,
+    }
     return tuple(names.items())
 
 

@@ -1,4 +1,4 @@
-"""A night of a fleet as one HTML file, which loads nothing from elsewhere: a heat map of all devices, and the findings."""
+"""A night of a fleet as one HTML file that loads nothing from elsewhere: a heat map of all devices, and findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         line=lines[0],
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
         verdicts=[
-            (words.Badge(each.value, words.SIGNS[each], each.value.lower().replace(" ", "-")), night.verdicts[each.value])
+            (
+                words.Badge(each.value, words.SIGNS[each], each.value.lower().replace(" ", "-")),
+                night.verdicts[each.value],
+            )
             for each in WORST_FIRST
             if each.value in night.verdicts
         ],
@@ -94,7 +97,8 @@ def _data(night: Night, heat: Heat, links: Mapping[str, str]) -> dict[str, Any]:
     return {
         "map": {
             "nodes": [
-                [each.name, each.sku, each.cells, word.get(each.name, ""), links.get(each.name, "")] for each in heat.nodes
+                [each.name, each.sku, each.cells, word.get(each.name, ""), links.get(each.name, "")]
+                for each in heat.nodes
             ],
             "names": heat.names,
             "name": _bytes(heat.name),
@@ -134,15 +138,24 @@ def _runs(runs: Sequence[Run], links: Mapping[str, str]) -> list[tuple[words.Bad
     """Return the runs that are no pass, rejected ones first: result, node, link and closing line."""
     order = {REJECTED: 0, NOT_JUDGED: 2}
     bad = sorted((each for each in runs if each.exit != 0), key=lambda each: (order.get(each.exit or -1, 1), each.node))
-    return [(words.Badge(each.word, "", _colour(each.word)), each.node, links.get(each.node, ""), each.line) for each in bad]
+    return [
+        (words.Badge(each.word, "", _colour(each.word)), each.node, links.get(each.node, ""), each.line) for each in bad
+    ]
 
 
 def _tables(night: Night) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
     """Return title, head and rows of the tables that concern a whole SKU."""
     return [
-        ("What changed with an update", ("SKU", "Metric", "Update", "Change", "Certainty"), list(map(text.update, night.updates))),
+        (
+            "What changed with an update",
+            ("SKU", "Metric", "Update", "Change", "Certainty"),
+            list(map(text.update, night.updates)),
+        ),
         ("The whole fleet is getting slower", ("SKU", "Metric", "Loss"), list(map(text.drift, night.drifts))),
-        ("Limits that fire on too many nodes", ("SKU", "Metric", "Limit", "Fires"), list(map(text.too_often, night.too_often))),
+        (
+            "Limits that fire on too many nodes",
+            ("SKU", "Metric", "Limit", "Fires"),
+            list(map(text.too_often, night.too_often)),
+        ),
         ("Limits that find nothing", ("SKU", "Metric", "Limit", "Fires"), list(map(text.never, night.never))),
     ]
-

@@ -62,7 +62,9 @@ def head(night: Night) -> list[str]:
 def table(rows: Rows) -> list[str]:
     """Return rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def identity(subject: Subject) -> str:
@@ -75,16 +77,20 @@ def _run(run: Run) -> tuple[str, ...]:
 
 
 def outlier(one: Outlier) -> tuple[str, ...]:
+    """Return an outlier as cells: place, identity, metric, value, status, what it is beside."""
     kind, among = one.kind, f"{one.devices} devices"
     where = f"{kind.sku} {kind.level}" + (f", driver {one.driver}" if one.driver else "")
     also = f"also {listed(one.also, 2)}" if one.also else ""
     beside = f"{one.of_node} of this node" if one.of_node > 1 else ""
-    told = "; ".join(filter(None, (f"median of {among} {show(one.middle, kind.unit)}, spread {one.spread:.2%}", also, beside)))
+    told = "; ".join(
+        filter(None, (f"median of {among} {show(one.middle, kind.unit)}, spread {one.spread:.2%}", also, beside))
+    )
     value = f"{show(one.value, kind.unit)}, {one.behind:.1%} behind"
     return one.subject.shown, identity(one.subject), kind.metric, value, one.status, f"{told} ({where})"
 
 
 def trend(one: Trend) -> tuple[str, ...]:
+    """Return a trend as cells: place, identity, metric, loss, slope."""
     unit = one.kind.unit
     value = f"{show(one.first, unit)} to {show(one.last, unit)}, {one.loss:.1%} lost"
     slope = f"{one.slope:+.2%} a night over {one.nights} nights since {one.since}"
@@ -92,15 +98,18 @@ def trend(one: Trend) -> tuple[str, ...]:
 
 
 def offender(one: Offender) -> tuple[str, ...]:
+    """Return a repeat offender as cells: place, identity, runs, metrics, fault codes."""
     runs = f"{one.runs} runs, {one.nights[0]} to {one.nights[-1]}"
     return one.subject.shown, identity(one.subject), runs, listed(one.metrics), " ".join(one.codes)
 
 
 def repeated(one: Repeated) -> tuple[str, ...]:
+    """Return a repeated MARGINAL as cells: place, identity, metric, nights."""
     return one.subject.shown, identity(one.subject), one.metric, f"{len(one.nights)} of the last {one.of} nights"
 
 
 def update(one: Update) -> tuple[str, ...]:
+    """Return the effect of an update as cells: SKU, metric, versions, change, certainty."""
     unit = one.kind.unit
     change = f"{show(one.before, unit)} to {show(one.after, unit)}, {one.change:+.1%}"
     spread = f"{one.in_spreads:.1f} spreads, {counted(one.devices, 'device')} of {counted(one.nodes, 'node')}"
@@ -108,15 +117,23 @@ def update(one: Update) -> tuple[str, ...]:
 
 
 def drift(one: Drift) -> tuple[str, ...]:
+    """Return a trend of the fleet as cells: SKU, metric, loss."""
     return one.kind.sku, one.kind.metric, f"{one.loss:.1%} lost over {one.nights} nights by {one.devices} devices alike"
 
 
 def too_often(one: Fired) -> tuple[str, ...]:
+    """Return a limit that fires on too many nodes as cells."""
     return one.sku, one.metric, _bound(one), f"fires on {one.failing_nodes} of {one.nodes} nodes: doubt the limit"
 
 
 def never(one: Fired) -> tuple[str, ...]:
-    return one.sku, one.metric, _bound(one), f"never fired; the worst of {one.devices} devices holds by {one.margin or 0:.0%}"
+    """Return a limit that finds nothing as cells."""
+    return (
+        one.sku,
+        one.metric,
+        _bound(one),
+        f"never fired; the worst of {one.devices} devices holds by {one.margin or 0:.0%}",
+    )
 
 
 def _bound(one: Fired) -> str:
@@ -130,6 +147,7 @@ def by_change(found: Iterable[Proposed]) -> list[Proposed]:
 
 
 def proposal(one: Proposed) -> tuple[str, ...]:
+    """Return a proposed limit as cells: SKU, metric, bounds, what it follows from."""
     found, unit = one.found, one.kind.unit
     name = "floor" if found.rate else "ceiling"
     now = f"now {show(one.present, unit)}" if one.present is not None else "no limit now"
