@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.queries import Fleet
 
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
-others read. A run that the store holds already is not added again. Records that cannot be read are named, and the others are
-added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
+others read. A run that the store holds already is not added again. Records that cannot be read are named, and the
+others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
 offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
@@ -155,8 +155,11 @@ def _rendered(fleet: Fleet, found: Night, form: str, output: Path | None) -> str
 
 def _declare_device(parser: argparse.ArgumentParser) -> None:
     _store(parser)
-    parser.add_argument("device", metavar="SERIAL|UUID", help="serial number or UUID of the device")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    add = parser.add_argument
+    add("device", metavar="SERIAL|UUID", help="serial number or UUID of the device")
+    add("--metric", metavar="METRIC", default="", help="one metric alone, which is much faster over many nights")
+    add("--nights", metavar="N", type=_count, default=365, help="how many of the last nights (default: %(default)s)")
+    add("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
 def _device(chosen: argparse.Namespace) -> int:
@@ -164,11 +167,11 @@ def _device(chosen: argparse.Namespace) -> int:
     from pytest_accel.fleet import history, store
     from pytest_accel.fleet.queries import Fleet
 
-    fleet = Fleet(chosen.store, store.nights(chosen.store))
+    fleet = Fleet(chosen.store, store.nights(chosen.store)[-chosen.nights :])
     known = fleet.device(chosen.device)
     if not known:
         raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
-    found = [history.history(fleet, *row) for row in known]
+    found = [history.history(fleet, row, chosen.metric) for row in known]
     if chosen.format == "json":
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:

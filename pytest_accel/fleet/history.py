@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
+from typing import Any
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
@@ -59,9 +60,10 @@ class History:
     entries: Sequence[Entry]
 
 
-def history(fleet: Fleet, device: int, uuid: str, serial: str, model: str) -> History:
-    """Return the past of a device."""
-    return History(device, uuid, serial, model, [Entry(*row) for row in fleet.history(device)])
+def history(fleet: Fleet, known: Sequence[Any], metric: str = "") -> History:
+    """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
+    device, uuid, serial, model = known
+    return History(device, uuid, serial, model, [Entry(*row) for row in fleet.history(device, metric)])
 
 
 def text(found: History, show: Show) -> Iterator[str]:

@@ -6,6 +6,7 @@ Only rows that may be findings come out of it, so that a fleet of 80,000 devices
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,8 @@ from pytest_accel.fleet.analysis.outliers import Outlier, Subject
 from pytest_accel.fleet.analysis.recalibration import Proposed, Sampled
 from pytest_accel.fleet.analysis.trends import Drift, Series, Trend
 from pytest_accel.fleet.analysis.updates import Update
+from pytest_accel.fleet.database import literal
+from pytest_accel.fleet.extract import FINISHED
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
 from pytest_accel.judging.like_devices import TIMES, part_of
@@ -49,19 +52,28 @@ class Fleet:
         self._db = database.connect()
         for name, file in (("figures", store.FIGURES), ("runs", store.RUNS)):
             self._view(name, [store.folder_of(path, night) / file for night in self.nights])
-        self._view("tonight", [store.folder_of(path, self.night) / store.FIGURES])
         self._view("devices", [path / store.DEVICES])
+        self._view("tonight", [store.folder_of(path, self.night) / store.FIGURES], self._last_runs())
 
     @property
     def night(self) -> str:
         """The night that is looked at: ISO 8601."""
         return self.nights[-1]
 
-    def _view(self, name: str, files: Sequence[Path]) -> None:
+    def _last_runs(self) -> str:
+        """Return the condition that leaves the last run of each node at each level; empty where none ran twice."""
+        last = f"""
+            SELECT arg_max(run, started) FROM runs
+            WHERE night = DATE {literal(self.night)} AND state = {literal(FINISHED)} GROUP BY node, level, sku
+        """  # noqa: S608
+        number = self.rows("SELECT count(*) FROM runs WHERE night = ? AND state = ?", self.night, FINISHED)[0][0]
+        return "" if len(self.rows(last)) == number else f" WHERE run IN ({last})"
+
+    def _view(self, name: str, files: Sequence[Path], where: str = "") -> None:
         there = [each for each in files if each.exists()]
         if not there:
             raise BadFile(f"{files[-1]}: is missing; add the records of that night again")
-        query = f"FROM read_parquet({database.files(there)}, hive_partitioning = false)"
+        query = f"FROM read_parquet({database.files(there)}, hive_partitioning = false){where}"
         self._db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -99,10 +111,18 @@ class Fleet:
 
     def groups(self) -> list[Group]:
         """Return tonight's groups of comparable figures, for each driver and for all of them."""
+        alone = self._groups(f"{KIND}, driver", "driver")
+        of_kind: dict[Kind, list[Group]] = {}
+        for each in alone:
+            of_kind.setdefault(each.kind, []).append(each)
+        several = any(len(each) > 1 for each in of_kind.values())
+        pooled = self._groups(KIND, "NULL") if several else [replace(each, driver=None) for each in alone]
+        return alone + pooled
+
+    def _groups(self, by: str, driver: str) -> list[Group]:
         query = f"""
-            SELECT {KIND}, CASE WHEN grouping(driver) = 1 THEN NULL ELSE driver END, count(*),
-                   count(DISTINCT device), count(DISTINCT node), median(value), mad(value)
-            FROM tonight WHERE {COMPARED} GROUP BY GROUPING SETS (({KIND}), ({KIND}, driver))
+            SELECT {KIND}, {driver}, count(*), count(DISTINCT run), median(value), mad(value)
+            FROM tonight WHERE {COMPARED} GROUP BY {by}
         """  # noqa: S608
         return [Group(Kind(*row[:6]), *row[6:]) for row in self.rows(query)]
 
@@ -179,20 +199,23 @@ class Fleet:
         """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one."""
         least = LEAST[part_of(metric)] / 2
         sign = 1 if unit in TIMES else -1
-        query = f"""
+        steep = f"""
             WITH fleet AS (SELECT {KIND}, CASE WHEN count(*) >= {ENOUGH_DEVICES} THEN median(slope) ELSE 0 END AS shared
-                           FROM slopes GROUP BY {KIND}),
-                 steep AS (SELECT s.device, s.driver, s.vbios, {_of("s", KIND)} FROM slopes s JOIN fleet USING ({KIND})
-                           WHERE {sign} * (s.slope - fleet.shared) * s.days >= ?
-                                 AND (abs(fleet.shared) * s.days >= ? OR s.r2 * (s.n - 2) >= ? * (1 - s.r2)))
-            SELECT f.device, f.driver, f.vbios, {_of("f", KIND)}, f.night, f.value, f.node, f.name, f.slot
-            FROM figures f JOIN steep USING (device, driver, vbios, {KIND})
-            WHERE f.metric = ? AND f.unit = ? AND f.{COMPARED} AND f.value > 0 ORDER BY ALL
+                           FROM slopes GROUP BY {KIND})
+            SELECT device, driver, vbios, {KIND} FROM slopes JOIN fleet USING ({KIND})
+            WHERE {sign} * (slope - shared) * days >= ?
+                  AND (abs(shared) * days >= ? OR r2 * (n - 2) >= ? * (1 - r2))
         """  # noqa: S608
-        parameters = (least, least, FAILS_AT**2, metric, unit)
+        wanted = set(self.rows(steep, least, least, FAILS_AT**2))
+        query = f"""
+            SELECT device, driver, vbios, {KIND}, night, value, node, name, slot
+            FROM figures SEMI JOIN (SELECT unnest(?) AS device) USING (device)
+            WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0 ORDER BY device, night, run
+        """  # noqa: S608
         series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-        for row in self.rows(query, *parameters):
-            series.setdefault(row[:9], []).append(row[9:])
+        for row in self.rows(query, sorted({each[0] for each in wanted}), metric, unit) if wanted else ():
+            if row[:9] in wanted:
+                series.setdefault(row[:9], []).append(row[9:])
         names = self.subjects(key[0] for key in series)
         found = []
         for (device, driver, vbios, *kind), some in series.items():
@@ -208,39 +231,38 @@ class Fleet:
         """Return what updates of driver and firmware within the nights changed, metric by metric."""
         found: list[Update] = []
         for what in ("driver", "vbios"):
-            self._db.execute(
+            self.execute(
                 f"""
-                CREATE OR REPLACE TEMP TABLE updated AS
-                SELECT device, arg_max({what}, night) AS new, arg_min({what}, night) AS first
-                FROM (SELECT DISTINCT device, night, {what} FROM figures WHERE {what} <> '' AND {COMPARED})
-                GROUP BY device HAVING count(DISTINCT {what}) > 1
+                CREATE OR REPLACE TEMP TABLE versions AS
+                SELECT {KIND}, {what} AS version, min(night) AS first
+                FROM figures WHERE {what} <> '' AND {COMPARED} GROUP BY {KIND}, {what}
                 """  # noqa: S608
             )
-            if self.rows("SELECT count(*) FROM updated")[0][0]:
-                found += [each for metric, _ in self.metrics() for each in self._changes(metric, what)]
+            metrics = self.rows("SELECT DISTINCT metric FROM versions WHERE first > ? ORDER BY metric", self.nights[0])
+            found += [each for (metric,) in metrics for each in self._changes(metric, what)]
         return updates.findings(found)
 
     def _changes(self, metric: str, what: str) -> list[Update]:
-        """Return the change of a metric with the last update of each device, by old and new version."""
+        """Return the change of a metric with the update of each device to a version that was new in these nights."""
         query = f"""
-            WITH rows AS (SELECT f.device, f.node, f.night, f.value, f.{what} AS version, u.new, {_of("f", KIND)}
-                          FROM figures f JOIN updated u USING (device)
-                          WHERE f.metric = ? AND f.{COMPARED} AND f.value > 0 AND f.{what} <> ''),
-                 ranked AS (SELECT *, version = new AS is_new,
-                                   row_number() OVER (PARTITION BY device, {KIND}, version = new
-                                       ORDER BY CASE WHEN version = new THEN night END,
-                                                CASE WHEN version <> new THEN night END DESC) AS place
-                            FROM rows),
-                 ends AS (SELECT device, {KIND}, any_value(node) AS node,
-                                 arg_max(version, night) FILTER (WHERE NOT is_new) AS old,
-                                 any_value(new) AS new, median(value) FILTER (WHERE NOT is_new) AS before,
-                                 median(value) FILTER (WHERE is_new) AS after
-                          FROM ranked WHERE place <= {updates.AROUND} GROUP BY device, {KIND})
+            WITH rows AS (SELECT device, node, night, value, {what} AS version, {KIND} FROM figures
+                          WHERE metric = $metric AND {COMPARED} AND value > 0 AND {what} <> ''),
+                 new AS (SELECT device, {KIND}, version, min(night) AS since
+                         FROM rows SEMI JOIN (FROM versions WHERE first > $first) USING ({KIND}, version)
+                         GROUP BY device, {KIND}, version),
+                 ends AS (SELECT r.device, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
+                                 arg_max(r.version, r.night) FILTER (WHERE r.night < n.since) AS old,
+                                 median(r.value) FILTER (WHERE r.night < n.since AND r.version <> n.version) AS before,
+                                 median(r.value) FILTER (WHERE r.night >= n.since AND r.version = n.version) AS after
+                          FROM rows r JOIN new n USING (device, {KIND})
+                          WHERE abs(datediff('day', n.since, r.night)) <= {updates.AROUND}
+                          GROUP BY r.device, {_of("r", KIND)}, n.version)
             SELECT {KIND}, old, new, count(*), count(DISTINCT node), median(before), median(after),
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
-        return [Update(Kind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric)]
+        parameters = {"metric": metric, "first": self.nights[0]}
+        return [Update(Kind(*row[:6]), what, *row[6:]) for row in self._db.execute(query, parameters).fetchall()]
 
     # -- repeat offenders
 
@@ -277,8 +299,8 @@ class Fleet:
         query = f"""
             WITH since AS (SELECT sku, platform, level, metric, count(*) AS fails
                            FROM figures WHERE {fail} GROUP BY ALL)
-            SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.node),
-                   count(DISTINCT t.device), count(DISTINCT CASE WHEN t.{fail} THEN t.node END), count_if(t.{marginal}),
+            SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.run),
+                   count(*), count(DISTINCT t.run) FILTER (WHERE t.{fail}), count_if(t.{marginal}),
                    coalesce(any_value(s.fails), 0),
                    min(least(coalesce((t.value - t.floor) / nullif(abs(t.floor), 0), 1e9),
                              coalesce((t.ceiling - t.value) / nullif(abs(t.ceiling), 0), 1e9))) {held}
@@ -316,12 +338,14 @@ class Fleet:
         """Return number, UUID, serial number and model of the devices with this UUID or serial number."""
         return self.rows("SELECT device, uuid, serial, model FROM devices WHERE uuid = ? OR serial = ?", name, name)
 
-    def history(self, device: int) -> list[tuple[Any, ...]]:
-        """Return every figure of a device: night, place, software, metric, value, status, limit; oldest first."""
+    def history(self, device: int, metric: str = "") -> list[tuple[Any, ...]]:
+        """Return every figure of a device, or those of a metric: night, place, software, value, limit; oldest first."""
         columns = (
             "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
         )
-        return self.rows(f"SELECT {columns} FROM figures WHERE device = ? ORDER BY night, metric, run", device)  # noqa: S608
+        which = "metric = ? AND device = ?" if metric else "device = ?"
+        query = f"SELECT {columns} FROM figures WHERE {which} ORDER BY night, metric, run"  # noqa: S608
+        return self.rows(query, *((metric, device) if metric else (device,)))
 
 
 def _columns(kind: Kind) -> tuple[str, ...]:

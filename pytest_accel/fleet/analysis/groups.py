@@ -44,7 +44,7 @@ class Group:
     kind: Kind
     driver: str | None
     count: int
-    devices: int
+    """How many devices they are of; a night has one figure of each."""
     nodes: int
     middle: float
     mad: float
@@ -52,7 +52,7 @@ class Group:
     @property
     def enough(self) -> bool:
         """True if an outlier can be told from them."""
-        return self.devices >= ENOUGH_DEVICES and self.nodes >= min(ENOUGH_NODES, self.devices) and self.middle > 0
+        return self.count >= ENOUGH_DEVICES and self.nodes >= ENOUGH_NODES and self.middle > 0
 
     @property
     def spread(self) -> float:

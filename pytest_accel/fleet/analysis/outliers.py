@@ -52,7 +52,7 @@ def outlier(subject: Subject, value: float, status: str, group: Group) -> Outlie
     short = behind(value, group.middle, group.kind)
     if short <= group.far:
         return None
-    return Outlier(subject, group.kind, value, short, group.middle, group.spread, group.devices, group.driver, status)
+    return Outlier(subject, group.kind, value, short, group.middle, group.spread, group.count, group.driver, status)
 
 
 def by_device(found: Iterable[Outlier]) -> list[Outlier]:
