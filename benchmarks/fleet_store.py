@@ -135,7 +135,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
     last = planned["nights"] - 1
     place = store.folder_of(folder, night.isoformat())
     place.mkdir()
-    updated = at >= planned["nights"] // 2
+    updated = 0 < planned["nights"] // 2 <= at
     driver = f"CASE WHEN d.sku = '{UPDATED}' THEN '{'6.4.1' if updated else '6.3.0'}' ELSE '580.95.05' END"
     change = (
         f"CASE WHEN d.sku = '{UPDATED}' AND m.metric = 'matmul.bf16' THEN {1 - CHANGE if updated else 1.0} ELSE 1.0 END"

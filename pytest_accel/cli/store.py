@@ -7,7 +7,7 @@ import json
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
 from pytest_accel.core.printable import printable, printable_lines
@@ -98,12 +98,12 @@ def _add(chosen: argparse.Namespace) -> int:
     return NOT_JUDGED if added.unread else 0
 
 
-def _name(what: str, files: list[tuple[str, str]], to: object) -> None:
+def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
     """Print files with the reason for each, the first of them one by one."""
     for path, why in files[:NAMED]:
-        print(printable_lines(f"{what}: {path}: {why}"), file=to)  # type: ignore[arg-type]
+        print(printable_lines(f"{what}: {path}: {why}"), file=to)
     if len(files) > NAMED:
-        print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)  # type: ignore[arg-type]
+        print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)
 
 
 # -- show

@@ -93,7 +93,7 @@ def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Lay
         "sku VARCHAR, platform VARCHAR, level VARCHAR, metric VARCHAR, unit VARCHAR, method VARCHAR, driver VARCHAR, "
         "middle DOUBLE, far DOUBLE, rate BOOLEAN",
         [
-            (*_columns(each), each.driver or "", each.middle, each.far, each.kind.more_is_better)
+            (*_columns(each), "", each.middle, each.far, each.kind.more_is_better)
             for each in compared.values()
             if each.driver is None
         ],

@@ -5,7 +5,7 @@ Only rows that may be findings come out of it, so that a fleet of 80,000 devices
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -149,7 +149,7 @@ class Fleet:
             if pooled and group is not None:
                 continue  # compared with those of its own driver, in another row or within their bounds
             group = group or compared[Kind(*kind), None]
-            subject = Subject(device, node, name, slot, *names.get(device, ("", "")))
+            subject = _subject(device, (node, name, slot), names)
             one = outliers.outlier(subject, value, status, group)
             found += [one] if one else []
         return outliers.by_device(found)
@@ -219,8 +219,7 @@ class Fleet:
         names = self.subjects(key[0] for key in series)
         found = []
         for (device, driver, vbios, *kind), some in series.items():
-            node, name, slot = some[-1][2:]
-            subject = Subject(device, node, name, slot, *names.get(device, ("", "")))
+            subject = _subject(device, some[-1][2:], names)
             days, values = [each[0] for each in some], [each[1] for each in some]
             found.append(Series(subject, Kind(*kind), driver, vbios, days, values))
         return found
@@ -228,41 +227,47 @@ class Fleet:
     # -- updates
 
     def updates(self) -> list[Update]:
-        """Return what updates of driver and firmware within the nights changed, metric by metric."""
+        """Return what updates of driver and firmware within the nights changed, metric by metric.
+
+        Which versions are new is told by the metric that most devices have.
+        """
+        common = self.rows(
+            f"SELECT metric FROM tonight WHERE {COMPARED} GROUP BY metric ORDER BY count(*) DESC, metric"
+        )  # noqa: S608
         found: list[Update] = []
-        for what in ("driver", "vbios"):
-            self.execute(
-                f"""
-                CREATE OR REPLACE TEMP TABLE versions AS
-                SELECT {KIND}, {what} AS version, min(night) AS first
-                FROM figures WHERE {what} <> '' AND {COMPARED} GROUP BY {KIND}, {what}
-                """  # noqa: S608
-            )
-            metrics = self.rows("SELECT DISTINCT metric FROM versions WHERE first > ? ORDER BY metric", self.nights[0])
-            found += [each for (metric,) in metrics for each in self._changes(metric, what)]
+        for what in ("driver", "vbios") if common else ():
+            query = f"""
+                SELECT sku, {what}, min(night) FROM figures WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL
+            """  # noqa: S608
+            new = [row[:2] for row in self.rows(query, common[0][0]) if row[2] > date.fromisoformat(self.nights[0])]
+            self.table("new_versions", "sku VARCHAR, version VARCHAR", new)
+            for (metric,) in common if new else ():
+                found += self._changes(metric, what, sorted({sku for sku, _ in new}))
         return updates.findings(found)
 
-    def _changes(self, metric: str, what: str) -> list[Update]:
-        """Return the change of a metric with the update of each device to a version that was new in these nights."""
+    def _changes(self, metric: str, what: str, skus: Sequence[str]) -> list[Update]:
+        """Return the change of a metric with the update of each device to a new version."""
         query = f"""
             WITH rows AS (SELECT device, node, night, value, {what} AS version, {KIND} FROM figures
-                          WHERE metric = $metric AND {COMPARED} AND value > 0 AND {what} <> ''),
-                 new AS (SELECT device, {KIND}, version, min(night) AS since
-                         FROM rows SEMI JOIN (FROM versions WHERE first > $first) USING ({KIND}, version)
-                         GROUP BY device, {KIND}, version),
+                          WHERE metric = $metric AND sku IN ({", ".join(map(literal, skus))}) AND {COMPARED}
+                                AND value > 0 AND {what} <> ''),
+                 new AS (SELECT device, level, platform, method, version, min(night) AS since
+                         FROM rows SEMI JOIN new_versions USING (sku, version)
+                         GROUP BY device, level, platform, method, version),
                  ends AS (SELECT r.device, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
                                  arg_max(r.version, r.night) FILTER (WHERE r.night < n.since) AS old,
                                  median(r.value) FILTER (WHERE r.night < n.since AND r.version <> n.version) AS before,
                                  median(r.value) FILTER (WHERE r.night >= n.since AND r.version = n.version) AS after
-                          FROM rows r JOIN new n USING (device, {KIND})
+                          FROM rows r JOIN new n USING (device, level, platform, method)
                           WHERE abs(datediff('day', n.since, r.night)) <= {updates.AROUND}
                           GROUP BY r.device, {_of("r", KIND)}, n.version)
             SELECT {KIND}, old, new, count(*), count(DISTINCT node), median(before), median(after),
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
-        parameters = {"metric": metric, "first": self.nights[0]}
-        return [Update(Kind(*row[:6]), what, *row[6:]) for row in self._db.execute(query, parameters).fetchall()]
+        return [
+            Update(Kind(*row[:6]), what, *row[6:]) for row in self._db.execute(query, {"metric": metric}).fetchall()
+        ]
 
     # -- repeat offenders
 
@@ -276,8 +281,8 @@ class Fleet:
         rows = self.rows(query)
         names = self.subjects(row[0] for row in rows)
         return [
-            Event(Subject(row[0], *row[1:4], *names.get(row[0], ("", ""))), *row[4:8], (row[7], row[8]), row[9])
-            for row in reversed(rows)
+            Event(_subject(device, place, names), sku, metric, status, night, (night, run), code)
+            for device, *place, sku, metric, status, night, run, code in reversed(rows)
         ]
 
     def last_nights(self) -> dict[int, list[date]]:
@@ -302,12 +307,12 @@ class Fleet:
             SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.run),
                    count(*), count(DISTINCT t.run) FILTER (WHERE t.{fail}), count_if(t.{marginal}),
                    coalesce(any_value(s.fails), 0),
-                   min(least(coalesce((t.value - t.floor) / nullif(abs(t.floor), 0), 1e9),
-                             coalesce((t.ceiling - t.value) / nullif(abs(t.ceiling), 0), 1e9))) {held}
+                   nullif(min(least(coalesce((t.value - t.floor) / nullif(abs(t.floor), 0), 1e9),
+                                    coalesce((t.ceiling - t.value) / nullif(abs(t.ceiling), 0), 1e9))) {held}, 1e9)
             FROM tonight t LEFT JOIN since s USING (sku, platform, level, metric)
             GROUP BY t.sku, t.platform, t.level, t.metric ORDER BY ALL
         """  # noqa: S608
-        every = [Fired(*row[:11], None if row[11] is None or row[11] >= 1e9 else row[11]) for row in self.rows(query)]
+        every = [Fired(*row) for row in self.rows(query)]
         return [
             each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None
         ]
@@ -346,6 +351,12 @@ class Fleet:
         which = "metric = ? AND device = ?" if metric else "device = ?"
         query = f"SELECT {columns} FROM figures WHERE {which} ORDER BY night, metric, run"  # noqa: S608
         return self.rows(query, *((metric, device) if metric else (device,)))
+
+
+def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, str]]) -> Subject:
+    """Return a device with its place (node, name and slot), and its UUID and serial number if it has a number."""
+    node, name, slot = place
+    return Subject(device, node, name, slot, *names.get(device, ("", "")))
 
 
 def _columns(kind: Kind) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def test_filtered_and_rejudged_records_do_not_count(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = fleet_nights.record(8)
-    fleet_nights.save(replace(made, circumstances=Circumstances(filtered=True)), records)
+    fleet_nights.save(replace(made, circumstances=Circumstances(filtered=["-k gpu3"])), records)
     fleet_nights.save(replace(fleet_nights.record(9), judged_from={"record": "elsewhere"}), records)
     assert run("add", tmp_path / "store", records) == 0
     printed = capsys.readouterr().out
