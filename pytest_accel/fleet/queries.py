@@ -231,13 +231,13 @@ class Fleet:
 
         Which versions are new is told by the metric that most devices have.
         """
-        common = self.rows(
-            f"SELECT metric FROM tonight WHERE {COMPARED} GROUP BY metric ORDER BY count(*) DESC, metric"
-        )  # noqa: S608
+        ranked = f"SELECT metric FROM tonight WHERE {COMPARED} GROUP BY metric ORDER BY count(*) DESC, metric"  # noqa: S608
+        common = self.rows(ranked)
         found: list[Update] = []
         for what in ("driver", "vbios") if common else ():
             query = f"""
-                SELECT sku, {what}, min(night) FROM figures WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL
+                SELECT sku, {what}, min(night) FROM figures
+                WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL
             """  # noqa: S608
             new = [row[:2] for row in self.rows(query, common[0][0]) if row[2] > date.fromisoformat(self.nights[0])]
             self.table("new_versions", "sku VARCHAR, version VARCHAR", new)
