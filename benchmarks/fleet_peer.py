@@ -2,10 +2,10 @@
 
     python benchmarks/fleet_peer.py FOLDER --superbench SOURCE --python PYTHON --nodes 1000
 
-SOURCE is a checkout of superbenchmark, PYTHON an interpreter with what its analyzer imports (pandas, jsonlines, openpyxl,
-xlsxwriter, natsort, markdown, joblib, seaborn, matplotlib, colorlog, and what they need). Both take one night of one
-product from files, in turns. Theirs needs a baseline and a threshold: the median of each metric, and 5 %, which its
-example of rules has; ours takes both from the night.
+SOURCE is a checkout of superbenchmark, PYTHON an interpreter with what its analyzer imports (pandas, jsonlines,
+openpyxl, xlsxwriter, natsort, markdown, joblib, seaborn, matplotlib, colorlog, urllib3, requests, and what they need).
+Both take one night from files, in turns. Theirs needs a baseline and a threshold: the median of each metric, and 5 %,
+which its example of rules has; ours takes both from the night.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ rules = diagnosis._preprocess(f"{folder}/results.jsonl", f"{folder}/rules.yaml")
 read = time.perf_counter() - start
 bad, _ = diagnosis.run_diagnosis_rules(rules, file_handler.read_baseline(f"{folder}/baseline.json"))
 found = {node: row["Defective Details"] for node, row in bad.iterrows()}
-print(json.dumps({"found": found, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "read": read,
-                  "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+print(json.dumps({"found": found, "seconds": time.perf_counter() - start, "read": read,
+                  "cpu": time.process_time() - cpu, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
 
 

@@ -284,7 +284,7 @@ def add_records(folder: Path, nodes: int) -> None:
         make_records(records, nodes)
     size = sum(each.stat().st_size for each in records.rglob("record.json"))
     print(f"{nodes} records, {size / nodes / 1e3:.0f} kB each, {size / 1e9:.2f} GB")
-    command = [sys.executable, "-m", "pytest_accel.cli", "store", "add", str(folder / "added"), str(records)]
+    command = [str(Path(sys.executable).with_name("pytest-accel")), "store", "add", str(folder / "added"), str(records)]
     for name in ("store add", "store add again"):
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -296,7 +296,7 @@ def add_records(folder: Path, nodes: int) -> None:
 
 
 def make_records(folder: Path, nodes: int) -> None:
-    """Write record folders: valid records with a measurement and a verdict for every figure."""
+    """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
     from pytest_accel.core.measurement import Device, Measurement
     from pytest_accel.core.sku import Limit
     from pytest_accel.core.verdict import Status, Verdict
@@ -306,7 +306,8 @@ def make_records(folder: Path, nodes: int) -> None:
     drawn = random.Random(18)  # noqa: S311
     start = time.perf_counter()
     limits = {name: Limit(name, unit, floor=0.9 * centre) for name, (unit, centre) in METRICS.items()}
-    for node in range(nodes):
+    text, zero = "", 99_999_999
+    for node in (zero,):
         devices = [
             Device(f"GPU-{node:08x}-{place:04x}", place, "nvidia", "a model", serial=f"165{node:08}{place}",
                    pci_address=f"0000:{16 * place + 1:02x}:00.0", facts={"vbios": "96.00.61"})
@@ -322,8 +323,8 @@ def make_records(folder: Path, nodes: int) -> None:
                 kept = {"limit": limits[name], "floor": limits[name].floor}
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, f"{value} {unit}", unit, value, **kept))
         made = record.Record(
-            run={"started": f"2026-11-23T02:{node % 60:02}:00+00:00", "ended": f"2026-11-23T03:{node % 60:02}:00+00:00",
-                 "host": f"node{node:05}", "user": "operator", "output": f"/srv/accel/node{node:05}", "level": "quick",
+            run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
+                 "host": f"node{node:08}", "user": "operator", "output": f"/srv/accel/node{node:08}", "level": "quick",
                  "command": ["pytest", "--accel-sku=h100-sxm"], "platform": "hgx8"},
             sku={"name": "h100-sxm", "asked": "h100-sxm", "files": {}},
             devices=devices,
@@ -334,9 +335,12 @@ def make_records(folder: Path, nodes: int) -> None:
             circumstances=Circumstances(names={each.uuid: each.name for each in devices}),
             closing=record.closing_entry(Closing("ACCEPTED 8/8 devices as h100-sxm at quick", 0, "ACCEPTED")),
         )  # fmt: skip
+        text = json.dumps(record.content(made))
+    for node in range(nodes):
         place = folder / f"node{node:05}"
         place.mkdir(parents=True)
-        (place / record.FILE).write_text(json.dumps(record.content(made)))
+        named = text.replace(f"{zero:08x}", f"{node:08x}").replace(f"{zero:08}", f"{node:08}")
+        (place / record.FILE).write_text(named)
     print(f"made {nodes} records in {time.perf_counter() - start:.0f} s", file=sys.stderr)
 
 

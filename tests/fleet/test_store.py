@@ -14,6 +14,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
+import as_user
 import fleet_nights
 import pytest
 
@@ -22,7 +23,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.fleet import database, extract, store
 from pytest_accel.judging.closing import Circumstances
 
-COMMAND = [sys.executable, "-m", "pytest_accel.cli", "store", "add"]
+COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def test_without_the_package_the_extra_is_named(
 
 def _write(task: tuple[int, str]) -> None:
     number, folder = task
-    made = fleet_nights.record(number % 100)
+    made = fleet_nights.record(number % 60)
     named = replace(made, run={**made.run, "host": f"n{number:04}"})
     fleet_nights.save(named, Path(folder))
 
@@ -220,10 +221,8 @@ def test_two_adders_of_one_night_wait_for_each_other(tmp_path: Path) -> None:
 def test_whoever_is_killed_while_adding_loses_nothing(tmp_path: Path) -> None:
     """At random moments: every file can be read, what was there is there, and adding again completes it."""
     place, first, second = tmp_path / "store", tmp_path / "first", tmp_path / "second"
-    for node in range(30):
-        fleet_nights.save(fleet_nights.record(node), first)
-    for node in range(30, 90):
-        fleet_nights.save(fleet_nights.record(node), second)
+    for node in range(60):
+        fleet_nights.save(fleet_nights.record(node), first if node < 20 else second)
     subprocess.run([*COMMAND, str(place), str(first)], check=True, capture_output=True)
     before = rows(place, "SELECT node, metric, name, value, status FROM figures ORDER BY ALL")
     start = time.monotonic()
@@ -237,12 +236,12 @@ def test_whoever_is_killed_while_adding_loses_nothing(tmp_path: Path) -> None:
         killed += adder.wait() == -signal.SIGKILL
         held = rows(place, "SELECT node, metric, name, value, status FROM figures ORDER BY ALL")
         assert set(before) <= set(held)
-        assert len(held) in (len(before), 90 * 25)
-        assert rows(place, "SELECT count(*) FROM runs")[0][0] in (30, 90)
+        assert len(held) in (len(before), 60 * 25)
+        assert rows(place, "SELECT count(*) FROM runs")[0][0] in (20, 60)
     assert killed
     subprocess.run([*COMMAND, str(place), str(second)], check=True, capture_output=True)
-    assert rows(place, "SELECT count(*) FROM runs") == [(90,)]
-    assert len(rows(place)) == len(set(rows(place))) == 90 * 25
+    assert rows(place, "SELECT count(*) FROM runs") == [(60,)]
+    assert len(rows(place)) == len(set(rows(place))) == 60 * 25
     leftovers = [each.name for each in place.rglob(".*") if each.name != ".lock"]
     assert not leftovers
 
