@@ -9,6 +9,7 @@ from pathlib import Path
 import chromium
 import fleet_nights
 import html5lib
+import known_good_nodes
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made = fleet_nights.record(node, night, statuses=statuses, short={3: 0.15} if node == 2 else None)
             if node == 3:
                 made = replace(made, run={**made.run, "host": HOSTILE})
-            path = fleet_nights.known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
+            path = known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
             path.with_name("report.html").write_text("the report of the node")
     assert main.main(["store", "add", str(folder / "store"), str(folder / "records")]) == 0
     return folder / "store"
