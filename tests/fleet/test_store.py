@@ -257,3 +257,23 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     worst = [each for each in kept.figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
     assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
     assert [(each.value, each.method) for each in kept.figures if each.metric == "health.state"] == [(None, "")]
+
+
+def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_path: Path) -> None:
+    """The file of figures was replaced, and that of runs was not: what adding leaves if it is killed just then."""
+    place = tmp_path / "store"
+    run("add", place, fleet_nights.save(fleet_nights.record(0), tmp_path / "first"))
+    runs = next(place.rglob("runs.parquet"))
+    before = runs.read_bytes()
+    for node in (1, 2):
+        fleet_nights.save(fleet_nights.record(node), tmp_path / "second")
+    run("add", place, tmp_path / "second")
+    whole = rows(place, "SELECT metric, node, name, value, status FROM figures ORDER BY ALL")
+    runs.write_bytes(before)
+    run("add", place, fleet_nights.save(fleet_nights.record(3), tmp_path / "third"))
+    assert len(rows(place)) == 2 * 25
+    run("add", place, tmp_path / "second")
+    nodes = "node IN ('rack7-n00', 'rack7-n01', 'rack7-n02')"
+    assert rows(place, f"SELECT metric, node, name, value, status FROM figures WHERE {nodes} ORDER BY ALL") == whole  # noqa: S608
+    assert rows(place, "SELECT count(*), count(DISTINCT (run, device, metric)) FROM figures") == [(100, 100)]
+    assert rows(place, "SELECT count(*), count(DISTINCT run) FROM runs") == [(4, 4)]
