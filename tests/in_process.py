@@ -111,7 +111,7 @@ class Called(Child):
         self.said.clear()
         return said
 
-    def kill(self, why: str = "") -> str:
+    def kill(self, why: str = "", seconds: float = 0.0) -> str:
         if self.ended is None:
             self.ended = why
             os.close(self._readable)

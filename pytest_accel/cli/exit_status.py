@@ -10,3 +10,5 @@ BUG: Final = 3
 """An error of this package."""
 WRONG: Final = 4
 """A wrong option or file."""
+NOT_JUDGED: Final = 6
+"""Something could not be judged. That of `judging.closing`, for modules that load nothing of judging."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_accel.cli import fleet_manifest
 from pytest_accel.cli.actions import Actions, declare, run_chosen
 
-ACTIONS: Actions = {}
+ACTIONS: Actions = {**fleet_manifest.ACTIONS}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,15 +6,12 @@ import argparse
 import os
 import shutil
 import sys
-import traceback
 from datetime import date
-from typing import NoReturn
 
 import pytest_accel
-from pytest_accel.cli import calibrate, compare, discover, fleet, freeze, judge, report, schema, store
-from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
-from pytest_accel.core import output
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.cli import calibrate, compare, discover, fleet, freeze, health, judge, report, schema, store
+from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.cli.parser import Parser, guarded
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import lint_report, sheet, terminal
@@ -53,36 +50,8 @@ records."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status.
-
-    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
-    this package ends with 3, since 1 stands for a device that fails.
-    """
-    output.protect()
-    try:
-        status = _run(_parser().parse_args(arguments))
-    except BadFile as bad:
-        print(bad, file=sys.stderr)
-        return WRONG
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
-        traceback.print_exc()
-        said = f"{type(error).__name__}: {error}"
-        print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
-        return BUG
-    sys.stdout.flush()
-    return status
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors end with the exit status that pytest has for wrong options."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the usage and the message, and end the process with exit status 4."""
-        self.print_usage(sys.stderr)
-        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
+    return guarded(lambda: _run(_parser().parse_args(arguments)))
 
 
 def _versions() -> str:
@@ -104,6 +73,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return calibrate.calibrate(chosen)
     if chosen.command == "report":
         return report.report(chosen)
+    if chosen.command == health.NAME:
+        return health.health(chosen)
     if chosen.command == "fleet":
         return fleet.run(chosen)
     if chosen.command == "store":
@@ -133,6 +104,8 @@ def _parser() -> Parser:
     calibrate.arguments(commands.add_parser("calibrate", help=text, description=CALIBRATE))
     text = "write a saved record in another format"
     report.arguments(commands.add_parser("report", help=text, description=REPORT))
+    text = "check this node without loading it, in one line, for schedulers"
+    health.arguments(commands.add_parser(health.NAME, help=text, description=health.DESCRIPTION))
     text = "run on many nodes by their scheduler, and report on all of them"
     fleet.arguments(commands.add_parser("fleet", help=text, description=f"{text[0].upper()}{text[1:]}."))
     text = "keep the results of many nights in few files, and analyse them"

@@ -1,10 +1,11 @@
-"""Follows the kernel log for Xids and other messages of failing hardware."""
+"""Reads and follows the kernel log for Xids and other messages of failing hardware."""
 
 from __future__ import annotations
 
 import os
 import re
 import select
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,71 @@ def follow(path: Path = LOG) -> Iterator[dict[str, Any]]:
     Only records that are written after the call count. Raises DriverProblem if this user cannot read the log here.
     """
     try:
-        log = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        log = _open(path)
         os.lseek(log, 0, os.SEEK_END)
     except OSError as error:
-        raise DriverProblem(f"{path}: {error.strerror} (requires root, on the host instead of a container)") from None
+        raise _unreadable(path, error) from None
     return _events(log)
+
+
+def past(path: Path = LOG) -> list[dict[str, Any]]:
+    """Return the events (see `parse`) that the log holds, oldest first, each with its time `at` since the epoch.
+
+    The log holds what was logged since the boot, or a part of it if it is full. Raises DriverProblem as `follow` does.
+    """
+    booted = time.time() - time.monotonic()
+    try:
+        log = _open(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        found = [(record, event) for record in _held(log, path) if (event := _event(record))]
+    finally:
+        os.close(log)
+    return [{**event, "at": booted + _seconds(record)} for record, event in found]
+
+
+def _open(path: Path) -> int:
+    """Open the log, whose first record is the oldest one. Raises OSError."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _unreadable(path: Path, error: OSError) -> DriverProblem:
+    return DriverProblem(f"{path}: {error.strerror} (requires root, on the host instead of a container)")
+
+
+def _held(log: int, path: Path) -> Iterator[bytes]:
+    """Yield the records that an open log holds now. Raises DriverProblem if it cannot be read or has an end."""
+    while True:
+        try:
+            record = os.read(log, RECORD_BYTES)
+        except BrokenPipeError:  # the kernel overwrote records that were not read yet
+            continue
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        if not record:
+            raise _ends()
+        yield record
+
+
+def _seconds(record: bytes) -> float:
+    """Return the time of a record in seconds since the boot; 0 if it states none."""
+    stated = record.partition(b";")[0].split(b",")
+    return int(stated[2]) / 1e6 if len(stated) > 2 and stated[2].isdigit() else 0.0
+
+
+def _event(record: bytes) -> dict[str, Any] | None:
+    """Return the event in a record, None if there is none or a program wrote it."""
+    priority = record.partition(b",")[0]
+    if priority.isdigit() and int(priority) >= FACILITIES:
+        return None
+    return parse(record.decode(errors="replace"))
+
+
+def _ends() -> DriverProblem:
+    return DriverProblem(f"{LOG} is not the kernel log here: it has an end")
 
 
 def _events(log: int) -> Iterator[dict[str, Any]]:
@@ -69,9 +130,6 @@ def _events(log: int) -> Iterator[dict[str, Any]]:
         except (BlockingIOError, BrokenPipeError):  # the latter: the kernel overwrote records that were not read yet
             continue
         if not record:
-            raise DriverProblem(f"{LOG} is not the kernel log here: it has an end")
-        priority = record.partition(b",")[0]
-        if priority.isdigit() and int(priority) >= FACILITIES:
-            continue
-        if event := parse(record.decode(errors="replace")):
+            raise _ends()
+        if event := _event(record):
             yield event

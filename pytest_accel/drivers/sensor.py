@@ -50,6 +50,8 @@ class Machine:
     """The programs that profile or diagnose devices on the host."""
     kernel_reports: Callable[[], Iterator[dict[str, Any]]] | None = kernel_log.follow
     """The messages of the kernel as they come, None where there are none."""
+    kernel_past: Callable[[], list[dict[str, Any]]] = kernel_log.past
+    """The messages that the kernel log holds."""
 
 
 THIS_MACHINE = Machine()
@@ -165,6 +167,13 @@ class Sensor:
         answers = self._ask(lambda driver, device: (driver.health if links else driver.health_without_links)(device))
         self._pipe.send("health", facts={uuid: _facts(each) for uuid, each in answers.items()})
 
+    def kernel_past(self) -> None:
+        """Send the reports of errors that the kernel log holds, or the reason why it cannot be read."""
+        try:
+            self._pipe.send("kernel_past", reports=self._machine.kernel_past(), deaf=None)
+        except DriverProblem as problem:
+            self._pipe.send("kernel_past", reports=[], deaf=str(problem))
+
     def _ask(self, question: Callable[[Driver, Device], Answer]) -> dict[str, Answer | DriverProblem]:
         """Ask all devices at once, and return their answers by UUID.
 
@@ -219,6 +228,8 @@ class Sensor:
             self.discover(message["want"])
         elif message["event"] == "host":
             self._pipe.send("host", facts=self._machine.host(message["names"]))
+        elif message["event"] == "kernel_past":
+            self.kernel_past()
         elif message["event"] == "idle":
             self.idle()
         elif message["event"] == "health":

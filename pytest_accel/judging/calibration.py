@@ -178,7 +178,8 @@ def calibrate(readings: Sequence[Reading], *, processors: bool = False) -> Calib
     """Return what the readings of known-good devices tell of every metric. They are in the order of the runs.
 
     Of `processors`, runs of one machine are enough: their speed follows the other work of the machine, so that it
-    differs from run to run more than from one half of the machine to the other.
+    differs from run to run more than from one half of the machine to the other. Its halves are no sample of devices, so
+    the difference between them counts as one between runs.
     """
     by_metric, left_out = _of_one_method(readings)
     outliers = _outliers(by_metric)
@@ -190,7 +191,7 @@ def calibrate(readings: Sequence[Reading], *, processors: bool = False) -> Calib
         if reason:
             left_out[metric] = reason
             continue
-        found.append(_calibrated(healthy))
+        found.append(_calibrated(healthy, processors=processors))
         kept += healthy
     return Calibration(found, outliers, left_out, kept)
 
@@ -208,7 +209,7 @@ def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
 def too_few_runs(readings: Iterable[Reading]) -> str | None:
     """Return why the readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
     most = max(Counter(each.device for each in readings).values(), default=0)
-    return None if most >= ENOUGH_RUNS else f"{counted(most, 'run')}, at least {ENOUGH_RUNS} are needed"
+    return None if most >= ENOUGH_RUNS else f"{counted(most, 'undisturbed run')}, at least {ENOUGH_RUNS} are needed"
 
 
 def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:
@@ -296,13 +297,13 @@ def _outliers_of(readings: Sequence[Reading]) -> list[Outlier]:
 # -- one metric
 
 
-def _calibrated(readings: Sequence[Reading]) -> Calibrated:
+def _calibrated(readings: Sequence[Reading], *, processors: bool) -> Calibrated:
     """Return centre, spread and limit of one metric of healthy devices."""
     first, series = readings[0], _series(readings)
     middles = {place: median(values) for place, values in series.items()}
     centre = float(median(middles.values()))
-    spreads = spreads_of(series, centre)
     values = [each.value for each in readings]
+    spreads = spreads_of({("", ""): values} if processors else series, centre)
     low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
     bound, warn, why = _limit(first.unit, centre, spreads, (low, high))
     scale, free = spreads.prediction()

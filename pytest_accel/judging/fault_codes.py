@@ -413,8 +413,8 @@ NOT_JUDGED = (
     ),
     FaultCode(
         "A902", "inconclusive", _UNKNOWN, Action.MEASURE_AGAIN,
-        "a limit is broken, but something outside disturbed the measurement, or the limit is of another method",
-        "remove the disturbance that is named, and measure again",
+        "a limit is broken, but the measurement was disturbed, or the limit is of other software or of another method",
+        "end the disturbance, or use the software and the method of the limit, as the reason says; measure again",
     ),
     FaultCode(
         "A903", "not-tried", _UNKNOWN, Action.NONE,

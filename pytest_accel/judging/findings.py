@@ -171,6 +171,8 @@ def _fault(
 def _of_failure(verdict: Verdict, own: Attempt) -> str:
     """Return the code of a device that failed while it was measured, and neither hung nor ended its process."""
     trouble = own[-1].trouble if own else None
+    if verdict.metric == "inventory.driver":
+        return of_metric(verdict.metric).name
     if verdict.metric.startswith(COUNTED):
         return "device-lost"  # counters are read of the device itself, and it did not answer
     if verdict.value is not None and trouble is None:

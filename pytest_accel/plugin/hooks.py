@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_accel.core import closing_file
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
-from pytest_accel.plugin import junit, page_file, reports, timeouts
+from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
-from pytest_accel.run.record import findings_of, places_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
-from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
@@ -307,7 +305,10 @@ class Acceptance:
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it
-        self._write([*self._closing_lines(closing), *self._report_lines()], bold=True)
+        closing_file.write(closing.line)
+        width = self._width() if self._is_terminal() else None
+        lines = closing_lines.lines(self.accel_session, closing, width, full=self._config.option.verbose > 0)
+        self._write([*lines, *self._report_lines()], bold=True)
 
     def _report_lines(self) -> list[terminal.Line]:
         """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
@@ -417,38 +418,6 @@ class Acceptance:
         kept = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
         return [(name, entries) for name, entries in kept if entries]
 
-    def _closing_lines(self, closing: Closing) -> list[terminal.Line]:
-        """Return the closing line, the next steps, the command that repeats what it names, the time and the record.
-
-        Each only where there is one.
-        """
-        accel_session = self.accel_session
-        width = self._width() if self._is_terminal() else None
-        lines = terminal.closing_lines(closing, accel_session.verdicts, width)
-        full = self._config.getoption("verbose", 0) > 0
-        steps = next_steps(
-            findings_of(accel_session.record), accel_session.names, places_of(accel_session.record), full=full
-        )
-        lines += terminal.folded(steps, width) if width else steps
-        named = [accel_session.tests[each.key] for each in closing.named if each.key in accel_session.tests]
-        if named:
-            words = [*_without_filters(accel_session.options.command), "-k", " or ".join(dict.fromkeys(named))]
-            lines.append((f"again: {shlex.join(words)}", ""))
-        if accel_session.resumable and accel_session.folder.path:
-            words = without_options(accel_session.options.command, ("--accel-resume", "--accel-output"))
-            lines.append(
-                (f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(accel_session.folder.path))}", "")
-            )
-        finds = terminal.finds_lines(closing)
-        lines += terminal.folded(finds, width) if width else finds
-        if "seconds" in accel_session.record.run:
-            lines.append(terminal.time_line(accel_session.record.run["seconds"]))
-        if full and "sampling" in accel_session.record.run:
-            lines.append(terminal.sampling_line(accel_session.record.run["sampling"]))
-        lines += terminal.contract_lines(accel_session.sku)
-        folder = accel_session.folder
-        return lines + terminal.record_lines(folder.file, accel_session.record.sha256, folder.instead_of)
-
     def _write(self, lines: Sequence[terminal.Line], *, bold: bool = False) -> None:
         reporter = self._reporter()
         if reporter is not None:
@@ -501,21 +470,3 @@ def _has_no_fact(item: object) -> bool:
     """Return True for a test over the limited facts of a SKU that limits none of them."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED)
-
-
-def _without_filters(command: Sequence[str]) -> list[str]:
-    """Return the command line without what a repetition of some tests needs other values for, or none."""
-    kept = [word for word in command if not word.startswith("--accel-report=")]  # the page of the first run stays
-    return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
-
-
-def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the words of a command line without these options and their values."""
-    kept: list[str] = []
-    skip = False
-    for word in command:
-        joined = word.startswith(tuple(f"{name}=" if name.startswith("--") else name for name in names))
-        if not skip and word not in names and not joined:
-            kept.append(word)
-        skip = word in names
-    return kept

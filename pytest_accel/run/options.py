@@ -11,19 +11,19 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
-
+from pytest_accel.core.durations import duration
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.run.deadline import SHORTEST
+
+if TYPE_CHECKING:
+    import pytest
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
 LEAST_PATIENCE = 5.0
 """Seconds of silence that a healthy device may need: to allocate its memory, or to load the kernels of a library."""
-
-_NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
-_DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
 
 
 STANDARD = "standard"
@@ -267,12 +267,8 @@ def _hours(text: str) -> float:
 
 
 def time_limit(text: str) -> float:
-    """Return a duration such as 900, 900s, 15m or 1h30m in seconds. Raises ArgumentTypeError for any other text."""
-    parts = _DURATION.fullmatch(text.strip())
-    if not text.strip() or not parts:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: write it as 900 (seconds), 15m or 1h30m")
-    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
-    value = 3600 * hours + 60 * minutes + seconds
+    """Return a duration in seconds that a run can be ended in. Raises ArgumentTypeError for any other text."""
+    value = duration(text)
     if value < SHORTEST:
         raise argparse.ArgumentTypeError(f"{text!r} is too short: at least {SHORTEST:g} s, of which closing needs half")
     return value

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
@@ -109,16 +110,8 @@ class Setup:
 
     def _find_devices(self, sensor: SensorClient, vendor: str | None) -> None:
         """Ask the sensor for the devices. If it fails, the driver is reported as a problem."""
-        answer = sensor.discover(vendor)
-        problems = answer.get("problems", [])
-        if answer["event"] != "devices":
-            reason = f"the management library failed: {answer['reason']}"
-            ended = answer.get("exited")  # by itself, for want of threads or memory: no driver does that
-            kind = "device" if answer.get("kind", "device") == "device" and not ended else "need"
-            problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
-        devices = tuple(Device(**fields) for fields in answer.get("devices", []))
-        self.discovery = Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
-        self.devices = list(devices)
+        self.discovery = discovered(sensor.discover(vendor), vendor)
+        self.devices = list(self.discovery.devices)
 
     def _recognise(self, output: Path | None) -> Sku | None:
         """Return the shipped SKU that the devices match, None without devices.
@@ -195,6 +188,18 @@ class Setup:
         limited = [parse(metric) for metric, limit in self.limits.items() if not quick or "quick" in limit.levels]
         alike = [each.size for each in limited if each.base == parse(packaged.metric).base]
         return list(dict.fromkeys([str(packaged.conditions["size"]), *alike]))
+
+
+def discovered(answer: Message, vendor: str | None) -> Discovery:
+    """Return what the sensor answered to a discovery. If it failed, the driver is reported as a problem."""
+    problems = answer.get("problems", [])
+    if answer["event"] != "devices":
+        reason = f"the management library failed: {answer['reason']}"
+        ended = answer.get("exited")  # by itself, for want of threads or memory: no driver does that
+        kind = "device" if answer.get("kind", "device") == "device" and not ended else "need"
+        problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
+    devices = tuple(Device(**fields) for fields in answer.get("devices", []))
+    return Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
 
 
 def is_accelerator(device: Device) -> bool:

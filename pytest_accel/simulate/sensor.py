@@ -28,6 +28,7 @@ def machine(model: Model) -> Machine:
         host=partial(_host_facts, model),
         profiling=list,
         kernel_reports=None,
+        kernel_past=list,
     )
 
 

@@ -11,6 +11,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.versions import spanning
+from pytest_accel.core.words import counted
 from pytest_accel.judging.calibration import Calibrated, Calibration, Outlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
@@ -96,8 +97,8 @@ def lines(found: Calibration, made: Provenance) -> Iterator[str]:
     for metric, why in found.left_out.items():
         yield printable(f"left out: {metric}: {why}")
     yield (
-        f"{'metric':<26}{'unit':<8}{'centre':>9}{'limit':>10}{'healthy':>20}{'dev':>6}{'nodes':>6}{'run':>7}"
-        f"{'n':>5}{'rejects':>26}{'finds':>7}"
+        f"{'metric':<26}{'unit':<8}{'centre':>9}{'limit':>10}{'healthy':>21}{'devices':>9}{'nodes':>8}{'runs':>8}"
+        f"{'n':>8}{'rejects':>26}{'finds':>7}"
     )
     for one in found.metrics:
         yield _row(one, made).rstrip()
@@ -107,7 +108,8 @@ def _row(one: Calibrated, made: Provenance) -> str:
     low, high = one.healthy
     spread = (_share(one.spreads.devices), _share(one.spreads.nodes), _share(one.spreads.runs))
     left = f"{one.metric:<26}{one.unit:<8}{one.centre:>9.5g}"
-    right = f"{f'{low:g} to {high:g}':>20}{spread[0]:>6}{spread[1]:>6}{spread[2]:>7}{one.devices:>5}"
+    count = f"{one.devices} x {one.most_runs}"
+    right = f"{f'{low:g} to {high:g}':>21}{spread[0]:>9}{spread[1]:>8}{spread[2]:>8}{count:>8}"
     if not limited(one, made.sku, made.platform):
         return f"{left}{'':>10}{right}{'information, no limit':>26}"
     return f"{left}{one.bound:>10g}{right}{rejection(one):>26}{one.finds:>7.1%}"
@@ -220,14 +222,20 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
         "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{one.runs} runs of {one.devices} "
-            f"{'nodes' if requirements.of_node(one.metric) else f'devices of {one.nodes} nodes'}; level "
-            f"{', '.join(made.levels)}; {what}"
+            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {_measured(one)}; "
+            f"level {', '.join(made.levels)}; {what}"
         ),
         **devices,
         "nodes": one.nodes,
         **({"method": method} if method else {}),
     }
+
+
+def _measured(one: Calibrated) -> str:
+    """Return what was measured: "8 devices of 1 node", or "3 nodes"."""
+    if requirements.of_node(one.metric):
+        return counted(one.devices, "node")
+    return f"{counted(one.devices, 'device')} of {counted(one.nodes, 'node')}"
 
 
 def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:

@@ -17,7 +17,13 @@ FACTS = ("inventory.", "health.")
 COUNTERS = "counters."
 HOST = ("host.", "host_counters.")
 FEW = 2
-"""Up to this number of devices, each has a row of its own for every metric."""
+"""Up to this number of devices, each has a row of its own for every metric, unless these are more than `MOST_ROWS`."""
+MOST_ROWS = 30
+"""Number of rows above which devices share rows and metrics without a limit are counted."""
+MOST_MARGINAL = 3
+"""Number of rows of marginal limits of a device."""
+MOST_PARTS = 3
+"""Number of parts of a marginal verdict's sentence, each of which is a reason or a remark."""
 LISTED = 3
 """Number of metrics that a line about several metrics names."""
 HEAD = ("status", "device", "metric", "value", "of peak", "limit", "margin")
@@ -36,6 +42,8 @@ class Layout:
     ranges: bool = True
     """Whether devices that share a row show the range of their values instead of the weakest value."""
     of_peak: bool = True
+    gap: str = "  "
+    """What stands between two columns, and before the mark of the slowest device."""
 
 
 LAYOUTS = (
@@ -43,6 +51,7 @@ LAYOUTS = (
     Layout(units=False),
     Layout(units=False, ranges=False),
     Layout(units=False, ranges=False, of_peak=False),
+    Layout(units=False, ranges=False, of_peak=False, gap=" "),
 )
 """Widest first. The first whose lines fit is used."""
 
@@ -53,9 +62,10 @@ def table(
     """Return the table, with the worst rows first, and lines with notes below it.
 
     "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
-    a value that have one cause share a row, which tells it. Devices with the same fact share a row. More than two
-    devices that pass the same limit share a row as well, with the weakest device and the range of values; unless `full`
-    is set. The cells are shortened as far as the columns of the terminal, `width`, require.
+    a value that have one cause share a row, which tells it. Devices with the same fact share a row. Unless `full` is
+    set, several devices that pass the same limit share a row as well, with the weakest device and the range of values,
+    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. The cells are
+    shortened as far as the columns of the terminal, `width`, require.
     """
     host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
     verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
@@ -63,18 +73,18 @@ def table(
     if not shown:
         return _host(host)
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
-    several = not full and devices > FEW
     slowest = _slowest(shown)
     expected = [verdict for verdict in shown if not full and _as_expected(verdict)]
     shown = [verdict for verdict in shown if verdict not in expected]
+    several = not full and (devices > FEW or len(shown) > MOST_ROWS)
     groups = _alike(worst_first(shown), several=several, full=full)
     informing = [group for group in groups if several and group[0].information]
     none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
+    if several:
+        rows = _without_further_marginal(rows)
     lines = _Rows(rows, slowest, names, devices).lines(width)
-    lines += _marginal(
-        [verdict for verdict in worst_first(shown) if verdict.status is Status.MARGINAL], names, full=full
-    )
+    lines += _marginal(worst_first(shown), names, full=full)
     lines += [
         (f"waived: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
         for verdict in worst_first(shown)
@@ -83,22 +93,49 @@ def table(
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
-    lines += _nothing_counted(none_counted) + _expected(expected, devices) + _informing(informing)
-    return lines + not_applicable(silent, full=full) + _host(host)
+    lines += _nothing_counted(none_counted) + _expected(expected, devices)
+    return lines + _not_shown(informing, silent, full=full) + _host(host)
+
+
+def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
+    """Return the groups without those of a subject's marginal verdicts that follow its worst `MOST_MARGINAL`."""
+    seen: dict[str, int] = {}
+    kept = []
+    for group in groups:
+        first = group[0]
+        if first.status is Status.MARGINAL:
+            seen[first.subject] = seen.get(first.subject, 0) + 1
+            if seen[first.subject] > MOST_MARGINAL:
+                continue
+        kept.append(group)
+    return kept
 
 
 def _marginal(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool) -> list[Line]:
-    """Return the sentence of the worst marginal verdict of every subject; of all marginal verdicts if `full`."""
+    """Return the sentence of the worst marginal verdict of every subject; of all marginal verdicts if `full`.
+
+    Of a subject that fails, the marginal verdicts without a row are counted: what fails matters more.
+    """
+    failing = {verdict.subject for verdict in verdicts if verdict.fails}
     groups: dict[object, list[Verdict]] = {}
     for place, verdict in enumerate(verdicts):
-        groups.setdefault(place if full else verdict.subject, []).append(verdict)
-    return [
-        (
-            f"marginal: {names.get(own[0].subject, own[0].subject)} {own[0].metric}: {own[0].sentence}{more(own)}",
-            "yellow",
-        )
-        for own in groups.values()
-    ]
+        if verdict.status is Status.MARGINAL:
+            groups.setdefault(place if full else verdict.subject, []).append(verdict)
+    lines = []
+    for own in groups.values():
+        first, name = own[0], names.get(own[0].subject, own[0].subject)
+        if full or first.subject not in failing:
+            sentence = first.sentence if full else _shortened(first.sentence)
+            lines.append((f"marginal: {name} {first.metric}: {sentence}{more(own)}", "yellow"))
+        elif len(own) > MOST_MARGINAL:
+            lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
+    return lines
+
+
+def _shortened(sentence: str) -> str:
+    """Return the first `MOST_PARTS` parts of a sentence, with dots for the others."""
+    parts = sentence.split("; ")
+    return "; ".join(parts[:MOST_PARTS]) + "; ..." * (len(parts) > MOST_PARTS)
 
 
 def _waiver(waiver: Waiver) -> str:
@@ -122,8 +159,7 @@ def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
         passing.setdefault(verdict.metric, []).append(verdict.subject)
     partly = [f"{metric} on {len(on)}" for metric, on in passing.items() if NODE not in on and len(on) < devices]
     kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
-    words = " and ".join(filter(None, [", ".join(kinds[:-1]), *kinds[-1:]]))
-    text = f"{words}: {len(passing) - len(partly)} facts are as expected on {counted(devices, 'device')}"
+    text = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected on {counted(devices, 'device')}"
     text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts else []
 
@@ -137,12 +173,21 @@ def _counts_nothing(group: Sequence[Verdict], devices: int) -> bool:
 def _nothing_counted(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
     """Return one line for all metrics that `_counts_nothing`."""
     metrics = [group[0].metric for group in groups]
-    return [(f"0 on all devices: {', '.join(metrics)}", COLOURS[Status.PASS])] if metrics else []
+    told = ", ".join(metrics) if len(metrics) <= FEW else f"{len(metrics)} metrics (-v lists them)"
+    return [(f"0 on all devices: {told}", COLOURS[Status.PASS])] if metrics else []
 
 
-def _informing(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
-    """Return one line that counts the metrics without a limit."""
-    return [(f"no limit: {counted(len(groups), 'metric')} (-v lists them)", "")] if groups else []
+def _not_shown(informing: Sequence[object], silent: Sequence[Verdict], *, full: bool) -> list[Line]:
+    """Return one line that counts the metrics without a limit (`informing`) and those that are not applicable.
+
+    If `full`, it is a line for each reason why some are not; the others have rows then.
+    """
+    if full:
+        return not_applicable(silent)
+    lacking = f"{counted(len(informing), 'metric')} without a limit" if informing else ""
+    missing = f"{counted(len({each.metric for each in silent}), 'metric')} not applicable" if silent else ""
+    text = ", ".join(filter(None, (lacking, missing)))
+    return [(f"not shown: {text} (-v lists them)", "")] if text else []
 
 
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:
@@ -154,11 +199,9 @@ def _host(verdicts: Sequence[Verdict]) -> list[Line]:
     return [(text, "")] if verdicts else []
 
 
-def not_applicable(verdicts: Sequence[Verdict], *, full: bool = False) -> list[Line]:
-    """Return one line that counts the metrics that are not applicable; if `full`, a line for each reason instead."""
+def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
+    """Return a line for each reason why metrics are not applicable."""
     why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
-    if not full:
-        return [(f"not applicable: {counted(len(why), 'metric')} (-v gives the reasons)", "")] if why else []
     reasons: dict[str, list[str]] = {}
     for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
         reasons.setdefault(why[metric], []).append(metric)
@@ -212,7 +255,7 @@ class _Rows:
         widths = [
             max(len(row[place]) for row in (cells if place < HEAD.index("metric") else figures)) for place in kept
         ]
-        texts = [_joined(row, kept, widths) for row in cells]
+        texts = [_joined(row, kept, widths, layout.gap) for row in cells]
         return list(zip([self._groups[0], *self._groups], texts, strict=True))
 
     def _cells(self, group: Sequence[Verdict], layout: Layout) -> list[str]:
@@ -233,7 +276,7 @@ class _Rows:
 
     def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
         """Return the text of the column "device" of figures: "gpu3 <", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
-        mark = " <" if group[0] in self._slowest else ""
+        mark = f"{layout.gap[1:]}<" if group[0] in self._slowest else ""
         if len(group) == 1 or not _is_figure(group[0]):
             return self._members(group) + mark * (len(group) == 1)
         weakest = f", {self._name(group[0])}{mark}" if group[0].margin != group[-1].margin else ""
@@ -253,15 +296,15 @@ class _Rows:
         return self._names.get(verdict.subject, verdict.subject)
 
 
-def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int]) -> str:
+def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap: str) -> str:
     """Return a row as a line, its cells in columns of these widths; a sentence takes what follows the device."""
     if len(row) < len(HEAD):
-        return "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
+        return gap.join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
     cells = [
         row[place].rjust(width) if place in FLUSH_RIGHT and row is not HEAD else row[place].ljust(width)
         for place, width in zip(kept, widths, strict=True)
     ]
-    return "  ".join(cells).rstrip()
+    return gap.join(cells).rstrip()
 
 
 def _colour(verdict: Verdict) -> str:

@@ -64,14 +64,17 @@ def finds_lines(closing: Closing) -> list[Line]:
     return [(closing.finds, "")] if closing.finds else []
 
 
-def record_lines(file: Path | None, sha256: str, instead_of: str | None = None) -> list[Line]:
+def record_lines(file: Path | None, sha256: str, instead_of: str | None = None, width: int | None = None) -> list[Line]:
     """Return where the record is and its hash; nothing if there is none.
 
-    `instead_of` says which place could not be written, if the record had to be written to another one.
+    `instead_of` says which place could not be written, if the record had to be written to another one. In 80 columns
+    the hash leaves no room for the words that it is no signature.
     """
     if file is None:
         return []
-    return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", ""), (f"sha256: {sha256}, not signed", "")]
+    hashed = f"sha256: {sha256}, not signed"
+    place = f"record: {file}{f' ({instead_of})' if instead_of else ''}"
+    return [(place, ""), (hashed if width is None or len(hashed) <= width else hashed.partition(",")[0], "")]
 
 
 def contract_lines(sku: Sku | None) -> list[Line]:

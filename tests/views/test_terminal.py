@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -81,7 +82,7 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "count", value)], limit) for i, value in enumerate(values)]
     assert rows(*found)[1:] == [
         "FAIL gpu2 health.remap_pending 1 = 0",
-        "health: 0 facts are as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
+        "health: 0 facts as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
     ]
     assert len(table(found, NAMES, full=True)) == 1 + 2
 
@@ -146,7 +147,7 @@ def test_an_expected_fact_is_shown() -> None:
 def test_what_cannot_exist_is_counted_and_v_gives_the_reasons() -> None:
     nothing = [Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, "one device") for uuid in ("GPU-0", "GPU-1")]
     other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, "no fast path")
-    assert rows(judged(730.0), *nothing, other)[2:] == ["not applicable: 2 metrics (-v gives the reasons)"]
+    assert rows(judged(730.0), *nothing, other)[2:] == ["not shown: 2 metrics not applicable (-v lists them)"]
     assert [text for text, _ in table([*nothing, other], NAMES, full=True)] == []
     assert [text for text, _ in table([judged(730.0), *nothing, other], NAMES, full=True)][2:] == [
         "not applicable: peer_copy.both: one device",
@@ -176,7 +177,7 @@ def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
 
 def test_many_values_without_a_limit_are_counted() -> None:
     values = [judge([Measurement("soak.power", f"GPU-{place}", "W", 700.0)], None) for place in range(4)]
-    assert rows(*values) == ["no limit: 1 metric (-v lists them)"]
+    assert rows(*values) == ["not shown: 1 metric without a limit (-v lists them)"]
     assert "700 W" in table(values, NAMES, full=True)[1][0]
 
 
@@ -186,6 +187,27 @@ def test_the_worst_of_the_marginal_limits_of_a_device_is_told_and_the_others_cou
     assert [line.partition(": 67")[0] for line in told] == ["marginal: gpu1 matmul.bf16", "marginal: gpu2 matmul.bf16"]
     assert told[0].endswith(" (and 1 more)")
     assert sum(text.startswith("marginal: ") for text, _ in table(near, NAMES, full=True)) == 3
+
+
+def test_of_a_device_with_many_marginal_limits_the_worst_have_rows() -> None:
+    """One device that is 5 % slow is marginal in a dozen products, which say the same."""
+    near = [
+        judged(673.0 + place, "GPU-1", f"matmul.{name}") for place, name in enumerate(("bf16", "fp8", "tf32", "int8"))
+    ]
+    fine = [judged(730.0, f"GPU-{place}") for place in (0, 2, 3)]
+    shown = [line for line in rows(*near, *fine) if line.startswith("MARGINAL")]
+    assert [re.search(r"matmul\.\w+", line)[0] for line in shown] == ["matmul.bf16", "matmul.fp8", "matmul.tf32"]  # type: ignore[index]
+    assert sum(text.startswith("MARGINAL") for text, _ in table([*near, *fine], NAMES, full=True)) == 4
+    failing = judged(600.0, "GPU-1", "soak.rate")
+    told = [line for line in rows(*near, *fine, failing) if line.startswith("marginal: ")]
+    assert told == ["marginal: gpu1: 1 more (-v lists them)"], "what fails matters more"
+
+
+def test_a_long_table_of_two_devices_is_as_short_as_that_of_eight() -> None:
+    subjects = ("GPU-0", "GPU-1")
+    held = [judged(700.0 + place, each, f"matmul.x{place}") for place in range(16) for each in subjects]
+    assert sum(line.startswith("PASS") for line in rows(*held[:30])) == 30
+    assert [line.split()[:3] for line in rows(*held) if line.startswith("PASS")] == [["PASS", "all", "2"]] * 16
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
@@ -224,7 +246,7 @@ def test_error_counters_that_did_not_count_are_one_line_and_one_that_did_has_a_r
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "per min", i // 3)], limit) for i in range(4)]
     assert rows(*found)[1:] == [
         "PASS gpu3 < counters.pcie_replays 1 per min ceiling 8 per min +87.5%",
-        "counters: 0 facts are as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
+        "counters: 0 facts as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
     ]
 
 

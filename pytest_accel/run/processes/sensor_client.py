@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.drivers.kernel_messages import LOGGED
+from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import Watch
 from pytest_accel.judging.error_counters import Ledger
@@ -29,7 +29,7 @@ from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import SamplingCost, Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.readings import Telemetry
-from pytest_accel.run.processes.supervisor import Child, listen, stood_still
+from pytest_accel.run.processes.supervisor import KILL_SECONDS, Child, listen, stood_still
 
 
 class SensorClient:
@@ -118,6 +118,16 @@ class SensorClient:
         self._wake_sensor()
         facts = self._ask("health", "health", links=links).get("facts")
         return None if facts is None else dict(facts)
+
+    def kernel_past(self) -> str | None:
+        """Enter the reports that the kernel log holds into `reports`; return why it cannot be read, or None."""
+        self._wake_sensor()
+        answer = self._ask("kernel_past", "kernel_past")
+        deaf: str | None = answer.get("deaf", answer.get("reason"))
+        for each in answer.get("reports", []):
+            self.reports.hear({**each, "source": SOURCE}, self.addresses)
+        self.reports.hearing(SOURCE, deaf)
+        return deaf
 
     def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:
         """Return the facts of the host by name: {"value": ...}, or the reason under "unreadable" or "absent"."""
@@ -248,10 +258,10 @@ class SensorClient:
         if event == "died":
             self._miss(message["reason"])
 
-    def stop(self) -> None:
-        """End the sensor. A process that cannot be killed is named in the notes."""
+    def stop(self, seconds: float = KILL_SECONDS) -> None:
+        """End the sensor. A process that has not ended `seconds` after it was killed is named in the notes."""
         for child in self._sensors:
-            child.kill("the run is over")
+            child.kill("the run is over", seconds)
             if child.left_behind:
                 self.note(f"{child.name}: {child.ended}")
 

@@ -150,11 +150,11 @@ class Child:
             log.write(line + b"\n")
         return None
 
-    def kill(self, why: str = "") -> str:
+    def kill(self, why: str = "", seconds: float = KILL_SECONDS) -> str:
         """End the process and all that it started, and return how it ended, or `why` if that is given.
 
-        Without `why` the process gets a second to end by itself. A process that cannot be killed is left behind, and
-        the returned sentence says so.
+        Without `why` the process gets a second to end by itself. A process that has not ended `seconds` after it was
+        killed is left behind, and the returned sentence says so.
         """
         if self.ended is None:
             until = time.monotonic() + (0.0 if why else 1.0)
@@ -162,7 +162,7 @@ class Child:
                 time.sleep(0.01)
             self.end_now()
             try:
-                self.ended = deaths.sentence(self._process.wait(KILL_SECONDS))
+                self.ended = deaths.sentence(self._process.wait(seconds))
             except subprocess.TimeoutExpired:
                 self.ended = f"process {self.pid} cannot be killed and was left behind"
             self._close()

@@ -20,6 +20,9 @@ HALF_RATE = 512
 BOOST = 1.08
 """GeForce parts run above the clock of their published peak: an RTX 4090 at 2655 instead of 2520 MHz (NVIDIA/nvbench,
 pull request 207), with published products of up to 1.05 of its peak."""
+OF_MEASURED = 1.5
+"""The most that a rate may be of a peak that is measured beside it: processors copy faster by a kernel than by the C
+library."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 """Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
 
@@ -53,7 +56,10 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
         return _in_network(limit, platform)
-    return 1.0 if limit.relative else max(1.0, _clocked(sku, _measured_as(sku, limit.metric)))
+    metric = _measured_as(sku, limit.metric)
+    if limit.relative:
+        return 1.0 if peaks.peak(sku, metric, platform) else OF_MEASURED
+    return max(1.0, _clocked(sku, metric))
 
 
 def _clocked(sku: Sku, metric: str) -> float:
@@ -181,11 +187,12 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
             yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
 
 
-def _figures_of(subject: Subject, platform: Platform, metric: str) -> Iterator[float]:
-    """Yield what a file, and the file that it extends, state for a metric: a lower figure replaces no higher one."""
+def _figures_of(subject: Subject, platform: Platform, metric: str, unit: str) -> Iterator[float]:
+    """Yield what a file, and the file that it extends, state for a metric in a unit, the highest of which counts."""
     skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
     limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
-    yield from (limit.reference or limit.floor or 0.0 for limit in limits if limit and (limit.reference or limit.floor))
+    stated = (limit for limit in limits if limit and limit.unit == unit)
+    yield from (limit.reference or limit.floor or 0.0 for limit in stated if limit.reference or limit.floor)
 
 
 @rule
@@ -197,7 +204,7 @@ def burst(subject: Subject) -> Iterator[Finding]:
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
         for other in ("matmul_best", "matmul_burst", "matmul_mamf"):
-            most = max(_figures_of(subject, platform, f"{other}.{dtype}"), default=None)
+            most = max(_figures_of(subject, platform, f"{other}.{dtype}", limit.unit), default=None)
             if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):
                 why = f"expected well below {other}.{dtype} ({most:g}): this rate is sustained"
                 yield subject.error(key, figure, why)

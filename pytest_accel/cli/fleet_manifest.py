@@ -1,0 +1,147 @@
+"""`pytest-accel fleet manifest` and `fleet labels`: Kubernetes, by files and commands that the user applies."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_accel.cli.actions import Action
+from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet import manifest, node_labels
+from pytest_accel.fleet.manifest import Wanted
+from pytest_accel.run.options import time_limit
+
+MOST_NODES = 100_000
+"""Most pods of a Job whose indices fail one by one (Kubernetes, JobSpec.backoffLimitPerIndex)."""
+
+MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
+of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
+Nothing is applied (docs/kubernetes.md)."""
+LABELS = """Print the commands that label the nodes of a run by their newest result, and taint those that were
+rejected. Nothing is applied. The exit status is 0, or 4 if the folder holds no result."""
+
+
+def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `fleet manifest`."""
+    add = parser.add_argument
+    add("--image", required=True, help="the image of the pods (scripts/Containerfile makes one)")
+    text = "the SKU to judge by: a shipped one, or a file in the image"
+    add("--sku", metavar="NAME|FILE", required=True, help=text)
+    add("--level", choices=LEVELS, default="quick", help="default: %(default)s")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--nodes", metavar="A,B,C", type=_nodes, default=(), help="the nodes, by their names")
+    where.add_argument("--count", metavar="N", type=_count, default=0, help="as many nodes, whichever are free")
+    results = parser.add_mutually_exclusive_group(required=True)
+    text = "the volume claim for the records, which all nodes can write to"
+    results.add_argument("--claim", metavar="PVC", help=text)
+    text = "the folder for the records on every node, such as one of a network file system; it has to exist"
+    results.add_argument("--host-path", metavar="DIR", type=_absolute, help=text)
+    add("--gpus", metavar="N", type=_count, default=8, help="devices of a node (default: %(default)s)")
+    add("--resource", metavar="NAME", default="nvidia.com/gpu", help="their resource (default: %(default)s)")
+    text = "a label that the nodes have to have; may be given several times"
+    add("--selector", metavar="KEY=VALUE", type=_pair, action="append", default=[], help=text)
+    add("--cron", metavar="'0 3 * * *'", default="", help="make a CronJob with this schedule")
+    text = "the --accel-time-limit of every node, such as 15m"
+    add("--time-limit", metavar="TIME", type=_time_limit, help=text)
+    add("--name", type=_name, default="accel", help="the name of the Job (default: %(default)s)")
+    add("--namespace", default="", help="default: that of kubectl")
+    text = "run the pods privileged and as root, without which no container may read the kernel log"
+    add("--kernel-log", action="store_true", help=text)
+
+
+def _print_manifest(chosen: argparse.Namespace) -> int:
+    """Print the manifest; return 0."""
+    wanted = Wanted(
+        image=chosen.image,
+        sku=chosen.sku,
+        level=chosen.level,
+        nodes=chosen.nodes,
+        count=chosen.count,
+        gpus=chosen.gpus,
+        resource=chosen.resource,
+        name=chosen.name,
+        namespace=chosen.namespace,
+        cron=chosen.cron,
+        claim=chosen.claim or "",
+        host_path=chosen.host_path or "",
+        selector=tuple(chosen.selector),
+        time_limit=chosen.time_limit or "",
+        kernel_log=chosen.kernel_log,
+    )
+    print(manifest.text([manifest.manifest(wanted)]), end="")
+    return 0
+
+
+def _labels_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `fleet labels`."""
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of a run, with a folder for each node")
+
+
+def _print_labels(chosen: argparse.Namespace) -> int:
+    """Print the commands; return 0, or 4 if there is nothing to print."""
+    try:
+        found = node_labels.newest_results(chosen.folder)
+    except BadFile as error:
+        print(printable(str(error)), file=sys.stderr)
+        return WRONG
+    lines = list(node_labels.commands(found))
+    if not lines:
+        print(printable(f"{chosen.folder} holds no result of a node"), file=sys.stderr)
+        return WRONG
+    print("\n".join(lines))
+    return 0
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    """Return names of nodes, each once. Raises ArgumentTypeError for one that no node can have."""
+    names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    wrong = [each for each in names if not manifest.is_node(each)]
+    if wrong or not 0 < len(names) <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"{(wrong or [text])[0]!r} is not the name of a node of Kubernetes")
+    return names
+
+
+def _count(text: str) -> int:
+    """Return a number of nodes or devices. Raises ArgumentTypeError or ValueError for none."""
+    value = int(text)
+    if not 0 < value <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1, at most {MOST_NODES}")
+    return value
+
+
+def _absolute(text: str) -> str:
+    """Return an absolute path without "..". Raises ArgumentTypeError for another one."""
+    if not text.startswith("/") or ".." in text.split("/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path")
+    return text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Return the key and the value of a label. Raises ArgumentTypeError without a key or a value."""
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _time_limit(text: str) -> str:
+    """Return the time limit of a run as it was given. Raises ArgumentTypeError for one that no run can have."""
+    time_limit(text)
+    return text
+
+
+def _name(text: str) -> str:
+    """Return the name of a Job. Raises ArgumentTypeError for one that Kubernetes refuses."""
+    if not manifest.is_name(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: a-z, 0-9 and '-', at most {manifest.LONGEST_NAME} characters")
+    return text
+
+
+ACTIONS = {
+    "manifest": Action("print a Kubernetes Job for many nodes", MANIFEST, _manifest_arguments, _print_manifest),
+    "labels": Action("print commands that label nodes by their results", LABELS, _labels_arguments, _print_labels),
+}

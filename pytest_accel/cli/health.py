@@ -1,0 +1,156 @@
+"""The subcommand `pytest-accel health`: a passive check for schedulers, in one line and one exit status.
+
+It loads the modules that check only once its time is being counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
+from pytest_accel.cli.parser import Parser, guarded
+from pytest_accel.core.durations import duration
+from pytest_accel.core.node_name import node_name
+from pytest_accel.core.printable import printable
+
+if TYPE_CHECKING:
+    from pytest_accel.run.passive import Checked
+
+NAME = "health"
+BROKEN = 1
+NPD = {0: 0, BROKEN: 1}
+"""node-problem-detector's statuses of those of ours that it has: 0 OK, 1 not OK. Every other one is 2, unknown."""
+NPD_UNKNOWN = 2
+SHORTEST, LONGEST = 1.0, 60.0
+"""The bounds of --timeout in seconds. Slurm ends a health check after 60 s."""
+LEAST_SECONDS = 0.2
+"""Seconds that are kept to say that the modules were not loaded in time."""
+MOST_STARTING = 0.5
+"""The largest share of the time limit that the start of this process may have taken of it."""
+
+DESCRIPTION = """Check this node without loading it, for Slurm's HealthCheckProgram and prolog, node-problem-detector
+and cron. Reads what drivers and kernel state, also on an allocated node, and judges by the limits of the SKU what does
+not depend on the load: missing devices, memory errors, pending repairs, Xids since the boot or the last good run,
+links that are down. Prints one line of at most 80 characters. The exit status is 0 if nothing is broken, 1 if
+something is, 6 if it cannot be judged (a permission, a library, a driver that does not answer), 4 for wrong
+options."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `health`."""
+    add = parser.add_argument
+    add("--sku", metavar="NAME|FILE|auto", default="auto", help="the SKU to judge by (default: %(default)s)")
+    add("--platform", metavar="NAME|auto", default="auto", help="the platform of the SKU (default: %(default)s)")
+    text = "the record of the last run, its folder, or a folder of the results of many nodes or nights"
+    add("--record", metavar="FILE|DIR", type=Path, help=text)
+    text = "age from which on the last run does not count (default: 26h)"
+    add("--max-age", metavar="TIME", type=duration, default="26h", help=text)
+    text = "end with 6 without a last run that counts and judged the node (default: only say so)"
+    add("--require-run", action="store_true", help=text)
+    add("--waivers", metavar="FILE", type=Path, help="broken limits that are accepted (docs/checks.md)")
+    text = "leave out the kernel log, which only root can read"
+    add("--no-kernel-log", action="store_true", help=text)
+    text = "time limit of the whole command (default: 5s)"
+    add("--timeout", metavar="TIME", type=_timeout, default="5s", help=text)
+    add("--npd", action="store_true", help="exit as node-problem-detector wants it: 0 OK, 1 not OK, 2 unknown")
+    add("--all", action="store_true", help="also print every finding, on lines of any length")
+    add("--simulate", metavar="FILE|SKU", help="rehearse on a simulated node, on a machine without accelerators")
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run `pytest-accel health` alone, by the rest of the command line, and return the exit status."""
+    words = sys.argv[2:] if given is None else given
+
+    def work() -> int:
+        parser = Parser(prog=f"pytest-accel {NAME}", description=DESCRIPTION)
+        arguments(parser)
+        return health(parser.parse_args(words))
+
+    return guarded(work)
+
+
+def health(chosen: argparse.Namespace) -> int:
+    """Print the line, and return the exit status. Raises BadFile."""
+    until = time.monotonic() + chosen.timeout - _spent(chosen.timeout)
+    loading = threading.Thread(target=_load, daemon=True)
+    loading.start()
+    loading.join(max(0.0, until - time.monotonic() - LEAST_SECONDS))
+    if loading.is_alive():
+        print(f"UNKNOWN pytest_accel itself was not loaded within {chosen.timeout:g} s")
+        return NPD_UNKNOWN if chosen.npd else NOT_JUDGED
+    return _check(chosen, until)
+
+
+def _load() -> None:
+    """Import the modules that check. What that raises is raised again where they are used."""
+    with suppress(Exception):
+        from pytest_accel.views import health_line  # noqa: F401
+
+
+def _check(chosen: argparse.Namespace, until: float) -> int:
+    """Check the node until the time `until` of time.monotonic(). Raises BadFile."""
+    from pytest_accel.run import passive
+    from pytest_accel.run.options import Refused
+    from pytest_accel.views import health_line
+
+    asked = passive.Asked(
+        node=node_name(),
+        sku=chosen.sku,
+        platform=chosen.platform,
+        waivers=chosen.waivers,
+        record=chosen.record,
+        kernel_log=not chosen.no_kernel_log,
+        simulate=chosen.simulate,
+    )
+    try:
+        checked = passive.check(asked, until - time.monotonic())
+    except Refused as error:
+        print(printable(str(error)), file=sys.stderr)
+        return NPD_UNKNOWN if chosen.npd else WRONG
+    fresh = checked.last is not None and checked.last.age <= chosen.max_age
+    simulated = "SIMULATED " if chosen.simulate else ""
+    print(f"{simulated}{health_line.line(checked, fresh=fresh, asked=chosen.record is not None)}"[: health_line.WIDTH])
+    if chosen.all:
+        print("\n".join(health_line.lines(checked)))
+    sys.stdout.flush()
+    status = _status(checked, fresh=fresh, required=chosen.require_run)
+    return NPD.get(status, NPD_UNKNOWN) if chosen.npd else status
+
+
+def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
+    """Return the exit status of a check that was made."""
+    last = checked.last if fresh else None
+    found = checked.found
+    if (found and found.broken) or (last and last.rejects):
+        return BROKEN
+    if found is None or found.undecided or (required and not (last and last.good)):
+        return NOT_JUDGED
+    return 0
+
+
+def _timeout(text: str) -> float:
+    """Return the time limit in seconds. Raises ArgumentTypeError for one that is too short or too long."""
+    value = duration(text)
+    if not SHORTEST <= value <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r}: at least {SHORTEST:g} s, at most {LONGEST:g} s")
+    return value
+
+
+def _spent(limit: float) -> float:
+    """Return the seconds since this process was started, in which Python and our modules were loaded.
+
+    Where the kernel states nothing that can be so, they are a tenth of the limit.
+    """
+    try:
+        ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        spent = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        spent = -1.0
+    return min(spent, MOST_STARTING * limit) if spent >= 0 else 0.1 * limit

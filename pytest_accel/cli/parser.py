@@ -1,0 +1,46 @@
+"""How the command begins and ends: its parser, and the exit statuses of errors."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
+from pytest_accel.core import output
+from pytest_accel.core.untrusted import BadFile
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors end with the exit status that pytest has for wrong options."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and end the process with exit status 4."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Return the exit status of the work, or of what it raises.
+
+    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
+    this package ends with 3, since 1 stands for a device that fails.
+    """
+    output.protect()
+    try:
+        status = work()
+    except BadFile as bad:
+        print(bad, file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
+        return BUG
+    sys.stdout.flush()
+    return status

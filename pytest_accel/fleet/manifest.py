@@ -1,0 +1,230 @@
+"""Kubernetes manifests of a run on many nodes: an indexed Job, or a CronJob of it. Pure.
+
+A manifest is data that PyYAML writes, never text that is put together. The pods run unprivileged; what the kernel log
+costs beyond that is added only on request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from pytest_accel.core import closing_file
+
+Manifest = dict[str, Any]
+
+PREFIX = "pytest-accel"
+"""The prefix of our labels and taints."""
+REJECTED_TAINT = f"{PREFIX}/rejected"
+ACCEPTANCE_TAINT = f"{PREFIX}/acceptance"
+"""The taint that an owner puts on nodes that were not accepted yet, so that nothing but this runs there."""
+HOSTNAME = "kubernetes.io/hostname"
+CONTAINER = "accel"
+RESULTS = "/results"
+USER = 10001
+"""The user and group of the pods, as in scripts/Containerfile."""
+SHM = "2Gi"
+"""The size of /dev/shm, of which NCCL needs a gigabyte. Kubernetes gives 64 MB."""
+GRACE_SECONDS = 60
+"""Seconds between SIGTERM and SIGKILL, in which a run completes its record."""
+KEPT_SECONDS = 7 * 24 * 3600
+"""Seconds for which a finished Job, with its pods and their logs, is kept."""
+LATEST_SECONDS = 3600
+"""Seconds by which a nightly Job may start late; it is left out else."""
+LONGEST_NAME = 52
+"""Characters of the longest name of a CronJob, which gives its Jobs names of 63."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a manifest is made for. `nodes` are names, empty for any `count` nodes that have the resource."""
+
+    image: str
+    sku: str
+    level: str
+    nodes: tuple[str, ...]
+    count: int
+    gpus: int
+    resource: str = "nvidia.com/gpu"
+    name: str = "accel"
+    namespace: str = ""
+    cron: str = ""
+    claim: str = ""
+    host_path: str = ""
+    selector: tuple[tuple[str, str], ...] = ()
+    time_limit: str = ""
+    kernel_log: bool = False
+
+
+def is_name(text: str) -> bool:
+    """Return True for a name that a Job and a CronJob may have."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def is_node(text: str) -> bool:
+    """Return True for a name that a node may have."""
+    return _NODE.fullmatch(text) is not None
+
+
+def text(manifests: Sequence[Manifest]) -> str:
+    """Return manifests as one YAML file."""
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=120)
+
+
+def manifest(wanted: Wanted) -> Manifest:
+    """Return the Job, or the CronJob if a schedule is wanted."""
+    job = _job(wanted)
+    if not wanted.cron:
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(wanted), "spec": job}
+    spec = {
+        "schedule": wanted.cron,
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": LATEST_SECONDS,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 7,
+        "jobTemplate": {"metadata": {"labels": _labels(wanted)}, "spec": job},
+    }
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted), "spec": spec}
+
+
+def _metadata(wanted: Wanted) -> Manifest:
+    namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
+    return {"name": wanted.name, **namespace, "labels": _labels(wanted)}
+
+
+def _labels(wanted: Wanted) -> dict[str, str]:
+    return {"app.kubernetes.io/name": PREFIX, "app.kubernetes.io/instance": wanted.name}
+
+
+def _job(wanted: Wanted) -> Manifest:
+    """Return the spec of a Job with one pod a node, each of which fails by itself and is never tried again.
+
+    A pod that Kubernetes itself ends, such as for a drain, does not count as failed.
+    """
+    pods = len(wanted.nodes) or wanted.count
+    return {
+        "completionMode": "Indexed",
+        "completions": pods,
+        "parallelism": pods,
+        "backoffLimitPerIndex": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {
+                    "action": "FailIndex",
+                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1]},
+                },
+            ]
+        },
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "template": {"metadata": {"labels": _labels(wanted)}, "spec": _pod(wanted)},
+    }
+
+
+def _pod(wanted: Wanted) -> Manifest:
+    user = 0 if wanted.kernel_log else USER
+    context = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": context if wanted.kernel_log else {"runAsNonRoot": True, **context},
+        **({"nodeSelector": dict(wanted.selector)} if wanted.selector else {}),
+        "affinity": _affinity(wanted),
+        "tolerations": _tolerations(wanted),
+        "containers": [_container(wanted)],
+        "volumes": [each["volume"] for each in _volumes(wanted)],
+    }
+
+
+def _affinity(wanted: Wanted) -> Manifest:
+    """Return the rule of one pod a node, and of the nodes that were named."""
+    alike = {"labelSelector": {"matchLabels": _labels(wanted)}, "topologyKey": HOSTNAME}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}
+    if not wanted.nodes:
+        return apart
+    named = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(wanted.nodes)}]}
+    on = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
+    return {"nodeAffinity": on, **apart}
+
+
+def _tolerations(wanted: Wanted) -> list[Manifest]:
+    """Return the taints that do not keep a pod away: those of accelerators, of acceptance, and of a rejection.
+
+    A node that is cordoned is measured by a Job that somebody starts, and not every night: it may be in repair.
+    """
+    keys = [wanted.resource, ACCEPTANCE_TAINT, REJECTED_TAINT]
+    keys += [] if wanted.cron else ["node.kubernetes.io/unschedulable"]
+    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
+
+
+def _container(wanted: Wanted) -> Manifest:
+    """Return the container. Its root is read-only; pytest needs no cache."""
+    limit = [f"--accel-time-limit={wanted.time_limit}"] if wanted.time_limit else []
+    return {
+        "name": CONTAINER,
+        "image": wanted.image,
+        "command": ["pytest"],
+        "args": [
+            f"--accel-sku={wanted.sku}",
+            f"--accel-level={wanted.level}",
+            f"--accel-output={RESULTS}/$(JOB_NAME)",
+            *limit,
+            "-p",
+            "no:cacheprovider",
+        ],
+        "env": [
+            _field("NODE_NAME", "spec.nodeName"),
+            _field("JOB_NAME", "metadata.labels['batch.kubernetes.io/job-name']"),
+            {"name": closing_file.VARIABLE, "value": "/dev/termination-log"},
+            {"name": "HOME", "value": "/tmp"},  # noqa: S108  the pod's own
+        ],
+        "workingDir": "/tmp",  # noqa: S108
+        "resources": {"limits": {wanted.resource: str(wanted.gpus)}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": _security(wanted),
+        "volumeMounts": [each["mount"] for each in _volumes(wanted)],
+    }
+
+
+def _field(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _security(wanted: Wanted) -> Manifest:
+    """Return the rights of the container: none, or those without which no container may open /dev/kmsg.
+
+    The device is not among those that the runtime allows a container, and no single capability changes that.
+    """
+    if wanted.kernel_log:
+        return {"privileged": True, "readOnlyRootFilesystem": True}
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _volumes(wanted: Wanted) -> list[Mapping[str, Manifest]]:
+    """Return every volume with its mount."""
+    shm = _volume("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": SHM}})  # noqa: S108
+    tmp = _volume("tmp", "/tmp", {"emptyDir": {}})  # noqa: S108
+    if wanted.claim:
+        results = _volume("results", RESULTS, {"persistentVolumeClaim": {"claimName": wanted.claim}})
+    else:
+        results = _volume("results", RESULTS, {"hostPath": {"path": wanted.host_path, "type": "Directory"}})
+    log = _volume("kmsg", "/dev/kmsg", {"hostPath": {"path": "/dev/kmsg", "type": "CharDevice"}})
+    log["mount"]["readOnly"] = True
+    return [shm, tmp, results, *([log] if wanted.kernel_log else [])]
+
+
+def _volume(name: str, path: str, source: Manifest) -> dict[str, Manifest]:
+    return {"volume": {"name": name, **source}, "mount": {"name": name, "mountPath": path}}

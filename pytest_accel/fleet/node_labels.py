@@ -1,0 +1,68 @@
+"""Commands that write the results of a run into Kubernetes: labels on every node, a taint on those that were rejected.
+
+They are printed and applied by the user. Names of nodes come from files that anybody may have written.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.manifest import PREFIX, REJECTED_TAINT, is_node
+from pytest_accel.run import summaries
+from pytest_accel.run.earlier_records import SUMMARY_BYTES
+from pytest_accel.run.summaries import Summary
+
+LONGEST_VALUE = 63
+"""Characters of the longest value of a label."""
+REJECTED = "REJECTED"
+
+
+def newest_results(folder: Path) -> list[Summary]:
+    """Return the newest result of every node in the folder of a run, sorted by name. Raises BadFile.
+
+    Simulated results, those that were judged again and those of runs under way are left out.
+    """
+    try:
+        places = [Path(each.path) for each in os.scandir(folder) if each.is_dir()]
+    except OSError as error:
+        raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
+    newest: dict[str, Summary] = {}
+    for found in _summaries(places):
+        if found["started"] >= newest.get(found["host"], found)["started"]:
+            newest[found["host"]] = found
+    return [newest[host] for host in sorted(newest)]
+
+
+def _summaries(places: Iterable[Path]) -> Iterator[Summary]:
+    for place in places:
+        try:
+            raw = untrusted.read_json(place / summaries.SUMMARY, most=SUMMARY_BYTES, follow=False)
+            found = summaries.checked(raw)
+        except (BadFile, KeyError, TypeError, AttributeError, ValueError):
+            continue
+        if found["word"] and not found["simulated"] and not found["judged_again"]:
+            yield found
+
+
+def commands(results: Iterable[Summary]) -> Iterator[str]:
+    """Yield the commands of every node whose name is one of Kubernetes."""
+    for each in results:
+        node = each["host"]
+        if not is_node(node):
+            continue
+        labels = {"result": each["word"], "sku": each["sku"], "day": each["started"][:10]}
+        stated = [f"{PREFIX}/{name}={_value(value)}" for name, value in labels.items()]
+        yield shlex.join(["kubectl", "label", "node", node, "--overwrite", *stated])
+        if each["word"] == REJECTED:
+            yield shlex.join(["kubectl", "taint", "node", node, "--overwrite", f"{REJECTED_TAINT}=true:NoSchedule"])
+
+
+def _value(text: str) -> str:
+    """Return a text as the value of a label: "not-judged"."""
+    kept = "".join(each if each.isascii() and (each.isalnum() or each in "-_.") else "-" for each in text.lower())
+    return kept[:LONGEST_VALUE].strip("-_.")

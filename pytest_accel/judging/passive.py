@@ -1,0 +1,116 @@
+"""Judges what can be read of a node without loading it: facts of its devices, and errors in the kernel log. Pure.
+
+The limits are those of a run. Left out is what depends on the work that the devices do at the moment, since the devices
+may be allocated to a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.software import versions_of
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging import inventory
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import METRICS as XIDS
+from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.fault_codes import Severity
+from pytest_accel.judging.findings import Finding, Key, findings
+from pytest_accel.judging.inventory import Discovery
+from pytest_accel.judging.judge import judge
+from pytest_accel.judging.ranking import worst_first
+from pytest_accel.skus.waivers import Waivers
+
+WITH_THE_LOAD = {
+    "health.clock_lock": "a job may set clocks",
+    "health.foreign_processes": "a job is one",
+    "health.perf_level": "a job may set it",
+    "health.slowdown": "a state of a moment under load",
+    "health.thermal_margin": "a temperature of a moment under load",
+}
+"""The metrics of facts that are not judged beside a job, each with the reason."""
+
+FACTS = ("inventory", "health")
+HOST_LOGGED = "host_counters.log_hardware"
+"""The metric of the messages of the kernel about the node."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a passive check found: the verdicts, worst first, and the findings by their keys."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    findings: Mapping[Key, Finding] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> list[Verdict]:
+        """The verdicts that reject the node, the most severe finding first."""
+        failed = [each for each in self.verdicts if each.fails and each.status is Status.FAIL]
+        order = list(Severity)
+        return sorted(failed, key=lambda each: order.index(self.findings[each.key].severity))
+
+    @property
+    def undecided(self) -> list[Verdict]:
+        """The verdicts on what could not be judged."""
+        return [each for each in self.verdicts if each.fails and each.status is not Status.FAIL]
+
+    @property
+    def marginal(self) -> list[Verdict]:
+        """The verdicts that hold with a remark."""
+        return [each for each in self.verdicts if each.status is Status.MARGINAL]
+
+
+def metrics(limits: Mapping[str, Limit]) -> list[str]:
+    """Return the metrics among those with a limit that are judged without loading the node."""
+    facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
+    return [*facts, *(metric for metric in limits if of_log(metric))]
+
+
+def of_log(metric: str) -> bool:
+    """Return True for a metric that is counted in the kernel log."""
+    return metric in (*XIDS, "counters.log_hardware", "counters.log_advice", HOST_LOGGED, "host_counters.log_advice")
+
+
+def judged(
+    discovery: Discovery,
+    sku: Sku | None,
+    limits: Mapping[str, Limit],
+    *,
+    reports: Reports | None,
+    since: Window,
+    waivers: Waivers,
+) -> Found:
+    """Judge the facts of the devices, and the `reports` of the kernel log in the window `since`, by the limits.
+
+    Without `reports` the kernel log is left out.
+    """
+    asked = [metric for metric in metrics(limits) if reports or not of_log(metric)]
+    found = [each for metric in asked for each in _measured(metric, discovery, sku, reports, since)]
+    software = versions_of(discovery.devices)
+    serials = {device.uuid: [device.serial] if device.serial else [] for device in discovery.devices}
+    verdicts = worst_first(
+        [waivers.apply(judge([each], limits[each.metric], software), serials.get(each.subject, ())) for each in found]
+    )
+    return Found(tuple(verdicts), findings(verdicts, found, discovery.devices))
+
+
+def _measured(
+    metric: str, discovery: Discovery, sku: Sku | None, reports: Reports | None, since: Window
+) -> Sequence[Measurement]:
+    """Return one metric of every device, or of the node."""
+    if reports is None or not of_log(metric):
+        return inventory.facts(metric, discovery, sku, since.ended)
+    if metric.startswith("host_counters."):
+        return [reports.logged(metric, NODE, [since])]
+    return [_of_device(metric, device, reports, since) for device in discovery.devices]
+
+
+def _of_device(metric: str, device: Device, reports: Reports, since: Window) -> Measurement:
+    """Return the number of reports of one kind about one device."""
+    if metric in XIDS:
+        return reports.measured(metric, device, [since])
+    return reports.logged(metric, device.uuid, [since])

@@ -1,0 +1,76 @@
+"""The last lines of a run: its result, the next steps, the commands that go on from here, the time and the record."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from pytest_accel.judging.closing import Closing
+from pytest_accel.run.record import findings_of, places_of
+from pytest_accel.run.session import Session
+from pytest_accel.views import terminal
+from pytest_accel.views.next_steps import next_steps
+
+
+def lines(session: Session, closing: Closing, width: int | None, *, full: bool) -> list[terminal.Line]:
+    """Return the closing line and what follows it, each only where there is one.
+
+    They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
+    stays in one line. With `full`, every finding has its next step.
+    """
+    steps = next_steps(findings_of(session.record), session.names, places_of(session.record), full=full)
+    return [
+        *terminal.closing_lines(closing, session.verdicts, width),
+        *_folded(steps, width),
+        *_repeated(session, closing),
+        *_resumed(session),
+        *_folded([*terminal.finds_lines(closing), *_measured(session, full=full)], width),
+        *terminal.contract_lines(session.sku),
+        *terminal.record_lines(session.folder.file, session.record.sha256, session.folder.instead_of, width),
+    ]
+
+
+def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]:
+    return terminal.folded(some, width) if width else some
+
+
+def _repeated(session: Session, closing: Closing) -> list[terminal.Line]:
+    """Return the command that measures again what the closing line names."""
+    named = [session.tests[each.key] for each in closing.named if each.key in session.tests]
+    if not named:
+        return []
+    words = [*_without_filters(session.options.command), "-k", " or ".join(dict.fromkeys(named))]
+    return [(f"again: {shlex.join(words)}", "")]
+
+
+def _resumed(session: Session) -> list[terminal.Line]:
+    """Return the command that goes on with a long run that was ended early."""
+    if not session.resumable or not session.folder.path:
+        return []
+    words = without_options(session.options.command, ("--accel-resume", "--accel-output"))
+    return [(f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(session.folder.path))}", "")]
+
+
+def _measured(session: Session, *, full: bool) -> list[terminal.Line]:
+    """Return how long the run took and, with `full`, what the sampling of the devices cost."""
+    run = session.record.run
+    time = [terminal.time_line(run["seconds"])] if "seconds" in run else []
+    return time + ([terminal.sampling_line(run["sampling"])] if full and "sampling" in run else [])
+
+
+def _without_filters(command: Sequence[str]) -> list[str]:
+    """Return the command line without what a repetition of some tests needs other values for, or none."""
+    kept = [word for word in command if word.partition("=")[0] != "--accel-report"]  # the page of the first run stays
+    return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
+
+
+def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the words of a command line without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in command:
+        joined = word.startswith(tuple(f"{name}=" if name.startswith("--") else name for name in names))
+        if not skip and word not in names and not joined:
+            kept.append(word)
+        skip = word in names
+    return kept

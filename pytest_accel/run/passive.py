@@ -1,0 +1,220 @@
+"""The passive check of a node: one sensor process reads it, beside whatever runs there, within a time limit.
+
+The check runs in a thread that nobody waits for longer than that: a driver, a file system or the start of a process may
+block for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from pytest_accel.core import clock
+from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.drivers import deadlines, registry
+from pytest_accel.drivers.interface import NoAnswer
+from pytest_accel.drivers.kernel_messages import SOURCE
+from pytest_accel.judging import partitions, passive
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.inventory import Discovery
+from pytest_accel.judging.passive import Found
+from pytest_accel.run import selection, simulation, stuck_sensor
+from pytest_accel.run.last_run import LastRun, last_run
+from pytest_accel.run.options import AUTO, Options
+from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.setup import discovered, is_accelerator
+from pytest_accel.skus import requirements
+from pytest_accel.skus.waivers import Waivers
+
+LEVEL = "standard"
+"""The level whose limits are judged by, but for those of a contract."""
+ENDING_SECONDS = 0.6
+"""Seconds of the time limit that are kept to end the sensor and to print the result."""
+KILL_SECONDS = 0.2
+"""Seconds that a killed sensor gets to end, before it counts as one that hangs in its driver."""
+RECORD_SHARE = 0.3
+"""The share of the time limit in which the newest result has to be read. Its file system may hang, too."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a passive check is asked for. `record` is where the results of this node's runs are."""
+
+    node: str
+    sku: str = "auto"
+    platform: str = "auto"
+    waivers: Path | None = None
+    record: Path | None = None
+    kernel_log: bool = True
+    simulate: str | None = None
+
+
+@dataclass
+class Checked:
+    """What a passive check has found so far."""
+
+    reads: str = "this machine"
+    """What it reads at the moment: what blocks a check that does not end in time."""
+    sku: Sku | None = None
+    discovery: Discovery = field(default_factory=Discovery)
+    found: Found | None = None
+    """The verdicts; None where nothing could be judged."""
+    unknown: str = ""
+    """The reason why nothing could be judged; empty if it was."""
+    last: LastRun | None = None
+    """The newest result of this node, None where there is none or none was asked for."""
+    record_problem: str = ""
+    """The reason why the newest result could not be read; empty if it could."""
+    wrong: Exception | None = None
+    """What ended the check: Refused or BadFile for a wrong option or file, anything else for a bug."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Display name by UUID."""
+        return {device.uuid: device.name for device in self.discovery.devices}
+
+    @property
+    def accelerators(self) -> int:
+        """The number of devices that are not on every machine."""
+        return sum(map(is_accelerator, self.discovery.devices))
+
+
+def check(asked: Asked, seconds: float) -> Checked:
+    """Read and judge this node within so many seconds. Raises Refused or BadFile for a wrong option or file."""
+    stuck = None if asked.simulate else stuck_sensor.find()
+    if stuck:
+        return Checked(unknown=stuck)
+    began = time.monotonic()
+    sensor, known = SensorClient(seconds), Checked()
+    with tempfile.TemporaryDirectory(prefix="accel-health-", ignore_cleanup_errors=True) as folder:
+        work = partial(_until_its_end, _Check(asked, sensor, known, seconds), Path(folder))
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(max(0.0, seconds - ENDING_SECONDS))
+        done = replace(known)  # the thread may go on
+        if thread.is_alive() and done.found is None and not done.unknown:
+            done.unknown = f"{done.reads} silent for {time.monotonic() - began:.0f} s"
+        sensor.stop(KILL_SECONDS)
+    if sensor.child and sensor.child.left_behind:
+        stuck_sensor.remember(sensor.child.pid)
+    if done.wrong:
+        raise done.wrong
+    return done
+
+
+def _until_its_end(work: _Check, folder: Path) -> None:
+    """Run the check, and keep whatever ends it."""
+    try:
+        work.run(folder)
+    except selection.Unrecognised as unknown:
+        work.known.unknown = str(unknown)
+    except Exception as error:  # noqa: BLE001  raised again in the thread that waits
+        work.known.wrong = error
+
+
+class _Check:
+    """One check, step by step; `known` holds what it has found so far."""
+
+    def __init__(self, asked: Asked, sensor: SensorClient, known: Checked, seconds: float) -> None:
+        self.asked, self.sensor, self.known, self._seconds = asked, sensor, known, seconds
+
+    def run(self, folder: Path) -> None:
+        """Read and judge the node; `folder` is for the state of a simulated one. Raises Refused."""
+        node = simulation.node(Options(sku=self.asked.sku, simulate=self.asked.simulate))
+        named = selection.named(node.asked if node and self.asked.sku == AUTO else self.asked.sku)
+        if named and node is None:
+            selection.refuse_rehearsed(named)
+        waivers = selection.waivers(self.asked.waivers)
+        self._find_last_run(simulated=node is not None)
+        self.known.reads = "driver"
+        self._discover(simulation.processes(node, folder) if node else REAL, named)
+        level, limits = self._limits(self.known.sku, node.platform.name if node else AUTO)
+        wanted = requirements.required_at(level, limits)
+        self._judge(wanted, waivers)
+
+    def _find_last_run(self, *, simulated: bool) -> None:
+        """Read the newest result of this node in a part of the time, since it may lie on a server that is down."""
+        place = self.asked.record
+        if place is None:
+            return
+        self.known.reads = "--record"
+        read = partial(_read_last_run, place, self.asked.node, simulated=simulated)
+        answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
+        if isinstance(answer, LastRun) or answer is None:
+            self.known.last = answer
+        else:
+            late = isinstance(answer, NoAnswer)
+            self.known.record_problem = f"{place} does not answer" if late else str(answer)
+
+    def _discover(self, processes: Processes, named: Sku | None) -> None:
+        """Read the devices, and settle the SKU. Raises Refused if a shipped file is broken or no SKU matches."""
+        vendor = named.vendor if named else None
+        self.sensor.begin(processes, Path(os.devnull))
+        found = self._with_vanished(discovered(self.sensor.discover(vendor), vendor))
+        self.known.discovery = found
+        self.known.sku = named or selection.sku_soon(found.devices)
+
+    def _with_vanished(self, found: Discovery) -> Discovery:
+        """Return what was discovered, with a problem if the last run had more accelerators."""
+        last = self.known.last
+        vendors = registry.registered().vendors
+        before = [each["driver"] for each in last.summary["devices"]] if last else []
+        before = [each for each in before if each in vendors and vendors[each].accelerator]
+        now = [device for device in found.devices if is_accelerator(device)]
+        if last is None or len(before) <= len(now):
+            return found
+        reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
+        kind = "need" if found.container and not now else "device"  # a container may not have been given them
+        problem = {"driver": before[0], "kind": kind, "reason": reason}
+        return replace(found, devices=tuple(now), problems=[*found.problems, problem])
+
+    def _limits(self, sku: Sku | None, usual: str) -> tuple[str, dict[str, Limit]]:
+        """Return the level, and the limits of the SKU on its platform. Raises Refused for a platform of another SKU.
+
+        `usual` is the platform if none was asked for: that of a simulated node, else AUTO.
+        """
+        if sku is None:
+            return LEVEL, requirements.limits(None, Platform("unknown", None), 0)
+        devices, terms = self.known.discovery.devices, sku.contract
+        wanted = self.asked.platform
+        if wanted == AUTO:
+            wanted = terms.platform if terms else usual
+        platform, _ = selection.platform_of(sku, wanted, devices)
+        if divided := partitions.refusal(devices, platform):
+            raise selection.Unrecognised(divided)
+        expected = requirements.device_count(platform, len(devices))
+        emulated = requirements.passed_through(devices)
+        limits = requirements.limits(sku, platform, expected, emulated_ports=emulated)
+        return terms.level if terms else LEVEL, requirements.applying(limits, sku, platform)
+
+    def _judge(self, limits: Mapping[str, Limit], waivers: Waivers) -> None:
+        """Judge the facts of the devices, and the kernel log since the boot or since the last good run."""
+        reports, last = None, self.known.last
+        since = Window("since boot", 0.0, 0.0)
+        if self.asked.kernel_log and any(map(passive.of_log, limits)):
+            self.known.reads = "kernel log"
+            deaf = self.sensor.kernel_past()
+            if last and last.good:
+                since = Window(f"since the run of {last.day}", last.started, 0.0)
+            past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
+            reports = Reports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
+        since = replace(since, ended=clock.now())
+        known = self.known
+        known.found = passive.judged(known.discovery, known.sku, limits, reports=reports, since=since, waivers=waivers)
+
+
+def _read_last_run(place: Path, node: str, *, simulated: bool) -> LastRun | BadFile | None:
+    """Return the newest result of a node, or why it cannot be read."""
+    try:
+        return last_run(place, node, simulated=simulated)
+    except BadFile as bad:
+        return bad

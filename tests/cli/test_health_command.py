@@ -1,0 +1,266 @@
+"""`pytest-accel health`: one line and one exit status for schedulers, over simulated management libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import as_user
+import in_process
+import pynvml
+import pytest
+
+from pytest_accel.drivers import Hint, kernel_log
+from pytest_accel.drivers.kernel_messages import SOURCE
+from pytest_accel.drivers.sensor import Machine
+from pytest_accel.judging import passive
+from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_reports import Reports
+from pytest_accel.run import stuck_sensor
+from pytest_accel.run.last_run import last_run
+from pytest_accel.run.passive import Checked
+from pytest_accel.run.setup import discovered
+from pytest_accel.simulate.libraries import nvml
+from pytest_accel.skus import loader, requirements
+from pytest_accel.skus.waivers import Waivers
+from pytest_accel.views import health_line
+
+SITE = """
+import socket, sys
+sys.modules["torch"] = None
+from pytest_accel.drivers import Hint, hints, kernel_log
+from pytest_accel.simulate.libraries import nvml
+
+gpus = [nvml.h100(place) for place in range(8)]
+hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+kernel_log._open = lambda path: ours.dup().detach()
+ours.setblocking(False)
+def log(seconds, text):
+    theirs.send(f"4,100,{int(seconds * 1e6)},-;{text}".encode())
+log(3.0, "usb 1-1: new device")
+%s
+nvml.install(nvml.Library(gpus))
+"""
+"""What every process of a check loads before anything else: eight H100, a kernel log of records, no torch."""
+SECONDS = 5.0
+
+
+def health(folder: Path, changes: str = "", *args: str, timeout: str = "60s") -> tuple[int, str]:
+    """Run the command on a node with `changes`; return its exit status and its line."""
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(SITE % changes)
+    done = subprocess.run(
+        [str(as_user.BIN / "pytest-accel"), "health", "--timeout", timeout, *args],
+        cwd=folder, env=as_user.environment({"PYTHONPATH": str(site), "SLURMD_NODENAME": "node17"}),
+        capture_output=True, text=True, timeout=as_user.SECONDS, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    assert len(line) <= 80
+    return done.returncode, line
+
+
+def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17") -> None:
+    """Write what a run of `host` on eight devices that began some hours ago has left in `folder`."""
+    began = datetime.now(timezone.utc) - timedelta(hours=hours)
+    found: dict[str, Any] = {
+        "schema": 2, "started": began.isoformat(timespec="seconds"), "host": host, "state": "finished",
+        "line": line or word, "word": word, "sku": "h100-sxm", "simulated": False, "judged_again": False,
+        "devices": [{"uuid": f"GPU-{place}", "model": "H100", "driver": "nvidia"} for place in range(8)],
+        "rejected": [],
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps(found))
+
+
+UNCORRECTED = 'gpus[3].answers["nvmlDeviceGetTotalEccErrors"] = {(0, 0): 0, (1, 0): 12, (0, 1): 0, (1, 1): 12}'
+XID = 'log(%s, "NVRM: Xid (PCI:0000:1b:00): %d, pid=12, name=python, words")'
+LINK = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
+ALLOCATED = """
+for gpu in gpus:
+    gpu.answers["nvmlDeviceGetComputeRunningProcesses_v3"] = nvml.processes(4711, memory=60 << 30)
+    gpu.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x20
+    gpu.answers["nvmlDeviceGetCurrPcieLinkGeneration"] = 1
+    gpu.answers["nvmlDeviceGetMarginTemperature"] = nvml.fills(marginTemperature=0)
+"""
+
+
+class Node:
+    """What `changes` of a node are made to."""
+
+    def __init__(self) -> None:
+        self.gpus = [nvml.h100(place) for place in range(8)]
+        self.log: list[str] = []
+
+    def change(self, changes: str) -> None:
+        """Make the changes, which are written as those of a process."""
+        add = lambda seconds, text: self.log.append(f"4,1,{int(seconds * 1e6)},-;{text}")  # noqa: E731
+        exec(changes, {"gpus": self.gpus, "nvml": nvml, "log": add})  # noqa: S102
+
+    def checked(self) -> Checked:
+        """What a check finds on it: drivers and judging are real."""
+        said = in_process.Kept()
+        shown = [Hint("nvidia", f"PCI 0000:{0x1A + place:02x}:00.0") for place in range(8)]
+        in_process.Deaf(said, Machine(shown=lambda: shown, container=str)).discover(None)  # type: ignore[arg-type]
+        found = discovered(said.of("devices")[0], None)
+        sku = loader.load("h100-sxm")
+        limits = requirements.required_at("standard", requirements.limits(sku, sku.platforms["hgx8"], 8))
+        places = {device.uuid: device.pci_address for device in found.devices}
+        reports = Reports(deaf={SOURCE: None})
+        for line in self.log:
+            reports.hear({"at": 1.0, "source": SOURCE, **(kernel_log.parse(line) or {})}, places)
+        since = Window("since boot", 0.0, 2.0)
+        judged = passive.judged(found, sku, limits, reports=reports, since=since, waivers=Waivers())
+        return Checked(sku=sku, discovery=found, found=judged)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (UNCORRECTED, "ERROR gpu3 A201 memory-uncorrectable: 12, not 0"),
+        (
+            'gpus[6].answers["nvmlDeviceGetRemappedRows"] = (0, 1, 1, 0)\n' + UNCORRECTED,
+            "ERROR gpu3 A201 memory-uncorrectable +1 more: 12, not 0",
+        ),
+        ("del gpus[7]", "ERROR node A101 device-missing: 7, not 8"),
+        ('gpus[2].answers["nvmlDeviceGetCurrPcieLinkWidth"] = 8', "ERROR gpu2 A301 host-link-narrow: 8, not 16"),
+        (f"gpus[5].fields[{LINK}, 4] = (1, 0)", "ERROR gpu5 A304 peer-link-down: 17, not 18"),
+        (
+            'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)',
+            "ERROR gpu0 A307 fabric: in progress",
+        ),
+        (XID % (60.0, 79), "ERROR gpu1 A102 device-lost: Xid 79 (RESTART_BM)"),
+        (XID % (60.0, 31), "OK 8 x h100-sxm, warns gpu1 A109 driver-notice: Xid 31 (RESTART_APP)"),
+        (ALLOCATED, "OK 8 x h100-sxm"),
+    ],
+)
+def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
+    changes: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    node = Node()
+    node.change(changes)
+    nvml.install(nvml.Library(node.gpus))
+    said = health_line.line(node.checked(), fresh=False, asked=False)
+    assert said.startswith(line)
+    assert len(said) <= 80
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) -> None:
+    hang = f"""
+import os
+def hang(*arguments):
+    open({str(tmp_path)!r} + "/pid", "w").write(str(os.getpid()))
+    nvml.never()
+for gpu in gpus:
+    gpu.answers["nvmlDeviceGetUUID"] = hang
+"""
+    began = time.monotonic()
+    status, line = health(tmp_path, hang, "--npd", timeout="5s")
+    assert time.monotonic() - began < SECONDS + 0.5, "with the start of Python, which is not counted"
+    assert re.fullmatch("UNKNOWN driver silent for [234] s", line)
+    assert status == 2, "unknown to node-problem-detector"
+    assert not as_user.left([int((tmp_path / "pid").read_text())])
+
+
+@pytest.mark.slow
+def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(tmp_path: Path) -> None:
+    closed = "def closed(path): raise PermissionError(1, 'Operation not permitted')\nkernel_log._open = closed"
+    status, line = health(tmp_path, closed)
+    assert (status, line[:40]) == (6, "UNKNOWN gpu0 counters.xid_hardware: Xids")
+    assert health(tmp_path, closed, "--no-kernel-log") == (0, "OK 8 x h100-sxm")
+
+
+@pytest.mark.slow
+def test_the_last_run_counts_while_it_is_fresh(tmp_path: Path) -> None:
+    """A node of a folder with others' results; the newest of its own counts."""
+    nights = tmp_path / "nights"
+    asked = ("--record", str(nights))
+    nights.mkdir()
+    assert health(tmp_path, "", *asked) == (0, "OK 8 x h100-sxm; no run found")
+    assert health(tmp_path, "", *asked, "--require-run")[0] == 6
+    summary(nights / "2026-11-21" / "node17", "ACCEPTED", hours=9)
+    assert health(tmp_path, "", *asked, "--require-run") == (0, "OK 8 x h100-sxm; last run ACCEPTED 9 h ago")
+    summary(nights / "node17-20261123", "REJECTED", hours=2, line="REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0")
+    day = (datetime.now(timezone.utc) - timedelta(hours=2)).date()
+    said = health(tmp_path, "", *asked)
+    assert said == (1, f"ERROR last run REJECTED {day}: gpu3: stream.triad 2.1 TB/s, floor 3.0")
+    assert health(tmp_path, UNCORRECTED, *asked)[1].endswith(f" 12, not 0; last run REJECTED {day}")
+    assert health(tmp_path, "", *asked, "--max-age", "1h") == (
+        0, f"OK 8 x h100-sxm; last run REJECTED {day}, stale"
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_xid_before_the_last_good_run_is_settled_by_it(tmp_path: Path) -> None:
+    """The run that accepted the node measured it after the GPU was reset."""
+    up = time.clock_gettime(time.CLOCK_MONOTONIC) / 3600
+    summary(tmp_path / "last", "ACCEPTED", hours=up / 2)
+    before, after = (XID % (up * 3600 * part, 79) for part in (0.25, 0.75))
+    assert health(tmp_path, before)[0] == 1
+    assert health(tmp_path, before, "--record", str(tmp_path / "last"))[0] == 0
+    assert health(tmp_path, after, "--record", str(tmp_path / "last"))[0] == 1
+
+
+@pytest.mark.slow
+def test_fewer_devices_than_in_the_last_run_are_missing(tmp_path: Path) -> None:
+    """Without a SKU, one GPU may be all that a node has."""
+    one = "gpus[1:] = []\nhints.hints = lambda: [Hint('nvidia', '/dev/nvidia0')]"
+    assert health(tmp_path, one) == (0, "OK 1 x h100-sxm")
+    summary(tmp_path / "last", "ACCEPTED", hours=1)
+    status, line = health(tmp_path, one, "--record", str(tmp_path / "last" / "summary.json"))
+    assert (status, line[:32]) == (1, "ERROR node A101 device-missing: ")
+
+
+@pytest.mark.slow
+def test_a_scheduler_gives_it_no_environment(tmp_path: Path) -> None:
+    """Slurm sets SLURMD_NODENAME and nothing else: no PATH, no HOME."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "import sys; from pytest_accel.cli import run; sys.exit(run())", "health",
+         "--simulate=h100-sxm", "--no-kernel-log", "--timeout=60s"],
+        cwd="/", env={"SLURMD_NODENAME": "node17"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SIMULATED OK 8 x h100-sxm\n", "")
+
+
+@pytest.mark.parametrize("options", [("--sku", "h1000"), ("--timeout", "1h"), ("--max-age", "soon")])
+def test_wrong_options_are_refused(options: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    from pytest_accel.cli.main import main
+
+    try:
+        status = main(["health", *options])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 4
+    assert options[1] in capsys.readouterr().err
+
+
+def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as hanging:
+        stuck_sensor.remember(hanging.pid, tmp_path)
+        assert stuck_sensor.find(tmp_path) == f"driver silent: process {hanging.pid} of an earlier check hangs in it"
+        hanging.kill()
+    assert stuck_sensor.find(tmp_path) is None, "it has ended"
+    (tmp_path / stuck_sensor.NAME).write_text(f"{os.getpid()} 1\n")
+    assert stuck_sensor.find(tmp_path) is None, "another process has its number"
+
+
+def test_results_of_others_are_not_taken_for_ones_own(tmp_path: Path) -> None:
+    summary(tmp_path / "node17", "ACCEPTED", hours=3)
+    summary(tmp_path / "node17-b", "REJECTED", hours=1, host="node17-b")
+    found = last_run(tmp_path, "node17")
+    assert found is not None
+    assert found.word == "ACCEPTED"
+    assert last_run(tmp_path, "node1") is None
+    assert last_run(tmp_path / "nowhere", "node17") is None

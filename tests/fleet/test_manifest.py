@@ -1,0 +1,154 @@
+"""Manifests of Kubernetes: valid by its own definitions, and no more rights than asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import as_user
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from pytest_accel.cli.main import main
+from pytest_accel.core import closing_file
+from pytest_accel.fleet import manifest
+
+CHECKOUT = Path(__file__).parents[2]
+SCHEMA = json.loads((CHECKOUT / "tests/data/kubernetes-batch-1.33.json").read_text(encoding="utf-8"))
+ASKED = ["fleet", "manifest", "--image=registry.example/accel:1", "--sku=h100-sxm"]
+JOB = [*ASKED, "--nodes=gpu-001,gpu-002", "--claim=records", "--time-limit=10m"]
+CRON = [*ASKED, "--count=4", "--host-path=/mnt/accel", "--cron=0 3 * * *", "--selector=a.b/c=d", "--namespace=ops"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
+    """The one manifest that the command prints."""
+    assert main(list(args)) == 0
+    (found,) = yaml.safe_load_all(capsys.readouterr().out)
+    return found
+
+
+def errors(found: Any) -> list[str]:
+    """Where a manifest contradicts the definitions of Kubernetes, and the rules among fields that these leave out."""
+    schema = {**SCHEMA, "$ref": f"#/$defs/io.k8s.api.batch.v1.{found['kind']}"}
+    wrong = [error.json_path for error in Draft202012Validator(schema).iter_errors(found)]
+    job = found["spec"]["jobTemplate"]["spec"] if found["kind"] == "CronJob" else found["spec"]
+    pod = job["template"]["spec"]
+    mounted = {each["name"] for each in pod["containers"][0]["volumeMounts"]}
+    wrong += ["restartPolicy"] * (pod["restartPolicy"] != "Never")  # podFailurePolicy, backoffLimitPerIndex
+    wrong += ["completionMode"] * (job["completionMode"] != "Indexed")  # backoffLimitPerIndex
+    wrong += ["volumes"] * (mounted != {each["name"] for each in pod["volumes"]})
+    named = [each["onExitCodes"]["containerName"] for each in job["podFailurePolicy"]["rules"] if "onExitCodes" in each]
+    return wrong + ["containerName"] * (named != [each["name"] for each in pod["containers"]])
+
+
+@pytest.mark.parametrize("args", [JOB, CRON, [*JOB, "--kernel-log"], [*CRON, "--kernel-log"]])
+def test_a_manifest_is_one_of_kubernetes(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, *args)
+    assert errors(found) == []
+    found["spec"]["completion"] = "4"
+    assert errors(found) == ["$.spec"], "an unknown key is found"
+
+
+def test_a_job_has_a_pod_for_each_node_and_its_exit_status_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    job = printed(capsys, *JOB)["spec"]
+    assert (job["completions"], job["parallelism"], job["backoffLimitPerIndex"]) == (2, 2, 0)
+    assert [each["action"] for each in job["podFailurePolicy"]["rules"]] == ["Ignore", "FailIndex"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["pytest"]
+    assert container["args"][:3] == [
+        "--accel-sku=h100-sxm",
+        "--accel-level=quick",
+        "--accel-output=/results/$(JOB_NAME)",
+    ]
+    names = {each["name"] for each in container["env"]}
+    assert {"NODE_NAME", "JOB_NAME", closing_file.VARIABLE} <= names
+    assert "node.kubernetes.io/unschedulable" in {each["key"] for each in pod["tolerations"]}
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "8"}
+
+
+def test_every_night_nodes_under_repair_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, *CRON)
+    assert found["metadata"]["namespace"] == "ops"
+    pod = found["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert found["spec"]["schedule"] == "0 3 * * *"
+    assert "node.kubernetes.io/unschedulable" not in {each["key"] for each in pod["tolerations"]}
+    assert pod["nodeSelector"] == {"a.b/c": "d"}
+
+
+def test_only_the_kernel_log_costs_rights(capsys: pytest.CaptureFixture[str]) -> None:
+    pod = printed(capsys, *JOB)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
+    }  # fmt: skip
+    assert not any("hostPath" in each for each in pod["volumes"])
+    log = printed(capsys, *JOB, "--kernel-log")["spec"]["template"]["spec"]
+    assert log["containers"][0]["securityContext"]["privileged"] is True
+    assert [each["hostPath"]["path"] for each in log["volumes"] if "hostPath" in each] == ["/dev/kmsg"]
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & {*pod, *log}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([*ASKED, "--claim=a"], "--nodes --count is required"),
+        ([*ASKED, "--count=4"], "--claim --host-path is required"),
+        ([*ASKED, "--count=0", "--claim=a"], "at least 1"),
+        ([*ASKED, "--nodes=$(reboot)", "--claim=a"], "is not the name of a node"),
+        ([*ASKED, "--count=4", "--host-path=../x"], "is not an absolute path"),
+        ([*JOB, "--name=Accel"], "a-z, 0-9"),
+        ([*JOB, "--time-limit=1s"], "too short"),
+    ],
+)
+def test_wrong_options_are_refused(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        main(args)
+    assert words in capsys.readouterr().err
+
+
+def summary(folder: Path, host: str, word: str, started: str) -> None:
+    """Write what a run on `host` has left."""
+    found = {
+        "schema": 2, "started": started, "host": host, "state": "finished", "line": word, "word": word,
+        "sku": "h100-sxm", "simulated": False, "judged_again": False, "devices": [], "rejected": [],
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps(found))
+
+
+def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary(tmp_path / "gpu-001", "gpu-001", "REJECTED", "2026-11-22T03:00:00+00:00")
+    summary(tmp_path / "gpu-001-2", "gpu-001", "NOT JUDGED", "2026-11-23T03:00:00+00:00")
+    summary(tmp_path / "gpu-002", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
+    summary(tmp_path / "evil", "gpu-003; reboot", "REJECTED", "2026-11-23T03:00:00+00:00")
+    assert main(["fleet", "labels", str(tmp_path)]) == 0
+    label = (
+        "kubectl label node {} --overwrite pytest-accel/result={} pytest-accel/sku=h100-sxm pytest-accel/day=2026-11-23"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        label.format("gpu-001", "not-judged"),
+        label.format("gpu-002", "rejected"),
+        "kubectl taint node gpu-002 --overwrite pytest-accel/rejected=true:NoSchedule",
+    ]
+    assert main(["fleet", "labels", str(tmp_path / "gpu-001")]) == 4
+
+
+def test_the_containerfile_and_the_pods_agree_on_the_user() -> None:
+    lines = (CHECKOUT / "scripts/Containerfile").read_text(encoding="utf-8")
+    assert re.findall(r"^USER (.*)$", lines, re.MULTILINE) == [f"{manifest.USER}:{manifest.USER}"]
+    assert shlex.split(re.findall(r"^ENTRYPOINT \[(.*)\]$", lines, re.MULTILINE)[0]) == ["pytest"]
+
+
+@pytest.mark.slow
+def test_the_last_message_of_a_container_is_the_closing_line(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    message.write_text("")
+    env = {closing_file.VARIABLE: str(message)}
+    ran = as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", "-k", "inventory_node", sku=None, paths=(), env=env)
+    assert message.read_text(encoding="utf-8") == ran.closing
