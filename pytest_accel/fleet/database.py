@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import BadFile
 
 if TYPE_CHECKING:
@@ -28,6 +30,20 @@ def connect() -> DuckDBPyConnection:
             "preserve_insertion_order": "false",
         },
     )
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise BadFile with the name of a file, or of the first of several, that turns out to be none of the database's."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        told = printable(str(error).splitlines()[0], SHOWN)
+        raise BadFile(
+            f"{path}: cannot be read, or is damaged ({told}); the records can be added to a new store"
+        ) from None
 
 
 def literal(text: object) -> str:

@@ -74,7 +74,8 @@ class Fleet:
         if not there:
             raise BadFile(f"{files[-1]}: is missing; add the records of that night again")
         query = f"FROM read_parquet({database.files(there)}, hive_partitioning = false){where}"
-        self._db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+        with database.reading(there[-1]):
+            self._db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
 
     def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Return the rows that a query finds."""

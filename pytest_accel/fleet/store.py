@@ -248,7 +248,9 @@ def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, .
     file = folder / RUNS
     if not file.exists():
         return []
-    return connection.execute(f"SELECT {', '.join(RUN_COLUMNS)} FROM read_parquet({literal(file)})").fetchall()  # noqa: S608
+    query = f"SELECT {', '.join(RUN_COLUMNS)} FROM read_parquet({literal(file)})"  # noqa: S608
+    with database.reading(file):
+        return connection.execute(query).fetchall()
 
 
 def _new(

@@ -277,3 +277,19 @@ def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_
     assert rows(place, f"SELECT metric, node, name, value, status FROM figures WHERE {nodes} ORDER BY ALL") == whole  # noqa: S608
     assert rows(place, "SELECT count(*), count(DISTINCT (run, device, metric)) FROM figures") == [(100, 100)]
     assert rows(place, "SELECT count(*), count(DISTINCT run) FROM runs") == [(4, 4)]
+
+
+def test_a_file_of_the_store_that_is_damaged_is_named(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    run("add", place, records)
+    for name in ("figures.parquet", "runs.parquet"):
+        file = next(place.rglob(name))
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        assert run("show", place) == 4
+        assert str(file) in capsys.readouterr().err
+        file.write_bytes(whole)
+    assert run("show", tmp_path) == 4
+    assert "holds no night" in capsys.readouterr().err
