@@ -34,7 +34,7 @@ def connect() -> DuckDBPyConnection:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise BadFile with the name of a file, or of the first of several, that turns out to be none of the database's."""
+    """Raise BadFile with the name of a file that turns out to be none that the database reads."""
     import duckdb
 
     try:
