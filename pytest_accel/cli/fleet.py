@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_accel.cli import fleet_manifest
+from pytest_accel.cli import fleet_drain, fleet_manifest, fleet_run
 from pytest_accel.cli.actions import Actions, declare, run_chosen
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.jobs.slurm import SlurmError
 
-ACTIONS: Actions = {**fleet_manifest.ACTIONS}
+ACTIONS: Actions = {**fleet_run.ACTIONS, **fleet_drain.ACTIONS, **fleet_manifest.ACTIONS}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,4 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
-    return run_chosen(ACTIONS, chosen)
+    try:
+        return run_chosen(ACTIONS, chosen)
+    except SlurmError as error:
+        raise BadFile(str(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
+from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER
@@ -64,6 +66,8 @@ class Acceptance:
             raise pytest.UsageError(
                 "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
             )
+        if (launch := launch_of(os.environ)) and launch.refused:
+            raise pytest.UsageError(launch.refused)
         if why := timeouts.ends_pytest(config):
             raise pytest.UsageError(why)
         if option.accel_report and (why := page_file.refused(option.accel_report)):
@@ -447,6 +451,7 @@ def _options(config: pytest.Config) -> Options:
         simulate=option.accel_simulate,
         report=option.accel_report,
         command=("pytest", *config.invocation_params.args),
+        launch=launch_of(os.environ),
     )
 
 

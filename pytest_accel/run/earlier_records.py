@@ -7,16 +7,20 @@ are read, up to a size, and only so many of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import record, summaries
+from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record import EarlierRecord
+from pytest_accel.run.record_folder import file_name, numbered
 from pytest_accel.run.summaries import Summary
 
 MOST_SUMMARIES = 1000
@@ -82,15 +86,40 @@ class EarlierRecords:
         return [f"{files} not read: {first}{more}"]
 
 
-def read(folder: Path) -> EarlierRecords:
-    """Return the records in the folders beside `folder`."""
-    return inside(folder.parent, folder)
+def read(folder: Path, launch: Launch | None = None) -> EarlierRecords:
+    """Return the records in the folders beside `folder`.
+
+    Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
+    beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
+    """
+    if launch is None or not launch.shared or not _is_shared(folder, launch.node):
+        return inside(folder.parent, folder)
+    own = file_name(launch.node)
+    return _read(
+        place for night in _folders(folder.parent.parent) for place in _of_node(night / own) if place != folder
+    )
+
+
+def _is_shared(folder: Path, node: str) -> bool:
+    """Return True for one of the folders that the runs of a node have in a shared one."""
+    own = file_name(node)
+    return folder.name == own or re.fullmatch(rf"{re.escape(own)}-\d+", folder.name) is not None
+
+
+def _of_node(first: Path) -> Iterator[Path]:
+    """Yield the folders of a node's runs in a shared folder."""
+    return takewhile(Path.is_dir, numbered(first))
 
 
 def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
     """Return the records in the folders of a folder, without that in the folder `own`."""
+    return _read(place for place in _folders(parent) if place != own)
+
+
+def _read(places: Iterable[Path]) -> EarlierRecords:
+    """Return the records in these folders."""
     earlier = EarlierRecords()
-    summed, records = _in(parent, own)
+    summed, records = _in(places)
     some_summed = _oldest_and_newest(summed)
     for path in some_summed:
         _keep(earlier, path.with_name(record.FILE), path, SUMMARY_BYTES)
@@ -107,18 +136,20 @@ def _oldest_and_newest(paths: list[Path]) -> list[Path]:
     return paths if len(paths) <= MOST_SUMMARIES else [*paths[: MOST_SUMMARIES - OLDEST], *paths[-OLDEST:]]
 
 
-def _in(parent: Path, own: Path | None) -> tuple[list[Path], list[Path]]:
-    """Return the summaries in the folders of `parent`, and the records that have none; each newest first."""
+def _folders(parent: Path) -> list[Path]:
+    """Return the folders in a folder; none if it cannot be read."""
+    try:
+        with os.scandir(parent) as entries:
+            return [Path(entry.path) for entry in entries if _is_folder(entry)]
+    except OSError:
+        return []
+
+
+def _in(places: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the summaries in these folders, and the records that have none; each newest first."""
     summed: list[tuple[float, Path]] = []
     records: list[tuple[float, Path]] = []
-    try:
-        entries = list(os.scandir(parent))
-    except OSError:
-        return [], []
-    for entry in entries:
-        place = Path(entry.path)
-        if place == own or not _is_folder(entry):
-            continue
+    for place in places:
         for name, paths in ((summaries.SUMMARY, summed), (record.FILE, records)):
             try:
                 changed = (place / name).lstat().st_mtime

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest_accel
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
@@ -111,7 +111,7 @@ class Ledger:
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
         chosen = self._setup.options.output
-        if chosen and folder != chosen.absolute():
+        if chosen and folder != chosen.absolute() and not self._setup.options.shared:
             self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
 
     def _continue(self, resumed: Resumed) -> None:
@@ -131,7 +131,7 @@ class Ledger:
         cleared, kept = environment.found(os.environ)
         self.record.run = {
             "started": now(),
-            "host": socket.gethostname(),
+            "host": node_name(),
             "command": list(options.command),
             "level": options.level,
             "platform": self._setup.platform.name,
@@ -140,6 +140,8 @@ class Ledger:
             "environment": {"cleared": cleared, "kept": kept},
         }
         self.record.notes += environment.notes(os.environ)
+        if options.launch:
+            self.record.run["launcher"] = record.launcher_entry(options.launch)
         if options.level == RESUMABLE:
             self.record.run["starts"] = [{"at": now(), "boot": boot_id(), "seconds": 0.0}]
         if options.hours is not None:
@@ -172,7 +174,8 @@ class Ledger:
 
     def _enter_earlier(self, folder: Path) -> None:
         """Enter the earlier records that hold one of the devices."""
-        earlier, uuids = earlier_records.read(folder), [device.uuid for device in self._setup.devices]
+        launch = self._setup.options.launch
+        earlier, uuids = earlier_records.read(folder, launch), [device.uuid for device in self._setup.devices]
         self.record.earlier_attempts = earlier.of(uuids, simulated=self._setup.node is not None)
         self.record.notes += earlier.notes()
         self.baseline, notes = baseline.find(self._setup, earlier, self._terms)

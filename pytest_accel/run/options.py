@@ -20,6 +20,8 @@ from pytest_accel.run.deadline import SHORTEST
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_accel.run.launcher import Launch
+
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
 LEAST_PATIENCE = 5.0
@@ -67,6 +69,13 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
+    launch: Launch | None = None
+    """The launcher that started the run on one of many nodes; None without one."""
+
+    @property
+    def shared(self) -> bool:
+        """True if other nodes of a job may write into the same output folder."""
+        return self.launch is not None and self.launch.shared
 
 
 OPEN_FILES = 128
@@ -125,8 +134,9 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-output",
         metavar="DIR",
-        help="Folder for the record of the run and the logs of its processes; it must not hold another record. "
-        "Default: accel-records/<host>-<UTC time>.",
+        help="Folder for the record of the run and the logs of its processes; it must not hold another record. In a "
+        "job of Slurm and under torchrun, MPI or Kubernetes on several nodes it is DIR/<node>, for a second run of the "
+        "node DIR/<node>-2. Default: accel-records/<host>-<UTC time>.",
     )
     add(
         "--accel-baseline",

@@ -28,6 +28,7 @@ from pytest_accel.judging.closing import Circumstances, Closing
 from pytest_accel.judging.findings import Finding, Key, findings
 from pytest_accel.judging.rounds import RoundsEntry
 from pytest_accel.run import summaries
+from pytest_accel.run.launcher import Launch
 from pytest_accel.run.phases import TimeSpent
 from pytest_accel.skus.waivers import WaiversEntry
 
@@ -65,6 +66,26 @@ class RequestEntry(TypedDict):
     """The time at which the last measurement of a complete attempt began, in seconds since the epoch."""
 
 
+class LauncherEntry(TypedDict, total=False):
+    """What a launcher said about this task."""
+
+    name: str
+    """The launcher: slurm, torchrun, mpi or kubernetes."""
+    job: str
+    """The id of the job; empty if it has none."""
+    node: str
+    """The name by which the launcher knows the node, else that of the host."""
+    rank: int | None
+    """The number of the task among all; None if the launcher does not say it."""
+    nodes: int | None
+    """The number of nodes; None if the launcher does not say it."""
+
+
+def launcher_entry(launch: Launch) -> LauncherEntry:
+    """Return what a launcher said as the record holds it."""
+    return LauncherEntry(name=launch.launcher, job=launch.job, node=launch.node, rank=launch.rank, nodes=launch.nodes)
+
+
 class RunEntry(TimeSpent, total=False):
     """The command, host and time of the run. Times are ISO 8601, in UTC."""
 
@@ -84,6 +105,8 @@ class RunEntry(TimeSpent, total=False):
     """Seconds within which the run had to end; absent without such a limit."""
     starts: list[StartEntry]
     """The starts of a run at level long, which can be resumed; absent at other levels."""
+    launcher: LauncherEntry
+    """The launcher that started the run on one of many nodes; absent without one."""
     simulated: dict[str, Any]
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 

@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import untrusted
@@ -29,6 +30,23 @@ MOST_FOLDERS = 100
 def file_name(text: str) -> str:
     """Return a text, such as a host's name, as one that cannot lead out of a folder."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:100].lstrip(".") or "_"
+
+
+def numbered(first: Path) -> Iterator[Path]:
+    """Yield a folder and those for further runs of the same name: node17, node17-2, node17-3 ..."""
+    yield first
+    yield from (first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS))
+
+
+def of_this_node(folder: Path, host: str, *, shared: bool) -> Path:
+    """Return the folder of the last run of this `host` if `folder` is shared by several nodes, else `folder`."""
+    if not shared:
+        return folder if host_of(folder / record.FILE) in (None, host) else folder / file_name(host)
+    if host_of(folder / record.FILE) == host:
+        return folder
+    own = folder / file_name(host)
+    there = takewhile(lambda place: (place / record.FILE).exists(), numbered(own))
+    return max((place for place in there if host_of(place / record.FILE) == host), key=_began, default=own)
 
 
 class RecordFolder:
@@ -62,18 +80,22 @@ class RecordFolder:
         """The reason why the newest record could be written nowhere; None if it was."""
         return None if self.elsewhere else self.problem
 
-    def create(self, chosen: Path | None, host: str, name: str) -> Path:
+    def create(self, chosen: Path | None, host: str, name: str, *, shared: bool = False) -> Path:
         """Create the folder that the user chose, or `name` below accel-records, and write an empty record into it.
 
         Of runs that begin at the same time each gets a folder of its own. Where the chosen one holds the record of
         another `host`, as under srun with a shared file system, it is a folder named by the host in it. Raises Refused
         if the folder cannot be written, or if the chosen one holds the record of another run of this host.
+
+        If the chosen folder is `shared` by the nodes of a job, every run has a folder in it: <host>, <host>-2 ...
         """
         empty = Record(run={"host": host})
-        for folder in self._places(chosen, host, name):
+        for folder in self._places(chosen, host, name, shared):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 if there := _leftovers(folder):
+                    if chosen and shared:
+                        continue
                     raise Refused(f"--accel-output: {folder} holds {there}, which is of no record; name a new folder")
                 if record.create(empty, folder):
                     self.path = folder
@@ -93,12 +115,13 @@ class RecordFolder:
         return folder
 
     @staticmethod
-    def _places(chosen: Path | None, host: str, name: str) -> Iterator[Path]:
+    def _places(chosen: Path | None, host: str, name: str, shared: bool) -> Iterator[Path]:
         """Yield the folders to try, in order."""
         if chosen is None:
-            first = Path("accel-records").absolute() / file_name(name)
-            yield first
-            yield from (first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS))
+            yield from numbered(Path("accel-records").absolute() / file_name(name))
+            return
+        if shared:
+            yield from numbered(chosen.absolute() / file_name(host))
             return
         yield chosen.absolute()
         if host_of(chosen / record.FILE) not in (None, host):
@@ -164,6 +187,11 @@ def _leftovers(folder: Path) -> str | None:
         name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY, record.PACKED) if (folder / name).exists()
     ]
     return found[0] if found and not (folder / record.FILE).exists() else None
+
+
+def _began(folder: Path) -> float:
+    """Return when the logs of a run were made, by which its folder is told from older ones."""
+    return (folder / record.LOGS).stat().st_ctime if (folder / record.LOGS).exists() else 0.0
 
 
 def host_of(path: Path) -> str | None:

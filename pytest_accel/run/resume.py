@@ -6,7 +6,6 @@ Complete measurements are kept. Facts and counters are read anew; what was found
 from __future__ import annotations
 
 import shlex
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest_accel
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
 from pytest_accel.judging.closing import Circumstances
@@ -24,7 +24,7 @@ from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import record, record_reader
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import Record, RequestEntry
-from pytest_accel.run.record_folder import file_name, host_of
+from pytest_accel.run.record_folder import of_this_node
 from pytest_accel.run.record_reader import BadRecord
 
 if TYPE_CHECKING:
@@ -174,9 +174,7 @@ def find(options: Options) -> Resumed | None:
     folder = folder.absolute()
     if options.output and options.output.absolute() != folder:
         raise Refused(f"--accel-resume: the run goes on in {folder}; leave --accel-output out, or name the same folder")
-    host = socket.gethostname()
-    if host_of(folder / record.FILE) not in (None, host):
-        folder = folder / file_name(host)
+    folder = of_this_node(folder, node_name(), shared=options.shared)
     if not (folder / record.FILE).exists():
         if options.output:
             return None

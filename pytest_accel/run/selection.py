@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Platform, Sku, expected_platform
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
@@ -50,7 +50,7 @@ def refuse_rehearsed(sku: Sku) -> None:
 def waivers(path: Path | None) -> Waivers:
     """Return the waivers of the file of --accel-waivers, for this host and today. Raises Refused for a wrong file."""
     try:
-        return load(path, socket.gethostname(), datetime.now(timezone.utc).date()) if path else Waivers()
+        return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
     except BadFile as bad:
         raise Refused(f"--accel-waivers: {bad}") from None
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging import preconditions
@@ -152,10 +152,14 @@ class Session:
             return
         self.setup.check_torch()
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-        host = socket.gethostname()
+        host = node_name()
         name = f"{host}{'-simulated' * bool(self.node)}-{stamp}"
         resumed = resume.find(self.options)
-        folder = self.folder.reopen(resumed.folder) if resumed else self.folder.create(self.options.output, host, name)
+        folder = (
+            self.folder.reopen(resumed.folder)
+            if resumed
+            else self.folder.create(self.options.output, host, name, shared=self.options.shared)
+        )
         self.setup.discover(self.pool, folder)
         if resumed:
             resume.check(resumed, self.setup)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.judging.inventory import Discovery
@@ -119,7 +119,7 @@ class Setup:
         Accelerators that an earlier record holds and that are missing now are a problem: the CPU is not judged instead.
         """
         if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
-            missing = earlier_records.read(output).last_accelerators(socket.gethostname())
+            missing = earlier_records.read(output, self.options.launch).last_accelerators(node_name())
             if missing:
                 container = self.discovery.container  # which may simply not have been given them
                 kind, where = ("need", f", in a container ({container})") if container else ("device", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
 import time
 from pathlib import Path
@@ -44,7 +45,17 @@ def node(options: Options, root: Path = Path("/")) -> Node | None:
     except BadFile as bad:
         raise Refused(f"--accel-simulate: {bad}") from None
     _check_library(registry.vendor(found.sku.vendor))
-    return found
+    return _of_job(found, options.launch.node) if options.launch and options.shared else found
+
+
+def _of_job(node: Node, name: str) -> Node:
+    """Return the node with devices of its own, by the `name` of the node that a job of several nodes runs on.
+
+    The nodes of a job that simulate one node file differ as real ones do: in serial numbers, UUIDs, and the part of
+    every figure by which devices differ.
+    """
+    seed = int.from_bytes(hashlib.sha256(f"{node.seed}/{name}".encode()).digest()[:4], "big")
+    return dataclasses.replace(node, seed=seed)
 
 
 def _check_library(vendor: Vendor) -> None:

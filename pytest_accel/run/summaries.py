@@ -39,9 +39,13 @@ class Summary(TypedDict, total=False):
     schema: int
     started: str
     host: str
+    job: str
+    """The id of the job that a launcher ran it in; empty without one, and in summaries of older versions."""
     state: str
     line: str
     """The closing line; empty until the run has ended."""
+    exit: int | None
+    """The exit status of the run; None until it has ended, and in summaries of older versions."""
     word: str
     """The result, such as ACCEPTED; empty until the run has ended, and in summaries of older versions."""
     filtered: bool
@@ -75,9 +79,11 @@ def summary(raw: Mapping[str, Any]) -> Summary:
         "schema": SCHEMA,
         "started": str(run.get("started") or ""),
         "host": str(run.get("host") or ""),
+        "job": str((run.get("launcher") or {}).get("job") or ""),
         "state": str(raw.get("state") or ""),
         "line": str(closing.get("line") or ""),
         "word": str(closing.get("word") or ""),
+        "exit": _exit(closing.get("exit")),
         "filtered": bool(circumstances.get("filtered")),
         "sku": str((raw.get("sku") or {}).get("name") or ""),
         "terms": terms_of(str(run.get("level") or ""), str(run.get("platform") or ""), software),
@@ -89,6 +95,11 @@ def summary(raw: Mapping[str, Any]) -> Summary:
         "rejected": sorted(rejected),
         "figures": plausible(_figures(raw.get("measurements", ()), _unjudged(raw))) if ended else {},
     }
+
+
+def _exit(value: Any) -> int | None:
+    """Return the exit status of a run, None if it is not known."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _unjudged(raw: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -136,9 +147,11 @@ def checked(raw: Any) -> Summary:
         "schema": SCHEMA,
         "started": str(raw["started"]),
         "host": str(raw["host"]),
+        "job": str(raw.get("job", "")),
         "state": str(raw["state"]),
         "line": str(raw["line"]),
         "word": str(raw.get("word", "")),
+        "exit": _exit(raw.get("exit")),
         "filtered": bool(raw.get("filtered", False)),
         "sku": str(raw.get("sku", "")),
         "terms": {name: str(value) for name, value in raw.get("terms", {}).items() if name in TERMS},

@@ -813,6 +813,7 @@ def test_plugin_costs_nothing_unused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert more - {"pytest_accel"} <= set(sys.stdlib_module_names)
     rooms = {
         "core",
+        "core.durations",
         "core.levels",
         "core.measurement",
         "core.sku",

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_accel.core.node_name import other_name
 from pytest_accel.drivers.host import Absent, Unreadable, fact, text
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
@@ -43,14 +44,17 @@ def place(root: Path = Path("/")) -> Place:
 
 
 def pseudonym() -> str:
-    """Return a stable name of this machine that does not give its machine-id away."""
+    """Return a stable name of this machine that does not give its machine-id away.
+
+    It differs between the nodes that a launcher distinguishes although they are one machine.
+    """
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"):
         try:
             text = Path(path).read_text().strip()
         except OSError:
             continue
         if text:
-            return hashlib.sha256(text.encode()).hexdigest()[:12]
+            return hashlib.sha256(f"{text}{other_name()}".encode()).hexdigest()[:12]
     return "unknown"
 
 

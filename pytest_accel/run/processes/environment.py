@@ -71,6 +71,22 @@ CLEARED = {
 """Settings that would change what is measured, and how. Child processes do not inherit them, except those of KEPT."""
 
 
+LAUNCHER = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_*",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_*",
+)
+"""By these torch joins the process group of a job. Child processes do not inherit them: their group is that of the
+node."""
+
+
 def found(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the user's settings that are cleared, and those that are kept and may matter; each by name."""
     kept = {name: text for name, text in environment.items() if _matches(name, KEPT)}
@@ -94,7 +110,8 @@ def of_child(extra: Mapping[str, str | None]) -> dict[str, str]:
     home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
-    left_out = {*found(os.environ)[0], *extra}
+    of_launcher = (name for name in os.environ if any(fnmatchcase(name, pattern) for pattern in LAUNCHER))
+    left_out = {*found(os.environ)[0], *of_launcher, *extra}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}

@@ -1,0 +1,119 @@
+"""The action `drain` of `pytest-accel fleet`: shows which nodes to drain or resume, and does it with --yes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.cli.actions import Action, Actions
+from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core import untrusted
+from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.words import counted
+from pytest_accel.fleet.jobs import drain as plans
+from pytest_accel.fleet.jobs import slurm
+from pytest_accel.fleet.jobs.drain import Failure, Plan, Step
+from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
+from pytest_accel.fleet.jobs.states import REJECTED_EXIT, NodeResult, State
+from pytest_accel.fleet.jobs.waiting import Watch
+from pytest_accel.run.record import FILE
+
+DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
+are drained, and none that has a reason of somebody else. With --resume, nodes that were drained so and accepted by a
+later run are made available again. The exit status is 1 if a node is rejected, 4 if nothing may be changed,
+else 0."""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="DIR", type=Path, help="the folder of the run")
+    add("--yes", action="store_true", help="do it")
+    add("--resume", action="store_true", help="resume the nodes that this run accepts and an earlier one had drained")
+    text = "the largest share of the expected nodes that may be drained; one always may (default: %(default)g)"
+    add("--most", metavar="SHARE", type=_share, default=plans.MOST, help=text)
+
+
+def _share(text: str) -> float:
+    """Return a share. Raises ValueError, which argparse reports with the option."""
+    value = float(text)
+    if not 0 < value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def drain(chosen: argparse.Namespace) -> int:
+    """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
+    watch = Watch(chosen.folder.absolute())
+    nodes = watch.look()
+    now = slurm.nodes([each.node for each in nodes])
+    plan = _resume_plan(nodes, now) if chosen.resume else plans.plan_of(nodes, _failures(nodes), now, chosen.most)
+    for sentence in plan.doubtful:
+        print(printable(f"in doubt: {sentence}"))
+    for node, why in plan.left:
+        print(printable(f"left alone: {node}: {why}"))
+    if plan.refused:
+        print(printable(f"refused: {plan.refused}"), file=sys.stderr)
+        return WRONG
+    if chosen.yes:
+        _apply(plan.steps)
+    else:
+        _show(plan)
+    rejected = any(each.state is State.REJECTED for each in nodes)
+    return REJECTED_EXIT if rejected and not chosen.resume else 0
+
+
+def _failures(nodes: Sequence[NodeResult]) -> dict[str, list[Failure]]:
+    """Return what rejects each rejected node, by its record; nothing for a record that cannot be read."""
+    rejected = [each for each in nodes if each.state is State.REJECTED]
+    return {each.node: plans.failures(_record(each)) for each in rejected}
+
+
+def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
+    """Return which nodes are to be resumed. Records of runs that were no acceptance are read."""
+    ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
+    asked = [each for each in nodes if each.node in ours and each.state is State.HELD]
+    return plans.resume_plan(nodes, now, {each.node: plans.held(_record(each)) for each in asked})
+
+
+def _record(each: NodeResult) -> Any:
+    """Return the content of the record of a node, None if it cannot be read."""
+    if each.result is None:
+        return None
+    try:
+        return untrusted.read_json(each.result.folder / FILE, follow=False)
+    except BadFile as bad:
+        print(printable(str(bad)), file=sys.stderr)
+        return None
+
+
+def _show(plan: Plan) -> None:
+    """Print the commands, and that nothing was done."""
+    for step in plan.steps:
+        print(printable(shlex.join(step.command)))
+    if plan.steps:
+        print(f"{counted(len(plan.steps), 'node')}; nothing was changed: add --yes to do it")
+    else:
+        print("nothing to do")
+
+
+def _apply(steps: Sequence[Step]) -> None:
+    """Run the commands. Raises SlurmError, or BadFile if this user may not."""
+    for step in steps:
+        try:
+            slurm.change(step.command)
+        except SlurmError as error:
+            if error.not_allowed:
+                why = "only SlurmUser, root and operators of Slurm may drain and resume nodes"
+                raise BadFile(f"{error}: {why}; nothing was changed from {step.node} on") from None
+            raise
+        print(printable(f"{step.did} {step.node}: {step.reason}"))
+    if not steps:
+        print("nothing to do")
+
+
+ACTIONS: Actions = {"drain": Action("drain rejected nodes, or resume them", DRAIN, _arguments, drain)}

@@ -1,0 +1,281 @@
+"""The actions `run`, `status`, `wait`, `cancel` and `report` of `pytest-accel fleet`."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest_accel
+from pytest_accel.cli.actions import Action, Actions
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.words import counted
+from pytest_accel.fleet.jobs import report as reports
+from pytest_accel.fleet.jobs import run_folder, slurm, states, submission
+from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.slurm import Submission
+from pytest_accel.fleet.jobs.states import NodeResult
+from pytest_accel.fleet.jobs.submission import Submitter
+from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
+from pytest_accel.run.options import AUTO
+from pytest_accel.run.record import replace_file
+from pytest_accel.skus import loader
+
+MINUTES = {"quick": 10, "standard": 30}
+"""The time limit of a job by level: twice the time that the level may take, and the start of the processes."""
+QUIET = ("-p", "no:cacheprovider")
+"""Options of pytest for all nodes: they share a folder, in which each would write pytest's cache."""
+
+RUN = """Submit one job for each node, which runs pytest with the given SKU there. The list of expected nodes is in
+DIR/fleet.json before the first job is submitted, the record of a node is in DIR/NODE. Drained, down and reserved nodes
+are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs
+were submitted, with --wait that of 'fleet wait'."""
+STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
+0 if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
+WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
+those of 'fleet status'."""
+CANCEL = "End the jobs of a run that are waiting or running. Records stay."
+REPORT = """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
+on at most 60 lines of text or Markdown, or an entry for each node as JSON. The exit statuses are those of
+'fleet status'."""
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--sku", metavar="NAME|FILE|auto", help="the SKU that the nodes are judged as, as pytest's --accel-sku")
+    add("--level", choices=LEVELS, help="how long to measure, as pytest's --accel-level")
+    add("--nodes", metavar="LIST", help="the nodes, such as node[001-064] (default: those of the partition)")
+    add("--partition", metavar="NAME", default="", help="the partition of the jobs (default: that of Slurm)")
+    add("--reservation", metavar="NAME", default="", help="the reservation of the jobs; its nodes are not skipped")
+    add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
+    text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
+    add("--time", metavar="MIN", type=_positive, help=text)
+    text = "the most jobs of the run in the queue at a time; the command goes on until all are submitted"
+    add("--at-once", metavar="N", type=_positive, default=0, help=text)
+    add(
+        "--again",
+        metavar="LIST",
+        action="append",
+        default=[],
+        help="submit jobs for these nodes though they have results",
+    )
+    add("--wait", action="store_true", help="wait for the results")
+    add("--dry-run", action="store_true", help="show what would be submitted")
+    add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
+
+
+def _positive(text: str) -> int:
+    """Return a whole number above 0. Raises ValueError, which argparse reports with the option."""
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of the run")
+
+
+def _wait_arguments(parser: argparse.ArgumentParser) -> None:
+    _folder(parser)
+    parser.add_argument("--timeout", metavar="MIN", type=_positive, help="wait no longer than this many minutes")
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    _folder(parser)
+    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="default: %(default)s")
+    text = "the file to replace, in one step (default: standard output)"
+    parser.add_argument("--output", metavar="FILE", type=Path, help=text)
+
+
+# -- run
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Submit the jobs that are needed. Raises BadFile or SlurmError."""
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
+    old = run_folder.load(folder) if run_folder.exists(folder) else None
+    fleet = _continued(old, chosen, folder) if old else _begun(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)
+    if chosen.dry_run:
+        return _show_plan(fleet, folder, _needed(fleet, folder, chosen) if old else _usable(fleet))
+    folder.mkdir(parents=True, exist_ok=True)
+    with run_folder.submitting(folder):
+        run_folder.save(fleet, folder)
+        nodes = _needed(fleet, folder, chosen)
+        skipped = sum(bool(each.skipped) for each in fleet.expected)
+        print(f"{folder}: {counted(len(fleet.expected), 'expected node')}, {skipped} skipped, {len(nodes)} to submit")
+        progress = Progress()
+        submitter = Submitter(fleet, folder, progress.text)
+        try:
+            submitter.submit(nodes, chosen.at_once)
+        finally:
+            progress.end()
+            submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
+            print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
+    return _wait(folder, None) if chosen.wait else 0
+
+
+def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
+    """Return what a new run is asked. Raises BadFile or SlurmError."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
+    if not chosen.sku:
+        raise BadFile("--sku: name the SKU that the nodes are judged as, or the folder of a run with --output")
+    minutes = chosen.time or MINUTES.get(chosen.level or "standard")
+    if minutes is None:
+        raise BadFile(f"--time: level {chosen.level} needs a time limit of its jobs, in minutes")
+    names = slurm.expand(chosen.nodes) if chosen.nodes else []
+    found = slurm.nodes(names, chosen.partition)
+    if unknown := sorted(set(names) - {each.name for each in found}):
+        where = f" in partition {chosen.partition}" if chosen.partition else ""
+        raise BadFile(f"--nodes: Slurm knows no {slurm.fold(unknown)}{where}")
+    if not chosen.nodes and not chosen.partition:
+        found = [each for each in found if each.default] or found
+    if not found:
+        raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
+    return Fleet(
+        id=name,
+        created=submission.now(),
+        version=pytest_accel.__version__,
+        arguments=_arguments(chosen),
+        minutes=minutes,
+        partition=chosen.partition,
+        reservation=chosen.reservation,
+        expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
+    )
+
+
+def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
+    """Return the arguments of pytest on every node. Raises BadFile for a wrong one."""
+    if any(word.startswith(("--accel-output", "--accel-sku", "--accel-level")) for word in chosen.pytest):
+        raise BadFile("after --: give --sku, --level and --output as options of 'fleet run'")
+    sku = chosen.sku
+    if sku != AUTO:
+        loader.load(sku)  # a wrong name is told here, and not by every node
+    if sku.endswith((".yaml", ".yml")) or "/" in sku:
+        sku = str(Path(sku).absolute())
+    level = [f"--accel-level={chosen.level}"] if chosen.level else []
+    return (f"--accel-sku={sku}", *level, *QUIET, *chosen.pytest)
+
+
+def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
+    """Return what the run in a folder was asked, with the states of its nodes now.
+
+    The command line that began it may be given again; another one raises BadFile.
+    """
+    names = [each.name for each in fleet.expected]
+    other = (
+        ("--sku", bool(chosen.sku) and _arguments(chosen) != fleet.arguments),
+        ("--nodes", bool(chosen.nodes) and set(slurm.expand(chosen.nodes)) != set(names)),
+        ("--partition", bool(chosen.partition) and chosen.partition != fleet.partition),
+        ("--level", bool(chosen.level) and f"--accel-level={chosen.level}" not in fleet.arguments),
+    )
+    for option, differs in other:
+        if differs:
+            raise BadFile(f"{option}: {folder} was begun otherwise ({' '.join(fleet.arguments)}); name a new folder")
+    reservation = chosen.reservation or fleet.reservation
+    fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
+    return submission.with_states(fleet, slurm.nodes(names))
+
+
+def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> list[str]:
+    """Return the nodes to submit jobs for. Raises BadFile for one of --again that is not expected."""
+    again = {name for names in chosen.again for name in slurm.expand(names)}
+    if unknown := sorted(again - {each.name for each in fleet.expected}):
+        raise BadFile(f"--again: {', '.join(unknown)} is not among the expected nodes of {folder}")
+    found = states.of_all(fleet, run_folder.Results(folder).read(), slurm.jobs(fleet.prefix))
+    return submission.needed(found, again)
+
+
+def _usable(fleet: Fleet) -> list[str]:
+    """Return the nodes of a new run that start jobs."""
+    return [each.name for each in fleet.expected if not each.skipped]
+
+
+def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
+    """Print what would be submitted; return 0."""
+    for each in fleet.expected:
+        if each.skipped:
+            print(printable(f"skipped {each.name}: {each.skipped}"))
+    print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
+    if nodes:
+        first = next(each for each in fleet.expected if each.name == nodes[0])
+        job = Submission(first.name, fleet.job_name(first.name), "", f"{folder}/{run_folder.JOBS}/{first.name}-%j.out",
+                         fleet.minutes, first.partition, first.gres, fleet.reservation)  # fmt: skip
+        print(printable(f"the first one: {' '.join(job.command())}"))
+        print(submission.script_of(fleet, folder), end="")
+    return 0
+
+
+# -- looking
+
+
+def status(chosen: argparse.Namespace) -> int:
+    """Print the states of a run. Raises BadFile."""
+    watch = Watch(chosen.folder.absolute())
+    found = _look(watch)
+    print(reports.text(watch.fleet, found, slurm.fold), end="")
+    return states.exit_status(found)
+
+
+def _look(watch: Watch) -> list[NodeResult]:
+    """Return the states, and say on standard error why the queue could not be asked."""
+    found, problem = watch.look_anywhere()
+    if problem:
+        print(f"note: the states are those of the files alone: {problem}", file=sys.stderr)
+    return found
+
+
+def wait(chosen: argparse.Namespace) -> int:
+    """Wait for the results of a run, and print its states. Raises BadFile."""
+    return _wait(chosen.folder.absolute(), chosen.timeout and 60.0 * chosen.timeout)
+
+
+def _wait(folder: Path, seconds: float | None) -> int:
+    watch = Watch(folder)
+    found = until_done(watch, Progress(), seconds)
+    print(reports.text(watch.fleet, found, slurm.fold), end="")
+    return states.exit_status(found)
+
+
+def cancel(chosen: argparse.Namespace) -> int:
+    """End the jobs of a run. Raises BadFile or SlurmError."""
+    fleet = run_folder.load(chosen.folder.absolute())
+    active = [job.id for job in slurm.jobs(fleet.prefix) if job.state in slurm.ACTIVE]
+    slurm.cancel(active)
+    print(f"{counted(len(active), 'job')} cancelled")
+    return 0
+
+
+def report(chosen: argparse.Namespace) -> int:
+    """Write the report of a run. Raises BadFile."""
+    watch = Watch(chosen.folder.absolute())
+    found = _look(watch)
+    if chosen.format == "json":
+        text = reports.as_json(watch.fleet, found)
+    else:
+        text = (reports.markdown if chosen.format == "md" else reports.text)(watch.fleet, found, slurm.fold)
+    if chosen.output is None:
+        print(text, end="")
+        return states.exit_status(found)
+    try:
+        replace_file(chosen.output, text)
+    except OSError as error:
+        raise BadFile(f"--output: cannot write to {chosen.output}: {error.strerror}") from None
+    return states.exit_status(found)
+
+
+ACTIONS: Actions = {
+    "run": Action("submit a job for each node", RUN, _run_arguments, run),
+    "status": Action("show the state of every node", STATUS, _folder, status),
+    "wait": Action("wait for the results", WAIT, _wait_arguments, wait),
+    "cancel": Action("end the jobs", CANCEL, _folder, cancel),
+    "report": Action("write a report on all nodes", REPORT, _report_arguments, report),
+}

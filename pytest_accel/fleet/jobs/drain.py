@@ -1,0 +1,230 @@
+"""Which nodes to drain after a run, and which to resume. The plans are pure; `cli/fleet_drain.py` applies them.
+
+Only nodes that a run rejected are drained, and no node is touched whose reason is another's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pytest_accel.core.verdict import Status
+from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
+from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State, moment
+
+TAG: Final = "[accel]"
+"""The beginning of every reason of ours."""
+SIMULATED: Final = f"{TAG} simulated"
+"""The beginning of the reasons that follow from simulated nodes, with which draining is rehearsed."""
+DELIMITER = "; "
+MOST: Final = 0.05
+"""The share of the expected nodes that is drained at most; one node always may be."""
+DOUBTFUL: Final = 0.30
+"""A metric that fails on a larger share of the judged nodes has a doubtful limit, for which no node is drained."""
+DOUBTFUL_NODES: Final = 3
+"""The fewest nodes on which it has to fail."""
+REASON_CHARACTERS = 200
+"""Length of the longest reason. `sinfo -R` shows the first 20 characters."""
+DRAINED = ("drain", "down", "fail", "maint")
+"""Beginnings of the states of nodes that take no job."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A verdict that rejects a node, or a device of it."""
+
+    code: str
+    """The fault code; empty if the record has none for it."""
+    device: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node that is to be changed, and the command that does it."""
+
+    node: str
+    reason: str
+    command: tuple[str, ...]
+    did: str
+    """What was done once the command has run: "drained" or "resumed"."""
+
+
+@dataclass
+class Plan:
+    """What is to be done, and what is left alone and why."""
+
+    steps: list[Step] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    """Node and reason."""
+    doubtful: list[str] = field(default_factory=list)
+    """A sentence for each metric whose limit is doubtful."""
+    refused: str = ""
+    """Why nothing may be done at all; empty if it may."""
+
+
+def failures(raw: Any) -> list[Failure]:
+    """Return what rejects a node, from the content of its record, worst first. Whatever is damaged is left out."""
+    raw = raw if isinstance(raw, dict) else {}
+    names = {each.get("uuid"): each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
+             for each in _dicts(raw.get("devices"))}  # fmt: skip
+    failed = [each for each in _dicts(raw.get("verdicts")) if each.get("status") == Status.FAIL.value]
+    rejecting = [(each.get("metric"), each.get("subject")) for each in failed if not each.get("waiver")]
+    codes: dict[tuple[Any, Any], Any] = {}
+    for each in _dicts(raw.get("findings")):
+        codes.setdefault((each.get("metric"), each.get("subject")), each.get("code"))
+    ordered = [key for key in codes if key in rejecting] + [key for key in rejecting if key not in codes]
+    return [
+        Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0]))
+        for key in dict.fromkeys(ordered)
+    ]
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _word(value: Any) -> str:
+    """Return a name of a record as a word that cannot be taken for anything else in a reason."""
+    return re.sub(r"[^A-Za-z0-9._@+-]", "_", str(value or ""))[:60]
+
+
+def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
+    """Return the reason for a node: tag, then code, device and metrics, worst first.
+
+    What does not fit is counted.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        groups.setdefault((each.code, each.device), []).append(each.metric)
+    parts = [" ".join(filter(None, (code, device, *metrics))) for (code, device), metrics in groups.items()]
+    tag = SIMULATED if simulated else TAG
+    text, rest = f"{tag} {parts[0]}" if parts else tag, parts[1:]
+    text = text[:REASON_CHARACTERS]
+    while rest and len(text) + len(DELIMITER) + len(rest[0]) <= REASON_CHARACTERS - len("; and 1000 more"):
+        text += DELIMITER + rest.pop(0)
+    return f"{text}{DELIMITER}and {len(rest)} more" if rest else text
+
+
+def plan_of(
+    nodes: Sequence[NodeResult], found: Mapping[str, Sequence[Failure]], now: Iterable[NodeState], most: float = MOST
+) -> Plan:
+    """Return which nodes are to be drained.
+
+    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm.
+    """
+    plan, states = Plan(), {each.name: each for each in now}
+    judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
+    doubtful = _doubtful(found, len(judged))
+    plan.doubtful = [
+        f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
+        for metric, count in doubtful.items()
+    ]
+    ours = 0
+    for each in nodes:
+        if each.state is not State.REJECTED or each.result is None:
+            continue
+        grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
+        state = states.get(each.node)
+        why = _left_alone(state, grounds, found.get(each.node, ()))
+        ours += bool(state and state.reason.startswith(TAG))
+        if why:
+            plan.left.append((each.node, why))
+            continue
+        reason = reason_of(grounds, simulated=each.result.summary["simulated"])
+        plan.steps.append(Step(each.node, reason, tuple(drain_command(each.node, reason)), "drained"))
+    plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
+    return plan
+
+
+def _left_alone(state: NodeState | None, grounds: Sequence[Failure], every: Sequence[Failure]) -> str:
+    """Return why a rejected node is not drained; empty if it is."""
+    if state is None:
+        return "Slurm does not know it"
+    if state.reason.startswith(TAG):
+        return f"drained already: {state.reason}"
+    if state.reason:
+        return f"{state.state} with a reason of somebody else: {state.reason}"
+    if every and not grounds:
+        return "rejected only by limits that are in doubt"
+    if not every:
+        return "its record does not say what rejects it"
+    return ""
+
+
+def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, int]:
+    """Return the metrics that fail on too many of the judged nodes, with the number of these."""
+    nodes = Counter(metric for failed in found.values() for metric in {each.metric for each in failed})
+    return {
+        metric: count for metric, count in nodes.most_common() if count >= DOUBTFUL_NODES and count > DOUBTFUL * judged
+    }
+
+
+def _refused(wanted: int, ours: int, expected: int, most: float) -> str:
+    """Return why so many nodes are not drained; empty if they may be. Those that we drained before count too."""
+    allowed = max(1, int(most * expected + 1e-9))
+    if wanted == 0 or wanted + ours <= allowed:
+        return ""
+    before = f" ({ours} of them drained already)" if ours else ""
+    return (
+        f"{wanted + ours} of {expected} nodes{before} would be drained, and at most {allowed} may be "
+        f"(--most={most:g}): look at the limits first"
+    )
+
+
+def metrics_of(reason: str) -> set[str] | None:
+    """Return the metrics that a reason of ours names; None if it leaves some out."""
+    if re.search(r"; and \d+ more$", reason) or len(reason) >= REASON_CHARACTERS:
+        return None
+    parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
+    bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
+    return {metric for words in bare for metric in words[1:]}
+
+
+def held(raw: Any) -> set[str]:
+    """Return the metrics of a record whose limits hold on every device, from its content."""
+    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None) if "limit" in each]
+    good = (Status.PASS.value, Status.MARGINAL.value)
+    failed = {each.get("metric") for each in judged if each.get("status") not in good}
+    return {_word(each.get("metric")) for each in judged if each.get("metric") not in failed}
+
+
+def resume_plan(
+    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]] | None = None
+) -> Plan:
+    """Return which nodes are to be resumed: those that we drained and that were accepted by a run that began later.
+
+    A later run that holds and is no acceptance counts if it measured what the node was drained for: `holds` are the
+    metrics whose limits hold, by node.
+    """
+    plan, results = Plan(), {each.node: each for each in nodes}
+    for state in now:
+        each = results.get(state.name)
+        if not state.reason.startswith(TAG) or each is None:
+            continue
+        if why := _not_resumed(state, each, (holds or {}).get(state.name, ())):
+            plan.left.append((state.name, f"{why}; drained: {state.reason}"))
+        else:
+            plan.steps.append(Step(state.name, state.reason, tuple(resume_command(state.name)), "resumed"))
+    return plan
+
+
+def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> str:
+    """Return why a node that we drained is not resumed; empty if it is."""
+    if each.state not in HOLDS or each.result is None:
+        return each.state.value
+    if each.result.summary["simulated"] and not state.reason.startswith(SIMULATED):
+        return "the later run was simulated"
+    if not state.state.startswith("drain"):
+        return f"its state is {state.state}"
+    began = moment(each.result.summary["started"])
+    if began is None or state.since is None or began <= state.since:
+        return "not accepted since it was drained"
+    if each.state is State.HELD:
+        wanted = metrics_of(state.reason)
+        if wanted is None or not wanted <= set(holds):
+            return "the later run was no acceptance, and did not measure all that it was drained for"
+    return ""

@@ -1,0 +1,134 @@
+"""The report on all nodes of a fleet's run, worst first, as text, Markdown or JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_accel.core.printable import printable
+from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.states import ENDS, NodeResult, State, counts, exit_status, in_words
+
+MOST_LINES = 60
+"""Most lines of a report as text or Markdown, whatever the size of the fleet."""
+MOST_NAMES = 160
+"""Length of the longest list of nodes in one line."""
+AROUND = 9
+"""Lines of a report that are no nodes: heading, notes, counts."""
+LEAST_OF_STATE = 3
+"""Lines that every state has at least, so that many of a worse one hide none."""
+
+Fold = Callable[[Sequence[str]], str]
+"""Returns names of nodes as a host list: node[01-03]."""
+
+
+def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
+    """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
+    groups: dict[tuple[State, str], list[NodeResult]] = {}
+    for each in nodes:
+        groups.setdefault((each.state, _kind(_shown(each))), []).append(each)
+    per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
+    for (state, kind), alike in groups.items():
+        per_state[state].append((_shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
+    room = _room({state: len(found) for state, found in per_state.items()})
+    found = []
+    for state, reasons in per_state.items():
+        for why, names in reasons[: room[state]]:
+            found.append((state, _names(names, fold), why))
+        rest = [name for _, names in reasons[room[state] :] for name in names]
+        if rest:
+            found.append((state, _names(rest, fold), f"and {len(rest)} more, with other reasons"))
+    return found
+
+
+def _shown(each: NodeResult) -> str:
+    """Return the reason of a node as the report shows it: nodes whose limits hold share one line."""
+    if each.state is State.HELD:
+        simulated = each.result is not None and each.result.summary["simulated"]
+        return "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
+    return "" if each.state is State.ACCEPTED else each.reason
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without what differs from job to job: the number of the job and its output."""
+    return re.sub(r"^job \d+ ", "job ", reason).partition(ENDS)[0]
+
+
+def _room(wanted: dict[State, int]) -> dict[State, int]:
+    """Return how many lines each state has, so that all fit; each of the worse ones as many as are left."""
+    left = MOST_LINES - AROUND - len(State) - sum(min(count, LEAST_OF_STATE) for count in wanted.values())
+    room = {}
+    for state, count in wanted.items():
+        more = min(max(0, count - LEAST_OF_STATE), max(0, left))
+        room[state] = min(count, LEAST_OF_STATE) + more
+        left -= more
+    return room
+
+
+def _names(names: Sequence[str], fold: Fold) -> str:
+    """Return nodes as a host list, cut off where it is too long."""
+    folded = fold(names)
+    if len(folded) <= MOST_NAMES:
+        return folded
+    return f"{folded[:MOST_NAMES]}... ({len(names)} nodes)"
+
+
+def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
+    """Return the report as lines of text."""
+    lines = [
+        printable(f"{state.value:<10}  {names}{f'  {why}' if why else ''}") for state, names, why in rows(nodes, fold)
+    ]
+    return "\n".join([*lines, *notes(fleet), in_words(nodes)]) + "\n"
+
+
+def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
+    """Return the report as Markdown."""
+    begun = f"`{printable(' '.join(fleet.arguments))}`, " if fleet.arguments else ""
+    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {printable(fleet.created)}", "", "| state | nodes | reason |"]
+    lines.append("| --- | --- | --- |")
+    for state, names, why in rows(nodes, fold):
+        cells = (printable(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in (state.value, names, why))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, *("", *notes(fleet)) * bool(notes(fleet))]) + "\n"
+
+
+def notes(fleet: Fleet) -> list[str]:
+    """Return what a reader has to know besides the states."""
+    if fleet.listed:
+        return []
+    return ["note: there is no fleet.json, so a node that left no record is not in this report"]
+
+
+def as_json(fleet: Fleet, nodes: Sequence[NodeResult]) -> str:
+    """Return the report as one JSON object, with an entry for each node."""
+    return json.dumps(content(fleet, nodes), indent=1) + "\n"
+
+
+def content(fleet: Fleet, nodes: Sequence[NodeResult]) -> dict[str, Any]:
+    """Return the report as data."""
+    return {
+        "format": 1,
+        "id": fleet.id,
+        "created": fleet.created,
+        "version": fleet.version,
+        "arguments": list(fleet.arguments),
+        "complete_list": fleet.listed,
+        "exit": exit_status(nodes),
+        "counts": {state.value: count for state, count in counts(nodes).items()},
+        "nodes": [_node(each) for each in nodes],
+    }
+
+
+def _node(each: NodeResult) -> dict[str, Any]:
+    result = each.result
+    return {
+        "node": each.node,
+        "state": each.state.value,
+        "reason": each.reason,
+        "record": result.folder.name if result else None,
+        "started": result.summary["started"] if result else None,
+        "job": (result.summary["job"] or None) if result else None,
+        "rejected": result.summary["rejected"] if result else [],
+    }

@@ -1,0 +1,235 @@
+"""The folder of a fleet's run: fleet.json says what was asked and of which nodes, the folders of nodes hold records."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.printable import printable_data
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.run import record, summaries
+from pytest_accel.run.earlier_records import RECORD_BYTES, SUMMARY_BYTES
+from pytest_accel.run.record_folder import file_name
+from pytest_accel.run.summaries import Summary
+
+FORMAT: Final = 1
+FILE = "fleet.json"
+JOBS = "jobs"
+"""The folder of the output of the jobs."""
+SAYS_NOTHING = ("time: ", "sha256: ", "smallest loss found", "next: ", "(to show a full traceback")
+"""Beginnings of lines at the end of a run that do not say how it ended."""
+TAIL_BYTES = 8192
+"""How much of the end of a job's output is read."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A node that the run is to judge."""
+
+    name: str
+    partition: str = ""
+    gres: str = ""
+    skipped: str = ""
+    """Why no job was submitted for it, such as "drained: fan broken"; empty if one is to be."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that was submitted for a node."""
+
+    node: str
+    job: str
+    at: str
+    """ISO 8601, in UTC."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a run of a fleet was asked. `arguments` are those of pytest, without --accel-output."""
+
+    id: str
+    created: str
+    version: str
+    """That of this package."""
+    arguments: tuple[str, ...]
+    minutes: int
+    """The time limit of a job."""
+    partition: str = ""
+    reservation: str = ""
+    expected: tuple[Expected, ...] = ()
+    jobs: tuple[Submitted, ...] = ()
+    listed: bool = True
+    """False if there was no list of expected nodes, so that a node without a result is not noticed."""
+
+    def job_name(self, node: str) -> str:
+        """Return the name of the job of a node, by which squeue tells what was submitted."""
+        return f"{self.prefix}{node}"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all jobs of the run begin with."""
+        return f"accel-{self.id}-"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The record of one run on a node, by its summary."""
+
+    folder: Path
+    summary: Summary
+
+
+def save(fleet: Fleet, folder: Path) -> None:
+    """Replace fleet.json atomically. Raises OSError."""
+    content = {"format": FORMAT, **asdict(fleet)}
+    del content["listed"]
+    content["expected"] = [{key: value for key, value in asdict(each).items() if value} for each in fleet.expected]
+    lines = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
+    record.replace_file(folder / FILE, "{\n" + lines + "\n}\n")
+
+
+def _lines(value: Any) -> str:
+    """Return a value as JSON, a list of objects with a line for each of them."""
+    if not isinstance(value, list | tuple) or not value or isinstance(value[0], str):
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
+
+
+def load(folder: Path) -> Fleet:
+    """Return what was asked in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
+    path = folder / FILE
+    raw = printable_data(untrusted.read_json(path))
+    try:
+        if raw["format"] != FORMAT:
+            raise BadFile(f"{path}: is in format {raw['format']!r}; this version reads format {FORMAT}")
+        expected = tuple(_texts(Expected, each) for each in raw["expected"])
+        jobs = tuple(_texts(Submitted, each) for each in raw["jobs"])
+        return Fleet(
+            id=str(raw["id"]),
+            created=str(raw["created"]),
+            version=str(raw["version"]),
+            arguments=tuple(str(word) for word in raw["arguments"]),
+            minutes=int(raw["minutes"]),
+            partition=str(raw["partition"]),
+            reservation=str(raw["reservation"]),
+            expected=expected,
+            jobs=jobs,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one ({error})") from None
+
+
+def _texts(kind: Any, raw: Mapping[str, Any]) -> Any:
+    """Return an object whose fields are all texts. Raises TypeError for an unknown or missing one."""
+    return kind(**{key: str(value) for key, value in raw.items()})
+
+
+def exists(folder: Path) -> bool:
+    """Return whether a folder holds the run of a fleet."""
+    return (folder / FILE).exists()
+
+
+def found(folder: Path) -> Fleet:
+    """Return what was asked in a folder; where it has no fleet.json, the nodes that have a result are all of it.
+
+    So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
+    """
+    if exists(folder):
+        return load(folder)
+    results = Results(folder).read()
+    if not results:
+        raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
+    expected = tuple(Expected(name) for name in sorted(results))
+    created = min(each.summary["started"] for runs in results.values() for each in runs)
+    return Fleet("", created, "", (), 0, expected=expected, listed=False)
+
+
+@contextlib.contextmanager
+def submitting(folder: Path) -> Iterator[None]:
+    """Keep other processes from submitting jobs for this folder meanwhile. Raises BadFile if one does."""
+    handle = os.open(folder / ".submitting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadFile(f"{folder}: another 'pytest-accel fleet run' is submitting jobs for it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(handle)
+
+
+@dataclass
+class Results:
+    """The records in the folder of a fleet's run. What has not changed since it was read is not read again."""
+
+    folder: Path
+    _known: dict[str, tuple[int, Result | None]] = field(default_factory=dict)
+
+    def read(self) -> dict[str, list[Result]]:
+        """Return the results of each node by its name, newest first."""
+        by_node: dict[str, list[Result]] = {}
+        for name, changed, path in self._files():
+            kept = self._known.get(name)
+            if kept is None or kept[0] != changed:
+                kept = self._known[name] = (changed, _result(path))
+            if kept[1]:
+                by_node.setdefault(kept[1].summary["host"], []).append(kept[1])
+        for runs in by_node.values():
+            runs.sort(key=lambda each: each.summary["started"], reverse=True)
+        return by_node
+
+    def _files(self) -> Iterator[tuple[str, int, Path]]:
+        """Yield name, time of change, and summary of each folder, or the record of one that has no summary."""
+        try:
+            entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
+        except OSError as error:
+            raise BadFile(f"{self.folder}: cannot be read: {error.strerror}") from None
+        for entry in entries:
+            if entry.name == JOBS or entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                continue
+            for file in (summaries.SUMMARY, record.FILE):
+                path = Path(entry.path) / file
+                with contextlib.suppress(OSError):
+                    yield entry.name, path.lstat().st_mtime_ns, path
+                    break
+
+
+def _result(path: Path) -> Result | None:
+    """Return the result that a summary, or a record, tells of; None for a file that cannot be read as one."""
+    is_summary = path.name == summaries.SUMMARY
+    try:
+        raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
+        summary = summaries.checked(raw) if is_summary else summaries.summary(raw)
+    except (BadFile, KeyError, TypeError, AttributeError, ValueError):
+        return None
+    if summary["judged_again"]:  # that is no measurement of hardware
+        return None
+    texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})
+    return Result(path.parent, Summary(**{**summary, **texts}))
+
+
+def last_words(folder: Path, node: str, job: str) -> str:
+    """Return the last line of the output of a job that may say why it ended; empty if there is none."""
+    path = folder / JOBS / f"{file_name(node)}-{job}.out"
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = [line.strip() for line in file.read(TAIL_BYTES).decode(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
+    return str(printable_data(told[-1], 200)) if told else ""
+
+
+def with_jobs(fleet: Fleet, more: list[Submitted]) -> Fleet:
+    """Return what was asked with further jobs."""
+    return replace(fleet, jobs=(*fleet.jobs, *more))

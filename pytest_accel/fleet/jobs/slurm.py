@@ -1,0 +1,254 @@
+"""Slurm, by its programs: this is the only module that runs them.
+
+Options and formats are those of Slurm 21.08 and later. Lines for people are parsed (-h -o), since the shape of --json
+changes with every release. Every text from outside is made printable.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from pytest_accel.core.printable import printable
+
+SECONDS = 120.0
+"""Seconds that a program may take; Slurm's own retries end before."""
+SUBMIT_SECONDS = 300.0
+"""Those that sbatch may take, which tries again for about two minutes where there are too many jobs."""
+CHUNK = 200
+"""Most nodes or jobs that one command line names."""
+NO_REASON = "none"
+"""The reason that sinfo shows for a node without one."""
+
+LIMITS = ("limit", "temporarily", "try again", "maxjobcount", "maximum number", "too many")
+"""Words in the message of sbatch if it refuses a job that it would take later."""
+NOT_ALLOWED = ("invalid user id", "access/permission denied", "permission denied")
+"""Words in the message of scontrol if the user may not change nodes."""
+
+
+class SlurmError(Exception):
+    """An error of a program of Slurm; the message names the program, its arguments and what it said."""
+
+    def __init__(self, command: Sequence[str], said: str) -> None:
+        self.said = printable(" ".join(said.split()), 500)
+        words = printable(" ".join(command), 300)
+        super().__init__(f"{words}: {self.said or 'failed without a message'}")
+
+    @property
+    def is_limit(self) -> bool:
+        """True if the queue is full, so that the same command may succeed later."""
+        return any(word in self.said.lower() for word in LIMITS)
+
+    @property
+    def not_allowed(self) -> bool:
+        """True if this user may not do that."""
+        return any(word in self.said.lower() for word in NOT_ALLOWED)
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node as sinfo shows it."""
+
+    name: str
+    state: str
+    """Such as "idle", "drained" or "down*"; the last character may be a flag."""
+    gres: str = ""
+    """Such as "gpu:h100:8"; empty if it has none."""
+    partitions: tuple[str, ...] = ()
+    """The partitions that it is in, the default one first."""
+    default: bool = False
+    """True if it is in the default partition."""
+    reason: str = ""
+    """Why it is drained or down; empty without a reason."""
+    since: datetime | None = None
+    """The time at which the reason was set."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as squeue shows it."""
+
+    id: str
+    name: str
+    state: str
+    """Such as "PENDING", "RUNNING" or "NODE_FAIL"."""
+    reason: str = ""
+
+
+WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
+"""States of jobs that have not begun."""
+ACTIVE = frozenset(
+    ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", *WAITING)
+)
+"""States of jobs that have not ended."""
+
+
+def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float = SECONDS) -> str:
+    """Run a program of Slurm and return what it prints. Raises SlurmError."""
+    try:
+        done = subprocess.run(
+            command, input=text_in, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+        )
+    except FileNotFoundError:
+        why = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
+        raise SlurmError(command, why) from None
+    except subprocess.TimeoutExpired:
+        raise SlurmError(command, f"no answer within {seconds:g} s") from None
+    except OSError as error:
+        raise SlurmError(command, error.strerror or str(error)) from None
+    if done.returncode:
+        raise SlurmError(command, done.stderr or done.stdout)
+    return done.stdout
+
+
+# -- nodes
+
+_SEPARATOR = "\x1f"
+"""A character that stands in no name and, unlike a bar, hardly in a reason."""
+
+
+def nodes(names: Iterable[str] = (), partition: str = "") -> list[NodeState]:
+    """Return the nodes of a list or partition, or all of them, in the order of sinfo. Raises SlurmError."""
+    chunks = list(_chunks(list(names))) or [[]]
+    found: dict[str, NodeState] = {}
+    for chunk in chunks:
+        named = ["-n", ",".join(chunk)] if chunk else []
+        of_partition = ["-p", partition] if partition else []
+        form = _SEPARATOR.join(("%N", "%T", "%G", "%P", "%H", "%E"))
+        for each in parse_nodes(_run(["sinfo", "-h", "-N", *named, *of_partition, "-o", form])):
+            found[each.name] = _merged(found.get(each.name), each)
+    return list(found.values())
+
+
+def parse_nodes(text: str) -> Iterator[NodeState]:
+    """Yield the nodes in the output of sinfo, one for each partition of a node.
+
+    A reason may hold line breaks: a line without separators continues the one before it.
+    """
+    rows: list[list[str]] = []
+    for line in text.split("\n"):
+        cells = line.split(_SEPARATOR, 5)
+        if len(cells) == 6:
+            rows.append(cells)
+        elif rows and line.strip():
+            rows[-1][5] += f" {line}"
+    for row in rows:
+        name, state, gres, partition, since, reason = (printable(cell.strip(), 1000) for cell in row)
+        yield NodeState(
+            name,
+            state.lower(),
+            "" if gres in ("(null)", "N/A") else gres,
+            (partition.rstrip("*"),),
+            partition.endswith("*"),
+            "" if reason.lower() == NO_REASON else reason,
+            _time(since),
+        )
+
+
+def _merged(one: NodeState | None, other: NodeState) -> NodeState:
+    """Return a node with the partitions of both lines about it, the default partition first."""
+    if one is None:
+        return other
+    both = (*other.partitions, *one.partitions) if other.default else (*one.partitions, *other.partitions)
+    return replace(one, partitions=tuple(dict.fromkeys(both)), default=one.default or other.default)
+
+
+def _time(text: str) -> datetime | None:
+    """Return a time of Slurm, which is that of this host's time zone, in UTC; None for "Unknown"."""
+    try:
+        return datetime.fromisoformat(text).astimezone(timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def expand(names: str) -> list[str]:
+    """Return the nodes of a host list: node[01-03] are node01, node02 and node03. Raises SlurmError."""
+    return [printable(name) for name in _run(["scontrol", "show", "hostnames", names]).split()]
+
+
+def fold(names: Sequence[str]) -> str:
+    """Return nodes as a host list. Where Slurm is not installed it is the names with commas."""
+    if len(names) < 2:
+        return "".join(names)
+    try:
+        parts = [
+            _run(["scontrol", "show", "hostlistsorted", ",".join(chunk)]).strip() for chunk in _chunks(names, 5000)
+        ]
+    except SlurmError:
+        return ",".join(names)
+    return printable(",".join(parts))
+
+
+# -- jobs
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job for one node, which runs `script` there."""
+
+    node: str
+    name: str
+    script: str
+    log: str
+    minutes: int
+    partition: str = ""
+    gres: str = ""
+    reservation: str = ""
+
+    def command(self) -> list[str]:
+        """Return the command line that submits it; the script is its standard input."""
+        chosen = {"-p": self.partition, "--gres": self.gres, "--reservation": self.reservation}
+        given = [
+            f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text
+        ]
+        fixed = ["-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
+        return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given]
+
+
+def submit(job: Submission) -> str:
+    """Submit a job, and return its id. Raises SlurmError."""
+    command = job.command()
+    said = _run(command, text_in=job.script, seconds=SUBMIT_SECONDS)
+    number = said.strip().split(";")[0]
+    if not number.isdigit():
+        raise SlurmError(command, f"printed no job id but {said!r}")
+    return number
+
+
+def jobs(prefix: str) -> list[JobState]:
+    """Return the jobs of this user whose name begins with `prefix`, also those that ended lately. Raises SlurmError."""
+    said = _run(["squeue", "-h", "--me", "-t", "all", "-o", _SEPARATOR.join(("%i", "%T", "%r", "%j"))])
+    rows = (line.split(_SEPARATOR, 3) for line in said.split("\n"))
+    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 4]
+    return [JobState(row[0], row[3], row[1].upper(), row[2]) for row in found if row[3].startswith(prefix)]
+
+
+def cancel(ids: Sequence[str]) -> None:
+    """End jobs, or take them out of the queue. Raises SlurmError."""
+    for chunk in _chunks(ids):
+        _run(["scancel", *chunk])
+
+
+# -- draining
+
+
+def drain_command(node: str, reason: str) -> list[str]:
+    """Return the command that drains a node."""
+    return ["scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}"]
+
+
+def resume_command(node: str) -> list[str]:
+    """Return the command that makes a drained node available again."""
+    return ["scontrol", "update", f"nodename={node}", "state=resume"]
+
+
+def change(command: Sequence[str]) -> None:
+    """Run one of these commands. Raises SlurmError."""
+    _run(command)
+
+
+def _chunks(names: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
+    """Yield the names in pieces that a command line can hold."""
+    return (names[place : place + size] for place in range(0, len(names), size))

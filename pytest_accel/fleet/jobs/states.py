@@ -1,0 +1,213 @@
+"""The state of every expected node, from the expected list, the results in the folder and the queue. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+
+from pytest_accel.core.words import counted
+from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted
+from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
+
+REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
+"""Exit statuses of a run whose verdict is not that everything holds."""
+
+
+class State(Enum):
+    """What became of a node, the worst first."""
+
+    REJECTED = "rejected"
+    ERROR = "error"
+    NO_RESULT = "no result"
+    NOT_JUDGED = "not judged"
+    SKIPPED = "skipped"
+    RUNNING = "running"
+    WAITING = "waiting"
+    HELD = "held"
+    """Everything that ran holds, but it was no acceptance: own tests, SKU auto or cpu, a simulated node."""
+    ACCEPTED = "accepted"
+
+
+ENDS = "; its output ends: "
+"""What stands before the last line of the output of a job in a reason."""
+PENDING = (State.RUNNING, State.WAITING)
+"""States of nodes that will have a result without anybody's doing."""
+HOLDS = (State.ACCEPTED, State.HELD)
+"""States of runs that ended with exit status 0."""
+MISSING = (State.NO_RESULT, State.ERROR)
+"""States of nodes for which `fleet run` submits another job."""
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """The state of a node, the reason in one sentence, and the result that it follows from (None without one)."""
+
+    node: str
+    state: State
+    reason: str
+    result: Result | None = None
+    skipped: str = ""
+    """Why the node starts no job now; empty if it does."""
+
+
+def of_all(
+    fleet: Fleet,
+    results: Mapping[str, Sequence[Result]],
+    jobs: Iterable[JobState] | None,
+    last_words: Callable[[str, str], str] = lambda node, job: "",
+) -> list[NodeResult]:
+    """Return the state of every expected node, in the order of the list.
+
+    `jobs` are None where the queue could not be asked. `last_words` returns the last line
+    of the output of a node's job.
+    """
+    submitted: dict[str, list[Submitted]] = {}
+    for one in fleet.jobs:
+        submitted.setdefault(one.node, []).append(one)
+    queued: dict[str, list[JobState]] = {}
+    for job in jobs or ():
+        queued.setdefault(job.name, []).append(job)
+    names = {each.name for each in fleet.expected}
+    runs: dict[str, list[Result]] = {}
+    for host, of_host in results.items():  # by hand, a run states the name of the host, which may have a domain
+        runs.setdefault(host if host in names else host.partition(".")[0], []).extend(of_host)
+    found = []
+    for each in fleet.expected:
+        of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
+        known = _Known(
+            each.name,
+            each.skipped,
+            max(runs.get(each.name, ()), key=_started, default=None),
+            submitted.get(each.name, ()),
+            of_node[-1] if of_node else None,
+            queue_known=jobs is not None,
+        )
+        found.append(replace(_state(known, last_words), skipped=each.skipped))
+    return found
+
+
+def _started(result: Result) -> str:
+    """Return when a run began, by which the newest one is found."""
+    return result.summary["started"]
+
+
+def _number(job: JobState) -> int:
+    """Return the id of a job as a number, by which jobs are ordered in time."""
+    return int(job.id) if job.id.isdigit() else 0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of one node."""
+
+    name: str
+    skipped: str
+    newest: Result | None
+    submitted: Sequence[Submitted]
+    job: JobState | None
+    """Its last job in the queue."""
+    queue_known: bool
+
+    @property
+    def last(self) -> str:
+        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
+        return self.job.id if self.job else (self.submitted[-1].job if self.submitted else "")
+
+    @property
+    def result(self) -> Result | None:
+        """The newest result, None if it is older than the last job."""
+        if not self.newest or not self.last or self.newest.summary["job"] == self.last:
+            return self.newest
+        return self.newest if _began_after(self.newest, self.submitted, self.last) else None
+
+
+def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
+    """Return the state of one node."""
+    name, last, result = known.name, known.last, known.result
+    if result and result.summary["state"] != "running":
+        return _judged(name, result)
+    if known.job and known.job.state in ACTIVE:
+        return _queued(name, known.job)
+    if not last:
+        if result:
+            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", result)
+        if known.skipped:
+            return NodeResult(name, State.SKIPPED, known.skipped)
+        return NodeResult(name, State.NO_RESULT, "no job was submitted")
+    if not known.queue_known:
+        return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
+    return NodeResult(name, State.NO_RESULT, _why_none(result, last, known.job, last_words(name, last)))
+
+
+def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:
+    """Return True if a result is newer than the last job, such as that of a run by hand."""
+    at = next((each.at for each in submitted if each.job == last), "")
+    began, asked = moment(newest.summary["started"]), moment(at)
+    return began is not None and asked is not None and began > asked
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def _queued(name: str, job: JobState) -> NodeResult:
+    """Return the state of a node whose job has not ended."""
+    waits = job.state in WAITING
+    why = f"job {job.id} {job.state.lower()}" + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
+    return NodeResult(name, State.WAITING if waits else State.RUNNING, why)
+
+
+def _why_none(newest: Result | None, last: str, job: JobState | None, told: str) -> str:
+    """Return why the last job of a node left no result."""
+    how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
+    left = "with an incomplete record" if newest else "without a record"
+    return f"{how} {left}" + (f"{ENDS}{told}" if told else "")
+
+
+def _judged(name: str, newest: Result) -> NodeResult:
+    """Return the state of a node by a run that has ended."""
+    summary = newest.summary
+    simulated = "SIMULATED " if summary["simulated"] and not summary["line"].startswith("SIMULATED") else ""
+    line = f"{simulated}{summary['line'] or summary['state']}"
+    if summary["exit"] == INTERRUPTED_EXIT or summary["word"] == "INTERRUPTED":
+        return NodeResult(name, State.NO_RESULT, line, newest)
+    state = _of_exit(summary["exit"], summary["word"])
+    if state is State.ACCEPTED and (summary["simulated"] or summary["word"] != "ACCEPTED"):
+        state = State.HELD
+    return NodeResult(name, state, line, newest)
+
+
+def _of_exit(status: int | None, word: str) -> State:
+    """Return the state that the exit status of a run stands for; by its word where older versions wrote no status."""
+    if status is None:
+        words = {"ACCEPTED": State.ACCEPTED, "REJECTED": State.REJECTED, "HELD": State.NOT_JUDGED}
+        return words.get(word, State.NOT_JUDGED if word == "NOT JUDGED" else State.ERROR)
+    states = {0: State.ACCEPTED, REJECTED_EXIT: State.REJECTED, NOT_JUDGED_EXIT: State.NOT_JUDGED}
+    return states.get(status, State.ERROR)
+
+
+def exit_status(nodes: Iterable[NodeResult]) -> int:
+    """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all limits of all hold."""
+    states = {each.state for each in nodes}
+    if State.REJECTED in states:
+        return REJECTED_EXIT
+    return 0 if states <= set(HOLDS) else NOT_JUDGED_EXIT
+
+
+def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:
+    """Return how many nodes are in each state that occurs, the worst first."""
+    every = [each.state for each in nodes]
+    return {state: every.count(state) for state in State if state in every}
+
+
+def in_words(nodes: Sequence[NodeResult]) -> str:
+    """Return how many nodes there are and in which state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
+    parts = ", ".join(f"{count} {state.value}" for state, count in counts(nodes).items())
+    return f"{counted(len(nodes), 'node')}: {parts}"

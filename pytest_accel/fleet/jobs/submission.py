@@ -1,0 +1,205 @@
+"""Submitting one job for each node that needs one. It can be killed at any time and begun again."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_accel.fleet.jobs import run_folder, slurm
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
+from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
+from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
+from pytest_accel.run.record_folder import file_name
+
+SAVE_EVERY = 50
+"""After so many jobs fleet.json is written. Those that it lacks after a kill are found in the queue by their names."""
+SHORTEST_WAIT, LONGEST_WAIT = 2.0, 60.0
+"""Seconds to wait if the queue takes no more jobs: twice as long each time."""
+UNUSABLE = (
+    "drain",
+    "drng",
+    "down",
+    "fail",
+    "maint",
+    "resv",
+    "reserved",
+    "inval",
+    "unk",
+    "error",
+    "block",
+    "no_respond",
+)
+"""Beginnings of the states of nodes that start no job."""
+RESERVED = ("maint", "resv", "reserved")
+"""Those of them that start the jobs of their reservation."""
+MARGIN = 60
+"""Seconds before the end of the job at which the run ends itself, with a complete record."""
+
+
+def expected_of(state: NodeState, partition: str, reservation: str) -> Expected:
+    """Return a node as an expected one: the job's partition and GRES, and why no job is submitted if there is none."""
+    return Expected(
+        state.name,
+        partition or ("" if state.default else next(filter(None, state.partitions), "")),
+        gres_of(state.gres),
+        skipped_of(state, reserved=bool(reservation)),
+    )
+
+
+def skipped_of(state: NodeState, *, reserved: bool = False) -> str:
+    """Return why a node starts no job, such as "drained: fan broken"; empty if it does."""
+    bare = state.state.rstrip("*~#!%$@^-+")
+    usable = not bare.startswith(UNUSABLE) or (reserved and bare.startswith(RESERVED))
+    if "*" in state.state[len(bare) :]:
+        bare, usable = f"{bare}, not responding", False
+    return "" if usable else f"{bare}: {state.reason}" if state.reason else bare
+
+
+def gres_of(shown: str) -> str:
+    """Return all GPUs of a node as an option of sbatch, from the GRES that sinfo shows: "gpu:h100:8(S:0-1)".
+
+    Other resources, such as licences, are not asked for.
+    """
+    found = []
+    for each in _outside_brackets(shown):
+        bare = each.partition("(")[0].strip()
+        if bare.split(":")[0] == "gpu" and bare.rpartition(":")[2].isdigit():
+            found.append(bare)
+    return ",".join(found)
+
+
+def _outside_brackets(text: str) -> list[str]:
+    """Return the parts of a text between commas that are not in brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def script_of(fleet: Fleet, folder: Path) -> str:
+    """Return the batch script of a job. It runs pytest by the interpreter that runs this."""
+    limit = [] if _has_limit(fleet.arguments) else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
+    words = [sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
+    return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+
+
+def _has_limit(arguments: Iterable[str]) -> bool:
+    """Return True if the run has a time limit of its own, or is one that another job resumes."""
+    return any(word.startswith(("--accel-time-limit", "--accel-hours")) for word in arguments)
+
+
+def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
+    """Return the nodes that need a job and can start one: those without a result, and those of `again`."""
+    return [
+        each.node
+        for each in nodes
+        if not each.skipped and (each.state in MISSING or (each.node in again and each.state not in PENDING))
+    ]
+
+
+def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
+    """Return what was asked with the reasons why nodes are skipped as they are now."""
+    states = {state.name: state for state in now}
+    expected = [
+        replace(each, skipped=skipped_of(states[each.name], reserved=bool(fleet.reservation)))
+        if each.name in states
+        else replace(each, skipped="Slurm does not know it")
+        for each in fleet.expected
+    ]
+    return replace(fleet, expected=tuple(expected))
+
+
+class Submitter:
+    """Submits the jobs of a run. `tell` is called with what it waits for, and with an empty text when it goes on."""
+
+    def __init__(self, fleet: Fleet, folder: Path, tell: Callable[[str], None]) -> None:
+        self.fleet = fleet
+        self._folder = folder
+        self._tell = tell
+        self._unsaved = 0
+
+    def submit(self, nodes: Sequence[str], at_once: int = 0) -> None:
+        """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
+
+        If the queue refuses, wait until it takes more. Raises SlurmError for any other refusal; what was submitted is
+        in fleet.json then.
+        """
+        (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
+        script = script_of(self.fleet, self._folder)
+        places = {each.name: each for each in self.fleet.expected}
+        room = 0
+        try:
+            for number, node in enumerate(nodes):
+                if at_once and not room:
+                    room = self._wait_for_room(at_once, len(nodes) - number)
+                room -= 1
+                self._submit(places[node], script, len(nodes) - number)
+        finally:
+            self._save()
+
+    def _submit(self, node: Expected, script: str, left: int) -> None:
+        """Submit the job of one node, and keep its id."""
+        job = Submission(
+            node=node.name,
+            name=self.fleet.job_name(node.name),
+            script=script,
+            log=str(self._folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"),
+            minutes=self.fleet.minutes,
+            partition=node.partition,
+            gres=node.gres,
+            reservation=self.fleet.reservation,
+        )
+        number = self._accepted(job, left)
+        self._tell("")
+        self.fleet = run_folder.with_jobs(self.fleet, [Submitted(node.name, number, now())])
+        self._unsaved += 1
+        if self._unsaved >= SAVE_EVERY:
+            self._save()
+
+    def _accepted(self, job: Submission, left: int) -> str:
+        """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
+        pause = SHORTEST_WAIT
+        while True:
+            try:
+                return slurm.submit(job)
+            except SlurmError as error:
+                if not error.is_limit or not self._active():
+                    raise
+                self._save()
+                self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+
+    def _wait_for_room(self, at_once: int, left: int) -> int:
+        """Wait until fewer than `at_once` jobs of the run are in the queue; return how many more there may be."""
+        pause = SHORTEST_WAIT
+        while (queued := len(self._active())) >= at_once:
+            self._save()
+            self._tell(f"{queued} jobs in the queue, as many as may be at once; {left} left to submit")
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_WAIT / 4)
+        return at_once - queued
+
+    def _active(self) -> list[JobState]:
+        """Return the jobs of the run that have not ended."""
+        return [job for job in slurm.jobs(self.fleet.prefix) if job.state in slurm.ACTIVE]
+
+    def _save(self) -> None:
+        """Write fleet.json, if jobs were submitted since it was written."""
+        if self._unsaved:
+            run_folder.save(self.fleet, self._folder)
+            self._unsaved = 0
+
+
+def now() -> str:
+    """Return the time in ISO 8601, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,131 @@
+"""Looking at a run until every node has a result, and what is shown meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_accel.core.printable import printable
+from pytest_accel.fleet.jobs import run_folder, slurm, states
+from pytest_accel.fleet.jobs.run_folder import Results
+from pytest_accel.fleet.jobs.slurm import SlurmError
+from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
+
+LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
+"""Seconds between two looks; ten times as long as a look takes, within these."""
+SETTLE = 5.0
+"""Seconds after which nodes without a result are looked at once more: on a network file system a record may be seen
+only some seconds after the job has ended."""
+LINE_EVERY = 30.0
+"""Fewest seconds between two lines where there is no terminal."""
+
+
+class Watch:
+    """Looks at the run in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fleet = run_folder.found(folder)
+        self._results = Results(folder)
+
+    def look(self) -> list[NodeResult]:
+        """Return the state of every node. Raises BadFile or SlurmError."""
+        if not self.fleet.listed:
+            return states.of_all(self.fleet, self._results.read(), [])
+        jobs = slurm.jobs(self.fleet.prefix)  # asked first: a job that ends meanwhile has its record by then
+        self.fleet = run_folder.load(self.folder)
+        return states.of_all(self.fleet, self._results.read(), jobs, self._last_words)
+
+    def look_without_queue(self) -> list[NodeResult]:
+        """Return the state of every node by the files alone, where Slurm cannot be asked. Raises BadFile."""
+        return states.of_all(self.fleet, self._results.read(), None, self._last_words)
+
+    def look_anywhere(self) -> tuple[list[NodeResult], str]:
+        """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
+        try:
+            return self.look(), ""
+        except SlurmError as error:
+            return self.look_without_queue(), str(error)
+
+    def _last_words(self, node: str, job: str) -> str:
+        return run_folder.last_words(self.folder, node, job)
+
+
+@dataclass
+class Progress:
+    """Shows one line: overwritten on a terminal, elsewhere a new one if it has changed, at most every LINE_EVERY."""
+
+    _began: float = field(default_factory=time.monotonic)
+    _first: int | None = None
+    """The number of nodes without a result at the first look."""
+    _last: str = ""
+    _next: float = 0.0
+    _width: int = 0
+
+    def nodes(self, found: Sequence[NodeResult]) -> None:
+        """Show how many nodes are in which state, and about how long it will take."""
+        self.text(states.in_words(found) + self._left(found))
+
+    def _left(self, found: Sequence[NodeResult]) -> str:
+        """Return about how long it will take, by what ended since the first look."""
+        open_ = sum(each.state in PENDING for each in found)
+        if self._first is None:
+            self._first = open_
+        ended = self._first - open_
+        if ended < 1 or not open_:
+            return ""
+        seconds = (time.monotonic() - self._began) * open_ / ended
+        return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
+
+    def text(self, text: str) -> None:
+        """Show a text; an empty one is not shown."""
+        if not text:
+            return
+        text = printable(text)
+        if sys.stderr.isatty():
+            text = text[: shutil.get_terminal_size().columns - 1]
+            sys.stderr.write(f"\r{text}{' ' * (self._width - len(text))}")
+            self._width = len(text)
+        elif text.split("; about")[0] != self._last and time.monotonic() >= self._next:
+            self._last, self._next = text.split("; about")[0], time.monotonic() + LINE_EVERY
+            sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Clear the line on a terminal."""
+        if self._width:
+            sys.stderr.write(f"\r{' ' * self._width}\r")
+            self._width = 0
+
+
+def until_done(
+    watch: Watch, progress: Progress, seconds: float | None = None, sleep: Callable[[float], None] = time.sleep
+) -> list[NodeResult]:
+    """Look until no node is waiting or running, or until `seconds` are over; return the states.
+
+    A look at which Slurm does not answer is made again. Raises BadFile.
+    """
+    end = time.monotonic() + seconds if seconds is not None else None
+    settled = False
+    while True:
+        began = time.monotonic()
+        found, problem = watch.look_anywhere()
+        if problem:
+            progress.text(problem)
+        else:
+            progress.nodes(found)
+            if not any(each.state in PENDING for each in found):
+                if settled or not any(each.state is State.NO_RESULT for each in found):
+                    break
+                settled = True
+        if end is not None and time.monotonic() >= end:
+            break
+        pause = min(MOST_PAUSE, max(LEAST_PAUSE, 10 * (time.monotonic() - began)))
+        pause = SETTLE if settled else pause
+        sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
+    progress.end()
+    return found

@@ -1,0 +1,200 @@
+"""A real Slurm cluster of pretend nodes on this machine, from Debian's packages: slurm-wlm and munge.
+
+The daemons are children of the process that starts them, and are ended by their process ids.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+SBIN = "/usr/sbin:/sbin"
+"""Where Debian has the daemons; the PATH of an ordinary user lacks it."""
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol")
+READY, QUIET = 60.0, 15.0
+"""Seconds within which all nodes have to be idle, and jobs have to end."""
+
+
+def missing() -> str:
+    """Return why no cluster can be started here; empty if one can."""
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
+    return f"not installed: {', '.join(absent)} (packages slurm-wlm and munge)" if absent else ""
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:{SBIN}"
+
+
+class SlurmCluster:
+    """Pretend nodes node1, node2 ... of one machine. `gpus` is the number of pretend GPUs of each, for GRES alone."""
+
+    def __init__(self, root: Path, nodes: int, gpus: int = 0, extra: str = "") -> None:
+        self.root, self.count = root, nodes
+        self.names = [f"node{number}" for number in range(1, nodes + 1)]
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment: dict[str, str] = {
+            **{name: text for name, text in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))},
+            "PATH": _path(),
+            "SLURM_CONF": str(root / "slurm.conf"),
+        }
+        for name in ("ctld", "log", "munge", "dev", *self.names):
+            (root / name).mkdir(parents=True)
+        (root / "munge").chmod(0o700)
+        key = root / "munge/key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        self._configure(gpus, extra)
+
+    def _configure(self, gpus: int, extra: str) -> None:
+        """Write the three files of Slurm's configuration; cgroup.conf must exist and not be empty."""
+        root, host = self.root, socket.gethostname().split(".")[0]
+        user = subprocess.check_output(["id", "-un"], text=True).strip()
+        ports = _free_ports(self.count + 1)
+        gres = f"Gres=gpu:h100:{gpus} " if gpus else ""
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 Boards=1 SocketsPerBoard=2 "
+            f"CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 {gres}State=UNKNOWN"
+            for name, port in zip(self.names, ports[1:], strict=True)
+        )
+        settings = {
+            "ClusterName": "accel",
+            "SlurmctldHost": f"{host}(127.0.0.1)",
+            "SlurmctldPort": ports[0],
+            "SlurmUser": user,
+            "SlurmdUser": user,
+            "AuthType": "auth/munge",
+            "CredType": "cred/munge",
+            "AuthInfo": f"socket={root}/munge/sock",
+            "StateSaveLocation": f"{root}/ctld",
+            "SlurmdSpoolDir": f"{root}/%n",
+            "SlurmctldPidFile": f"{root}/ctld.pid",
+            "SlurmdPidFile": f"{root}/%n.pid",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "AccountingStorageType": "accounting_storage/none",
+            "MpiDefault": "none",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core",
+            "SchedulerParameters": "sched_interval=1,bf_interval=1",
+            "SlurmdParameters": "config_overrides",
+            "ReturnToService": 2,
+            "SlurmdTimeout": 60,
+            "KillWait": 5,
+            **({"GresTypes": "gpu"} if gpus else {}),
+        }
+        text = "\n".join(f"{name}={value}" for name, value in settings.items())
+        partition = "PartitionName=accel Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
+        (root / "slurm.conf").write_text(f"{text}\n{extra}\n{nodes}\n{partition}\n")
+        (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        if gpus:
+            files = _pretend_gpus(root / "dev", gpus)
+            line = f"AutoDetect=off\nNodeName=node[1-{self.count}] Name=gpu Type=h100 File={files}\n"
+            (root / "gres.conf").write_text(line)
+
+    def __enter__(self) -> SlurmCluster:  # noqa: PYI034
+        """Start the daemons and wait until all nodes are idle."""
+        munge = self.root / "munge"
+        options = {"key-file": "key", "socket": "sock", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        try:
+            files = [f"--{option}={munge / name}" for option, name in options.items()]
+            self._start("munged", "munged", "--foreground", "--force", *files)
+            self.until((munge / "sock").exists, "munged has no socket")
+            self._start("slurmctld", "slurmctld", "-D")
+            for name in self.names:
+                self.start_node(name)
+            self.until(self._all_idle, "not all nodes are idle")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all jobs and daemons. A slurmd that is killed while a step completes would leave a process behind."""
+        user = str(os.geteuid())
+        end = time.monotonic() + QUIET
+        while "slurmctld" in self.daemons and time.monotonic() < end:
+            self.run("scancel", "-f", "--user", user, check=False)
+            if not self.run("squeue", "-h", check=False).stdout.strip():
+                break
+            time.sleep(0.2)
+        for name in [*reversed(self.daemons)]:
+            self.kill(name)
+
+    def start_node(self, name: str) -> None:
+        """Start the daemon of a node."""
+        self._start(name, "slurmd", "-D", "-N", name)
+
+    def kill(self, name: str) -> None:
+        """Kill a daemon, as if its node had lost power, but for the jobs on it."""
+        daemon = self.daemons.pop(name)
+        daemon.kill()
+        daemon.wait()
+
+    def _start(self, name: str, *command: str) -> None:
+        with open(self.root / f"log/{name}.log", "ab") as log:
+            self.daemons[name] = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def _all_idle(self) -> bool:
+        return self.run("sinfo", "-h", "-o", "%T %D", check=False).stdout.strip() == f"idle {self.count}"
+
+    def until(self, true: Callable[[], object], why: str, seconds: float = READY) -> None:
+        """Wait until something is true. Raises AssertionError after `seconds`."""
+        end = time.monotonic() + seconds
+        while not true():
+            log = self.root / "log/slurmctld.log"
+            assert time.monotonic() < end, f"{why}: {log.read_text()[-2000:] if log.exists() else ''}"
+            time.sleep(0.1)
+
+    def run(
+        self, *command: str, check: bool = True, more: Mapping[str, str] | None = None, seconds: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on this cluster."""
+        environment = {**self.environment, **(more or {})}
+        return subprocess.run(command, env=environment, text=True, capture_output=True, check=check, timeout=seconds)
+
+    def states(self) -> dict[str, str]:
+        """Return the state of each node, as sinfo names it, without the mark of one that answers late."""
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines()
+        return dict(line.rstrip("*").split() for line in lines)
+
+
+def _pretend_gpus(folder: Path, count: int) -> str:
+    """Return the device files of pretend GPUs. Root can make some; for others any character devices do."""
+    if os.geteuid() != 0:
+        return f"/dev/tty[0-{count - 1}]"
+    for number in range(count):
+        os.mknod(folder / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(195, number))
+    return f"{folder}/nvidia[0-{count - 1}]"
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    """Return ports that nothing listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@contextmanager
+def cluster(nodes: int, gpus: int = 0, extra: str = "") -> Iterator[SlurmCluster]:
+    """Start a cluster in a temporary folder with a short name: a socket's path has at most 107 characters."""
+    root = Path(tempfile.mkdtemp(prefix="slurm-"))
+    try:
+        with SlurmCluster(root / "c", nodes, gpus, extra) as started:
+            yield started
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

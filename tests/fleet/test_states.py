@@ -1,0 +1,291 @@
+"""The states of a fleet's nodes, what is submitted, and what is drained."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_accel.fleet.jobs import drain, report, slurm, submission
+from pytest_accel.fleet.jobs.drain import Failure
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Result, Results, Submitted, found, load, save
+from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
+from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
+from pytest_accel.run.summaries import Summary
+
+EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
+
+
+def fleet(*expected: Expected, jobs: tuple[Submitted, ...] = ()) -> Fleet:
+    return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
+
+
+def result(started: str = EARLY, **fields: Any) -> Result:
+    usual = {"state": "finished", "word": "ACCEPTED", "exit": 0, "line": "ACCEPTED 8/8", "job": "7", "simulated": False}
+    return Result(Path("n"), Summary(started=started, host="n", **{**usual, **fields}))  # type: ignore[typeddict-item]
+
+
+def state(*results: Result, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
+    """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
+    jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
+    asked = fleet(Expected("n", skipped=skipped), jobs=jobs)
+    return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "reason"),
+    [
+        (state(result()), State.ACCEPTED, "ACCEPTED 8/8"),
+        (state(result(word="HELD", line="HELD 2/2")), State.HELD, "HELD 2/2"),
+        (state(result(simulated=True)), State.HELD, "SIMULATED ACCEPTED 8/8"),
+        (state(result(word="REJECTED", exit=1, line="REJECTED gpu3")), State.REJECTED, "REJECTED gpu3"),
+        (state(result(word="NOT JUDGED", exit=6)), State.NOT_JUDGED, ""),
+        (state(result(word="HELD", exit=6)), State.NOT_JUDGED, ""),
+        (state(result(word="BROKEN", exit=3, state="interrupted")), State.ERROR, ""),
+        (state(result(word="INTERRUPTED", exit=2, state="interrupted")), State.NO_RESULT, ""),
+        (state(result(word="REJECTED", exit=1, state="interrupted")), State.REJECTED, ""),
+        (state(job=JobState("7", "accel-1-n", "PENDING", "Resources")), State.WAITING, "job 7 pending: Resources"),
+        (state(job=JobState("7", "accel-1-n", "RUNNING")), State.RUNNING, "job 7 running"),
+        (state(result(state="running"), job=JobState("7", "accel-1-n", "RUNNING")), State.RUNNING, ""),
+        (
+            state(result(state="running"), job=JobState("7", "accel-1-n", "NODE_FAIL")),
+            State.NO_RESULT,
+            "job 7 ended as NODE_FAIL with an incomplete record; its output ends: last words of 7",
+        ),
+        (state(), State.NO_RESULT, "job 7 ended without a record; its output ends: last words of 7"),
+        (state(submitted="", skipped="drained: fan"), State.SKIPPED, "drained: fan"),
+        (state(submitted=""), State.NO_RESULT, "no job was submitted"),
+        (state(result(job="3")), State.NO_RESULT, "job 7 ended without a record"),
+        (state(result(LATE, job="")), State.ACCEPTED, ""),
+        (state(result(job="7"), job=JobState("8", "accel-1-n", "RUNNING"), submitted="7"), State.RUNNING, "job 8"),
+    ],
+)
+def test_state(given: NodeResult, expected: State, reason: str) -> None:
+    """The newest run counts, unless a later job was submitted; a job of a killed submission is known by its name."""
+    assert given.state is expected
+    assert reason in given.reason
+
+
+def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
+    found = of_all(fleet(Expected("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, [])
+    assert found[0].state is State.REJECTED
+
+
+def of(**states: State) -> list[NodeResult]:
+    return [NodeResult(name, each, "why") for name, each in states.items()]
+
+
+def test_exit_status_is_that_of_the_worst_node() -> None:
+    assert exit_status(of(a=State.ACCEPTED, b=State.HELD)) == 0
+    assert exit_status(of(a=State.ACCEPTED, b=State.SKIPPED)) == 6
+    assert exit_status(of(a=State.ERROR, b=State.REJECTED)) == 1
+
+
+def test_only_what_is_missing_and_can_start_is_submitted() -> None:
+    nodes = [*of(a=State.ACCEPTED, b=State.NO_RESULT, c=State.RUNNING, d=State.ERROR, e=State.REJECTED)]
+    nodes.append(NodeResult("f", State.NO_RESULT, "lost", skipped="down"))
+    assert submission.needed(nodes, ()) == ["b", "d"]
+    assert submission.needed(nodes, {"a", "c", "f"}) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "skipped"),
+    [
+        ("idle", ""),
+        ("mixed", ""),
+        ("allocated+", ""),
+        ("idle~", ""),
+        ("drained", "drained: fan"),
+        ("draining*", "draining, not responding: fan"),
+        ("idle*", "idle, not responding: fan"),
+        ("down", "down: fan"),
+        ("reserved", "reserved: fan"),
+        ("inval", "inval: fan"),
+    ],
+)
+def test_nodes_that_start_no_job_are_skipped(shown: str, skipped: str) -> None:
+    assert submission.skipped_of(NodeState("n", shown, reason="fan")) == skipped
+
+
+def test_a_reservation_opens_its_nodes() -> None:
+    assert submission.skipped_of(NodeState("n", "maint"), reserved=True) == ""
+    assert submission.skipped_of(NodeState("n", "drained"), reserved=True) == "drained"
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked"),
+    [
+        ("gpu:h100:8", "gpu:h100:8"),
+        ("gpu:8(S:0-1)", "gpu:8"),
+        ("gpu:a:4(S:0,1),gpu:b:2,nvme:1", "gpu:a:4,gpu:b:2"),
+        ("", ""),
+    ],
+)
+def test_all_gpus_of_a_node_are_asked_for(shown: str, asked: str) -> None:
+    assert submission.gres_of(shown) == asked
+
+
+def test_output_of_sinfo() -> None:
+    """A node is listed once for each partition; a reason may hold line breaks and bars."""
+    lines = ["n1 idle gpu:8 all Unknown none", "n2 down* (null) gpu* 2026-11-20T01:00:00 a|b", "forged n3 idle"]
+    text = "\n".join(line.replace(" ", "\x1f") if not line.startswith("forged") else line for line in lines)
+    one, two = slurm.parse_nodes(text)
+    assert (one.name, one.gres, one.reason, one.since) == ("n1", "gpu:8", "", None)
+    assert (two.default, two.partitions, two.reason) == (True, ("gpu",), "a|b forged n3 idle")
+    assert two.since is not None
+
+
+def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
+    limit = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)"
+    assert SlurmError(["sbatch"], limit).is_limit
+    assert not SlurmError(["sbatch"], "sbatch: error: invalid partition specified: gpus").is_limit
+    assert str(SlurmError(["sbatch", "-w", "n\x1b[1m"], "no\nway")) == "sbatch -w n\\x1b[1m: no way"
+
+
+def test_what_was_asked_is_read_as_it_was_written(tmp_path: Path) -> None:
+    asked = fleet(Expected("n1", gres="gpu:8"), Expected("n2", skipped="down"), jobs=(Submitted("n1", "1", EARLY),))
+    save(asked, tmp_path)
+    assert load(tmp_path) == asked
+
+
+def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> None:
+    (tmp_path / "node1").mkdir()
+    text = '{"started": "%s", "host": "node1", "state": "finished", "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, '
+    rest = '"simulated": false, "judged_again": false, "devices": [], "rejected": []}'
+    (tmp_path / "node1/summary.json").write_text(text % EARLY + rest)
+    asked = found(tmp_path)
+    nodes = of_all(asked, Results(tmp_path).read(), [])
+    said = report.text(asked, nodes, ",".join)
+    assert "accepted    node1" in said
+    assert "a node that left no record is not in this report" in said
+
+
+# -- the report
+
+
+def test_a_report_on_any_fleet_fits_a_page() -> None:
+    """Ten thousand nodes, each with a reason of its own: every state is still seen."""
+    kinds = list(State)
+    nodes = [NodeResult(f"n{place}", kinds[place % len(kinds)], f"reason {place}") for place in range(10_000)]
+    lines = report.text(fleet(), nodes, ",".join).splitlines()
+    assert len(lines) <= report.MOST_LINES
+    assert [line for line in lines if line.startswith("accepted")]
+    assert all(any(line.startswith(each.value) for line in lines) for each in kinds)
+    assert lines[0].startswith("rejected")
+    assert len(report.markdown(fleet(), nodes, ",".join).splitlines()) <= report.MOST_LINES
+
+
+def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
+    ended = "job {} ended as NODE_FAIL without a record; its output ends: {}"
+    nodes = [NodeResult(f"n{place}", State.NO_RESULT, ended.format(place, place)) for place in (1, 2)]
+    assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
+        "no result   n1,n2  job ended as NODE_FAIL without a record"
+    ]
+    assert "job 1 ended as NODE_FAIL without a record; its output ends: 1" in report.text(fleet(), nodes[:1], ",".join)
+
+
+def test_a_forged_reason_stays_in_its_line() -> None:
+    nodes = [NodeResult("n", State.NO_RESULT, "a\nACCEPTED | \x1b[1m")]
+    assert len(report.text(fleet(), nodes, ",".join).splitlines()) == 2
+    assert "\\|" in report.markdown(fleet(), nodes, ",".join)
+
+
+# -- draining
+
+SLOW = Failure("A401", "gpu3", "matmul.bf16")
+
+
+def rejected(*names: str, of_all_nodes: int = 0) -> list[NodeResult]:
+    others = [NodeResult(f"ok{place}", State.ACCEPTED, "") for place in range(of_all_nodes - len(names))]
+    return [*(NodeResult(name, State.REJECTED, "", result(LATE, exit=1)) for name in names), *others]
+
+
+def test_a_reason_begins_with_its_essence() -> None:
+    more = [SLOW, Failure("A401", "gpu3", "matmul.fp8"), Failure("A204", "gpu5", "health.remapped_uncorrectable")]
+    reason = drain.reason_of(more)
+    assert reason == "[accel] A401 gpu3 matmul.bf16 matmul.fp8; A204 gpu5 health.remapped_uncorrectable"
+    assert reason[:20] == "[accel] A401 gpu3 ma"
+    assert drain.metrics_of(reason) == {"matmul.bf16", "matmul.fp8", "health.remapped_uncorrectable"}
+    long = drain.reason_of([Failure("A401", f"gpu{place}", "matmul.bf16") for place in range(64)])
+    assert len(long) <= drain.REASON_CHARACTERS
+    assert long.endswith("more")
+    assert drain.metrics_of(long) is None
+
+
+def test_only_rejected_nodes_without_a_reason_of_others_are_drained() -> None:
+    nodes = rejected("bad", "theirs", "ours", of_all_nodes=100)
+    nodes += of(sick=State.NOT_JUDGED, lost=State.NO_RESULT)
+    now = [NodeState("bad", "idle"), NodeState("theirs", "drained", reason="fan"), NodeState("sick", "idle")]
+    now += [NodeState("ours", "drained", reason="[accel] A401 gpu0 x")]
+    plan = drain.plan_of(nodes, {name: [SLOW] for name in ("bad", "theirs", "ours")}, now, most=0.1)
+    assert [step.command for step in plan.steps] == [
+        ("scontrol", "update", "nodename=bad", "state=drain", "reason=[accel] A401 gpu3 matmul.bf16")
+    ]
+    assert [node for node, _ in plan.left] == ["theirs", "ours"]
+
+
+def test_a_mass_drain_is_refused() -> None:
+    names = [f"bad{place}" for place in range(6)]
+    failed = {name: [Failure("A401", "gpu0", f"metric.{name}")] for name in names}
+    now = [NodeState(name, "idle") for name in names]
+    assert (
+        "6 of 100 nodes would be drained, and at most 5 may be"
+        in drain.plan_of(rejected(*names, of_all_nodes=100), failed, now).refused
+    )
+    assert not drain.plan_of(rejected(*names[:5], of_all_nodes=100), failed, now).refused
+    before = [NodeState(name, "drained", reason="[accel] x") for name in names[:3]] + now[3:]
+    assert "(3 of them drained already)" in drain.plan_of(rejected(*names, of_all_nodes=100), failed, before).refused
+    assert not drain.plan_of(rejected("bad0", of_all_nodes=4), failed, now).refused, "one node always may be drained"
+
+
+def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
+    names = ["a", "b", "c", "d"]
+    failed = {name: [SLOW] for name in names}
+    failed["d"] = [SLOW, Failure("A204", "gpu1", "health.pages")]
+    plan = drain.plan_of(rejected(*names, of_all_nodes=10), failed, [NodeState(name, "idle") for name in names], most=1)
+    assert plan.doubtful == [
+        "matmul.bf16 fails on 4 of 10 judged nodes: its limit is in doubt, so no node is drained for it"
+    ]
+    assert [(step.node, step.reason) for step in plan.steps] == [("d", "[accel] A204 gpu1 health.pages")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "newest", "resumed"),
+    [
+        ("[accel] A401 gpu3 matmul.bf16", result(LATE), True),
+        ("fan", result(LATE), False),
+        ("[accel] A401 gpu3 matmul.bf16", result(EARLY), False),
+        ("[accel] A401 gpu3 matmul.bf16", result(LATE, exit=1), False),
+        ("[accel] A401 gpu3 matmul.bf16", result(LATE, simulated=True), False),
+        ("[accel] simulated A401 gpu3 matmul.bf16", result(LATE, simulated=True), True),
+        ("[accel] A401 gpu3 matmul.bf16", result(LATE, word="HELD"), True),
+        ("[accel] A401 gpu3 stream.copy", result(LATE, word="HELD"), False),
+    ],
+)
+def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:
+    since = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+    nodes = [state(newest)]
+    if newest.summary["started"] == EARLY:
+        nodes = [NodeResult("n", State.ACCEPTED, "", newest)]
+    plan = drain.resume_plan(nodes, [NodeState("n", "drained", reason=reason, since=since)], {"n": {"matmul.bf16"}})
+    assert [step.node for step in plan.steps] == ["n"] * resumed
+
+
+def test_what_rejects_a_node_is_read_from_its_record() -> None:
+    raw = {
+        "devices": [{"uuid": "u3", "called": "gpu", "index": 3}],
+        "verdicts": [
+            {"metric": "matmul.bf16", "subject": "u3", "status": "FAIL"},
+            {"metric": "stream.copy", "subject": "u3", "status": "FAIL", "waiver": {"by": "me"}},
+            {"metric": "host.bad name", "subject": "node", "status": "FAIL"},
+            {"metric": "soak.power", "subject": "u3", "status": "MARGINAL"},
+        ],
+        "findings": [
+            {"metric": "matmul.bf16", "subject": "u3", "code": "A401"},
+            {"metric": "soak.power", "subject": "u3", "code": "A500"},
+        ],
+    }
+    assert drain.failures(raw) == [SLOW, Failure("", "node", "host.bad_name")]
+    assert drain.failures({"devices": 3, "verdicts": [None]}) == []
