@@ -20,8 +20,8 @@ from pathlib import Path
 
 import fleet_store
 
-from pytest_accel.fleet import database, store
-from pytest_accel.fleet.database import literal
+from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights.database import literal
 
 DIAGNOSE = """
 import json, logging, resource, sys, time

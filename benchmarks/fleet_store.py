@@ -23,10 +23,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.fleet import database, store
-from pytest_accel.fleet.database import literal
-from pytest_accel.fleet.night import look, window
-from pytest_accel.fleet.queries import Fleet
+from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.night import look, window
+from pytest_accel.fleet.nights.queries import Fleet
 
 FIRST = date(2026, 10, 1)
 SKUS = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
@@ -222,8 +222,8 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     elif question == "recalibration":
         found = len(fleet.proposals())
     elif question == "html":
-        from pytest_accel.fleet.heat import heat
-        from pytest_accel.fleet.shown import page
+        from pytest_accel.fleet.nights.heat import heat
+        from pytest_accel.fleet.nights.shown import page
 
         night = look(fleet)
         text = page.render(night, heat(fleet, night.groups), {})

@@ -13,12 +13,12 @@ from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Limit, Sku, Spread
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet import acceptance, records
-from pytest_accel.fleet.acceptance import Delivery
-from pytest_accel.fleet.records import Records
+from pytest_accel.fleet.delivery import acceptance, records
+from pytest_accel.fleet.delivery.acceptance import Delivery
+from pytest_accel.fleet.delivery.document import markdown, page, plain, words
+from pytest_accel.fleet.delivery.records import Records
 from pytest_accel.run import record, record_reader
 from pytest_accel.skus import loader, packing_list
-from pytest_accel.views.delivery import markdown, page, plain, words
 from pytest_accel.views.html.page import MissingExtra
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}

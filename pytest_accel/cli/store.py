@@ -19,8 +19,8 @@ from pytest_accel.run.record import replace_file
 from pytest_accel.views.html.page import MissingExtra
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.night import Night
-    from pytest_accel.fleet.queries import Fleet
+    from pytest_accel.fleet.nights.night import Night
+    from pytest_accel.fleet.nights.queries import Fleet
 
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
 others read. A run that the store holds already is not added again. Records that cannot be read are named, and the
@@ -83,7 +83,7 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
 
 def _add(chosen: argparse.Namespace) -> int:
     """Add records to a store; return 0, or 6 if some could not be added."""
-    from pytest_accel.fleet import extract, store
+    from pytest_accel.fleet.nights import extract, store
 
     paths = extract.find(chosen.records)
     added = store.add(chosen.store, paths, night=chosen.night, simulated=chosen.simulated)
@@ -121,8 +121,8 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 def _show(chosen: argparse.Namespace) -> int:
     """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
-    from pytest_accel.fleet import night
-    from pytest_accel.fleet.queries import Fleet
+    from pytest_accel.fleet.nights import night
+    from pytest_accel.fleet.nights.queries import Fleet
 
     last = chosen.night.isoformat() if chosen.night else None
     fleet = Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))
@@ -139,8 +139,8 @@ def _show(chosen: argparse.Namespace) -> int:
 
 def _rendered(fleet: Fleet, found: Night, form: str, output: Path | None) -> str:
     """Return a night in one of the formats."""
-    from pytest_accel.fleet import heat, night
-    from pytest_accel.fleet.shown import metrics, page, text
+    from pytest_accel.fleet.nights import heat, night
+    from pytest_accel.fleet.nights.shown import metrics, page, text
 
     if form == "json":
         shown = {"schema": 1, **night.plain(found), "exit": found.exit}
@@ -164,8 +164,8 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
 
 def _device(chosen: argparse.Namespace) -> int:
     """Show the nights and figures of a device. Raises BadFile if the store knows none of that name."""
-    from pytest_accel.fleet import history, store
-    from pytest_accel.fleet.queries import Fleet
+    from pytest_accel.fleet.nights import history, store
+    from pytest_accel.fleet.nights.queries import Fleet
 
     fleet = Fleet(chosen.store, store.nights(chosen.store)[-chosen.nights :])
     known = fleet.device(chosen.device)
@@ -190,7 +190,7 @@ def _declare_prune(parser: argparse.ArgumentParser) -> None:
 
 def _prune(chosen: argparse.Namespace) -> int:
     """Remove old nights, or print what would be removed; return 0."""
-    from pytest_accel.fleet import store
+    from pytest_accel.fleet.nights import store
 
     store.is_simulated(chosen.store)  # demands a store
     every = store.sizes(chosen.store)

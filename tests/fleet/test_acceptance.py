@@ -12,8 +12,8 @@ from known_good_nodes import record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.fleet import records
-from pytest_accel.fleet.risk import distribution
+from pytest_accel.fleet.delivery import records
+from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
 from pytest_accel.judging.judge import judge

@@ -8,14 +8,14 @@ from datetime import date, timedelta
 
 import pytest
 
-from pytest_accel.fleet.analysis import limits, offenders, outliers, recalibration, trends
-from pytest_accel.fleet.analysis.groups import Group, Kind
-from pytest_accel.fleet.analysis.limits import Fired
-from pytest_accel.fleet.analysis.offenders import Event
-from pytest_accel.fleet.analysis.outliers import Subject
-from pytest_accel.fleet.analysis.recalibration import Sampled
-from pytest_accel.fleet.analysis.trends import Series
-from pytest_accel.fleet.analysis.updates import Update
+from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends
+from pytest_accel.fleet.nights.analysis.groups import Group, Kind
+from pytest_accel.fleet.nights.analysis.limits import Fired
+from pytest_accel.fleet.nights.analysis.offenders import Event
+from pytest_accel.fleet.nights.analysis.outliers import Subject
+from pytest_accel.fleet.nights.analysis.recalibration import Sampled
+from pytest_accel.fleet.nights.analysis.trends import Series
+from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.judging.calibration import Reading
 
 KIND = Kind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")

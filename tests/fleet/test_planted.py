@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.fleet import database
-from pytest_accel.fleet.night import Night, look, window
-from pytest_accel.fleet.queries import Fleet
+from pytest_accel.fleet.nights import database
+from pytest_accel.fleet.nights.night import Night, look, window
+from pytest_accel.fleet.nights.queries import Fleet
 
 pytestmark = pytest.mark.slow
 

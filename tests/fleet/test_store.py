@@ -20,7 +20,7 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.measurement import Device
-from pytest_accel.fleet import database, extract, store
+from pytest_accel.fleet.nights import database, extract, store
 from pytest_accel.judging.closing import Circumstances
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_accel.views.delivery import words
+from pytest_accel.fleet.delivery.document import words
 from pytest_accel.views.exports.markdown import code, escaped
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.acceptance import Delivery
+    from pytest_accel.fleet.delivery.acceptance import Delivery
 
 MOST_NODES = 2000
 """Nodes that the table at the end lists; a delivery of more is better read as HTML or JSON."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.analysis.groups import Group
-from pytest_accel.fleet.night import NOT_ENDED, Night
+from pytest_accel.fleet.nights.analysis.groups import Group
+from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.views.exports.prometheus import UNITS
 

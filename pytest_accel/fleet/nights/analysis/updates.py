@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_accel.fleet.analysis.groups import Kind
+from pytest_accel.fleet.nights.analysis.groups import Kind
 from pytest_accel.judging.calibration import deviation_of
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, OF_MEDIAN
 from pytest_accel.judging.like_devices import ENOUGH, part_of

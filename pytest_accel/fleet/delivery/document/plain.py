@@ -7,10 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.printable import printable_data
-from pytest_accel.views.delivery import words
+from pytest_accel.fleet.delivery.document import words
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.acceptance import Delivery
+    from pytest_accel.fleet.delivery.acceptance import Delivery
 
 
 def text(of: Delivery) -> str:

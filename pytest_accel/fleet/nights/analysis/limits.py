@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_accel.fleet.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES
+from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES
 
 TOO_MANY: Final = 0.3
 """The share of nodes that a limit may reject: above, it is the limit, or a change of software, and not the hardware."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.analysis.groups import Group, standards
-from pytest_accel.fleet.queries import COMPARED, Fleet
+from pytest_accel.fleet.nights.analysis.groups import Group, standards
+from pytest_accel.fleet.nights.queries import COMPARED, Fleet
 
 BYTES: Final = 2_400_000
 """Most bytes of all layers, so that the page stays below 4 MB: 80,000 devices have thirty layers."""

@@ -12,17 +12,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.fleet import store
-from pytest_accel.fleet.analysis import limits, offenders
-from pytest_accel.fleet.analysis.groups import Group
-from pytest_accel.fleet.analysis.limits import Fired
-from pytest_accel.fleet.analysis.offenders import Offender, Repeated
-from pytest_accel.fleet.analysis.outliers import Outlier
-from pytest_accel.fleet.analysis.recalibration import Proposed
-from pytest_accel.fleet.analysis.trends import Drift, Trend
-from pytest_accel.fleet.analysis.updates import Update
-from pytest_accel.fleet.extract import FINISHED
-from pytest_accel.fleet.queries import Fleet
+from pytest_accel.fleet.nights import store
+from pytest_accel.fleet.nights.analysis import limits, offenders
+from pytest_accel.fleet.nights.analysis.groups import Group
+from pytest_accel.fleet.nights.analysis.limits import Fired
+from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
+from pytest_accel.fleet.nights.analysis.outliers import Outlier
+from pytest_accel.fleet.nights.analysis.recalibration import Proposed
+from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.extract import FINISHED
+from pytest_accel.fleet.nights.queries import Fleet
 from pytest_accel.judging.closing import NOT_JUDGED
 
 WINDOW: Final = 30

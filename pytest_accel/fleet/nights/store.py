@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet import database
-from pytest_accel.fleet.database import literal
-from pytest_accel.fleet.extract import FIGURE_COLUMNS, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.fleet.nights import database
+from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, Batch, KeptDevice, KeptRun, read_batch
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from statistics import fmean, median
 from typing import Final
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.fleet.analysis.groups import Kind
-from pytest_accel.fleet.analysis.outliers import Subject
+from pytest_accel.fleet.nights.analysis.groups import Kind
+from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.judging.gaps import FAILS_AT, LEAST, OF_MEDIAN
 from pytest_accel.judging.history import deviation_of_runs
 from pytest_accel.judging.like_devices import part_of

@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.night import plain
-from pytest_accel.fleet.queries import Fleet
+from pytest_accel.fleet.nights.night import plain
+from pytest_accel.fleet.nights.queries import Fleet
 
 __all__ = ["History", "history", "plain", "text"]
 

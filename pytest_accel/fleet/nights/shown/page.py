@@ -9,14 +9,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pytest_accel.core.verdict import WORST_FIRST, Status
-from pytest_accel.fleet.analysis.outliers import Subject
-from pytest_accel.fleet.heat import Heat
-from pytest_accel.fleet.night import REJECTED, Night, Run
-from pytest_accel.fleet.shown import text
+from pytest_accel.fleet.nights.analysis.outliers import Subject
+from pytest_accel.fleet.nights.heat import Heat
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run
+from pytest_accel.fleet.nights.shown import text
 from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.views.html import page, words
 
-PACKAGE: Final = "pytest_accel.fleet.shown"
+PACKAGE: Final = "pytest_accel.fleet.nights.shown"
 STYLES: Final = ("fleet.css",)
 SCRIPTS: Final = ("fleet.js",)
 ROWS: Final = 300

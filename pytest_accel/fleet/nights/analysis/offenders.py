@@ -9,7 +9,7 @@ from datetime import date
 from typing import Final
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.analysis.outliers import Subject
+from pytest_accel.fleet.nights.analysis.outliers import Subject
 
 FAILED_RUNS: Final = 2
 """Runs that reject a device from which on it is a repeat offender."""

@@ -9,8 +9,8 @@ from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.acceptance import Board, Delivery
-    from pytest_accel.fleet.risk import Distribution, Risk
+    from pytest_accel.fleet.delivery.acceptance import Board, Delivery
+    from pytest_accel.fleet.delivery.risk import Distribution, Risk
 
 T = TypeVar("T")
 MOST_NAMED = 16

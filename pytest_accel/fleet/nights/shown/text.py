@@ -8,13 +8,13 @@ from typing import Any, Final
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.analysis.limits import Fired
-from pytest_accel.fleet.analysis.offenders import Offender, Repeated
-from pytest_accel.fleet.analysis.outliers import Outlier, Subject
-from pytest_accel.fleet.analysis.recalibration import Proposed
-from pytest_accel.fleet.analysis.trends import Drift, Trend
-from pytest_accel.fleet.analysis.updates import Update
-from pytest_accel.fleet.night import REJECTED, Night, Run
+from pytest_accel.fleet.nights.analysis.limits import Fired
+from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
+from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
+from pytest_accel.fleet.nights.analysis.recalibration import Proposed
+from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run
 
 Rows = list[tuple[str, ...]]
 LINES: Final = 60

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import Limit, Spread
-from pytest_accel.fleet.records import TERMS, Fault, NodeRecord, Records, place_of
-from pytest_accel.fleet.risk import Distribution, distribution
+from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
+from pytest_accel.fleet.delivery.risk import Distribution, distribution
 from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.judging.delivery import differences
 from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node

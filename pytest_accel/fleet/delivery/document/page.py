@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_accel.views.delivery import words
-from pytest_accel.views.delivery.markdown import RISK
+from pytest_accel.fleet.delivery.document import words
+from pytest_accel.fleet.delivery.document.markdown import RISK
 from pytest_accel.views.html.page import asset, demand_extra, environment, hash_of, trusted
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.acceptance import Delivery
-    from pytest_accel.fleet.risk import Distribution
+    from pytest_accel.fleet.delivery.acceptance import Delivery
+    from pytest_accel.fleet.delivery.risk import Distribution
 
-HERE = "pytest_accel.views.delivery"
+HERE = "pytest_accel.fleet.delivery.document"
 WIDTH, HEIGHT = 240.0, 44.0
 """Size of a histogram in the units of its SVG."""
 KINDS = {"ACCEPTED": "pass", "REJECTED": "fail", "NOT JUDGED": "unsure", "accepted": "pass", "rejected": "fail"}

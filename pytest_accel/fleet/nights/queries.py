@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet import database, store
-from pytest_accel.fleet.analysis import limits, offenders, outliers, recalibration, trends, updates
-from pytest_accel.fleet.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
-from pytest_accel.fleet.analysis.limits import Fired
-from pytest_accel.fleet.analysis.offenders import Event
-from pytest_accel.fleet.analysis.outliers import Outlier, Subject
-from pytest_accel.fleet.analysis.recalibration import Proposed, Sampled
-from pytest_accel.fleet.analysis.trends import Drift, Series, Trend
-from pytest_accel.fleet.analysis.updates import Update
-from pytest_accel.fleet.database import literal
-from pytest_accel.fleet.extract import FINISHED
+from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
+from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
+from pytest_accel.fleet.nights.analysis.limits import Fired
+from pytest_accel.fleet.nights.analysis.offenders import Event
+from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
+from pytest_accel.fleet.nights.analysis.recalibration import Proposed, Sampled
+from pytest_accel.fleet.nights.analysis.trends import Drift, Series, Trend
+from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.extract import FINISHED
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
 from pytest_accel.judging.like_devices import TIMES, part_of

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_accel.fleet.analysis.groups import Group, Kind, behind
+from pytest_accel.fleet.nights.analysis.groups import Group, Kind, behind
 
 
 @dataclass(frozen=True)

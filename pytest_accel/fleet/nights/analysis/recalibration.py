@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_accel.fleet.analysis.groups import Kind
+from pytest_accel.fleet.nights.analysis.groups import Kind
 from pytest_accel.judging.calibration import Calibrated, Reading, calibrate, more_is_better
 
 SAMPLE: Final = 30
