@@ -7,7 +7,7 @@ import argparse
 from pytest_accel.cli import delivery, fleet_drain, fleet_manifest, fleet_run
 from pytest_accel.cli.actions import Actions, declare, run_chosen
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.slurm import SlurmError
+from pytest_accel.fleet.jobs.slurm import SlurmError
 
 ACTIONS: Actions = {
     **fleet_run.ACTIONS,

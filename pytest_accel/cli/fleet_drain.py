@@ -15,12 +15,12 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
-from pytest_accel.fleet import drain as plans
-from pytest_accel.fleet import slurm
-from pytest_accel.fleet.drain import Failure, Plan, Step
-from pytest_accel.fleet.slurm import NodeState, SlurmError
-from pytest_accel.fleet.states import REJECTED_EXIT, NodeResult, State
-from pytest_accel.fleet.waiting import Watch
+from pytest_accel.fleet.jobs import drain as plans
+from pytest_accel.fleet.jobs import slurm
+from pytest_accel.fleet.jobs.drain import Failure, Plan, Step
+from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
+from pytest_accel.fleet.jobs.states import REJECTED_EXIT, NodeResult, State
+from pytest_accel.fleet.jobs.waiting import Watch
 from pytest_accel.run.record import FILE
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1

@@ -11,8 +11,8 @@ from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet import manifest, node_labels
-from pytest_accel.fleet.manifest import Wanted
+from pytest_accel.fleet.kubernetes import manifest, node_labels
+from pytest_accel.fleet.kubernetes.manifest import Wanted
 from pytest_accel.run.options import time_limit
 
 MOST_NODES = 100_000

@@ -16,13 +16,13 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
-from pytest_accel.fleet import report as reports
-from pytest_accel.fleet import run_folder, slurm, states, submission
-from pytest_accel.fleet.run_folder import Fleet
-from pytest_accel.fleet.slurm import Submission
-from pytest_accel.fleet.states import NodeResult
-from pytest_accel.fleet.submission import Submitter
-from pytest_accel.fleet.waiting import Progress, Watch, until_done
+from pytest_accel.fleet.jobs import report as reports
+from pytest_accel.fleet.jobs import run_folder, slurm, states, submission
+from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.slurm import Submission
+from pytest_accel.fleet.jobs.states import NodeResult
+from pytest_accel.fleet.jobs.submission import Submitter
+from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
 from pytest_accel.run.options import AUTO
 from pytest_accel.run.record import replace_file
 from pytest_accel.skus import loader

@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
 
-from pytest_accel.cli.actions import Actions, declare, run_chosen
+from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
+from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import show
+from pytest_accel.core.words import counted
+from pytest_accel.judging.closing import NOT_JUDGED
+from pytest_accel.run.record import replace_file
+from pytest_accel.views.html.page import MissingExtra
 
-ACTIONS: Actions = {}
+if TYPE_CHECKING:
+    from pytest_accel.fleet.night import Night
+    from pytest_accel.fleet.queries import Fleet
+
+ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
+others read. A run that the store holds already is not added again. Records that cannot be read are named, and the
+others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
+SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
+offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
+nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
+judged."""
+DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
+PRUNE = "Remove all but the last nights of a store. Without --yes it prints what it would remove."
+FORMATS: Final = ("text", "html", "prometheus", "json")
+NAMED: Final = 10
+"""Most files that are named one by one."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,4 +43,171 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
-    return run_chosen(ACTIONS, chosen)
+    try:
+        return run_chosen(ACTIONS, chosen)
+    except MissingExtra as missing:
+        raise BadFile(str(missing)) from None
+    except OSError as error:
+        raise BadFile(f"{error.filename or chosen.store}: {error.strerror}") from None
+
+
+def _day(text: str) -> date:
+    """Return a day in ISO 8601. Raises ArgumentTypeError."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-23") from None
+
+
+def _count(text: str) -> int:
+    """Return a number of nights. Raises ArgumentTypeError."""
+    if not text.isdecimal() or not 0 < int(text) < 100_000:
+        raise argparse.ArgumentTypeError(f"{text} is no number of nights")
+    return int(text)
+
+
+def _store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE", type=Path, help="the folder of the store")
+
+
+# -- add
+
+
+def _declare_add(parser: argparse.ArgumentParser) -> None:
+    _store(parser)
+    add = parser.add_argument
+    add("records", metavar="RECORD|DIR", nargs="+", help="a record.json, or a folder with records somewhere below it")
+    add("--night", metavar="YYYY-MM-DD", type=_day, help="the night (default: the day in UTC on which each run began)")
+    add("--simulated", action="store_true", help="add runs of simulated nodes, to a store that holds no others")
+
+
+def _add(chosen: argparse.Namespace) -> int:
+    """Add records to a store; return 0, or 6 if some could not be added."""
+    from pytest_accel.fleet import extract, store
+
+    paths = extract.find(chosen.records)
+    added = store.add(chosen.store, paths, night=chosen.night, simulated=chosen.simulated)
+    for night, number in added.runs.items():
+        print(f"{night}: {counted(number, 'run')} added")
+    if added.known:
+        print(f"{counted(added.known, 'run')} already there")
+    if not added.runs and not added.known:
+        print("nothing added")
+    _name("passed over", added.passed_over, sys.stdout)
+    _name("not added", added.unread, sys.stderr)
+    return NOT_JUDGED if added.unread else 0
+
+
+def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
+    """Print files with the reason for each, the first of them one by one."""
+    for path, why in files[:NAMED]:
+        print(printable_lines(f"{what}: {path}: {why}"), file=to)
+    if len(files) > NAMED:
+        print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)
+
+
+# -- show
+
+
+def _declare_show(parser: argparse.ArgumentParser) -> None:
+    _store(parser)
+    add = parser.add_argument
+    add("--night", metavar="YYYY-MM-DD", type=_day, help="the night to show (default: the last one)")
+    text = "how many nights are looked at, the one that is shown included (default: %(default)s)"
+    add("--nights", metavar="N", type=_count, default=30, help=text)
+    add("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
+    from pytest_accel.fleet import night
+    from pytest_accel.fleet.queries import Fleet
+
+    last = chosen.night.isoformat() if chosen.night else None
+    fleet = Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))
+    found = night.look(fleet)
+    text = _rendered(fleet, found, chosen.format, chosen.output)
+    if chosen.output:
+        if chosen.output.is_symlink() or (chosen.output.exists() and not chosen.output.is_file()):
+            raise BadFile(f"--output: {chosen.output} is not a regular file")
+        replace_file(chosen.output, text)
+    else:
+        print(text, end="")
+    return found.exit
+
+
+def _rendered(fleet: Fleet, found: Night, form: str, output: Path | None) -> str:
+    """Return a night in one of the formats."""
+    from pytest_accel.fleet import heat, night
+    from pytest_accel.fleet.shown import metrics, page, text
+
+    if form == "json":
+        shown = {"schema": 1, **night.plain(found), "exit": found.exit}
+        return json.dumps(shown, indent=1, allow_nan=False) + "\n"
+    if form == "html":
+        return page.render(found, heat.heat(fleet, found.groups), night.links(found, output and output.parent))
+    return metrics.text(found) if form == "prometheus" else text.text(found)
+
+
+# -- device
+
+
+def _declare_device(parser: argparse.ArgumentParser) -> None:
+    _store(parser)
+    add = parser.add_argument
+    add("device", metavar="SERIAL|UUID", help="serial number or UUID of the device")
+    add("--metric", metavar="METRIC", default="", help="one metric alone, which is much faster over many nights")
+    add("--nights", metavar="N", type=_count, default=365, help="how many of the last nights (default: %(default)s)")
+    add("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def _device(chosen: argparse.Namespace) -> int:
+    """Show the nights and figures of a device. Raises BadFile if the store knows none of that name."""
+    from pytest_accel.fleet import history, store
+    from pytest_accel.fleet.queries import Fleet
+
+    fleet = Fleet(chosen.store, store.nights(chosen.store)[-chosen.nights :])
+    known = fleet.device(chosen.device)
+    if not known:
+        raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
+    found = [history.history(fleet, row, chosen.metric) for row in known]
+    if chosen.format == "json":
+        print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
+    else:
+        print("\n".join(printable(line) for each in found for line in history.text(each, show)))
+    return 0
+
+
+# -- prune
+
+
+def _declare_prune(parser: argparse.ArgumentParser) -> None:
+    _store(parser)
+    parser.add_argument("--keep-nights", metavar="N", type=_count, required=True, help="how many nights stay")
+    parser.add_argument("--yes", action="store_true", help="remove them")
+
+
+def _prune(chosen: argparse.Namespace) -> int:
+    """Remove old nights, or print what would be removed; return 0."""
+    from pytest_accel.fleet import store
+
+    store.is_simulated(chosen.store)  # demands a store
+    every = store.sizes(chosen.store)
+    gone = store.prune(chosen.store, chosen.keep_nights) if chosen.yes else every[: -chosen.keep_nights]
+    what = "removed" if chosen.yes else "would remove"
+    for each in gone:
+        print(f"{what} {each.night}: {each.bytes / 1e6:.1f} MB")
+    stay = every[len(gone) :]
+    print(f"{counted(len(stay), 'night')} with {sum(each.bytes for each in stay) / 1e6:.1f} MB stay")
+    if gone and not chosen.yes:
+        print("nothing was removed; --yes removes them")
+    return 0
+
+
+ACTIONS: Actions = {
+    "add": Action("add records to a store", ADD, _declare_add, _add),
+    "show": Action("show a night, worst first", SHOW, _declare_show, _show),
+    "device": Action("show the past of one device", DEVICE, _declare_device, _device),
+    "prune": Action("remove old nights", PRUNE, _declare_prune, _prune),
+}

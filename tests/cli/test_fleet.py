@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.cli.main import main
-from pytest_accel.fleet.run_folder import Expected, Fleet, Submitted, save
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted, save
 from pytest_accel.run.record import Record, write
 
 AT = "2026-11-23T01:00:00+00:00"

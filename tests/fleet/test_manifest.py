@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import closing_file
-from pytest_accel.fleet import manifest
+from pytest_accel.fleet.kubernetes import manifest
 
 CHECKOUT = Path(__file__).parents[2]
 SCHEMA = json.loads((CHECKOUT / "tests/data/kubernetes-batch-1.33.json").read_text(encoding="utf-8"))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.fleet import drain, report, slurm, submission
-from pytest_accel.fleet.drain import Failure
-from pytest_accel.fleet.run_folder import Expected, Fleet, Result, Results, Submitted, found, load, save
-from pytest_accel.fleet.slurm import JobState, NodeState, SlurmError
-from pytest_accel.fleet.states import NodeResult, State, exit_status, of_all
+from pytest_accel.fleet.jobs import drain, report, slurm, submission
+from pytest_accel.fleet.jobs.drain import Failure
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Result, Results, Submitted, found, load, save
+from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
+from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
 from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from pytest_accel.views.delivery import words
 from pytest_accel.views.delivery.markdown import RISK
-from pytest_accel.views.html.page import demand_extra, hash_of, templates, trusted
+from pytest_accel.views.html.page import asset, demand_extra, environment, hash_of, trusted
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.acceptance import Delivery
@@ -36,10 +35,10 @@ class Picture:
 def text(of: Delivery) -> str:
     """Return the document of a delivery as HTML. Raises MissingExtra."""
     demand_extra()
-    style = (resources.files(HERE) / "assets" / "delivery.css").read_text(encoding="utf-8").strip()
+    style = asset(HERE, ("delivery.css",))
     word, sentence = words.verdict(of)
     return (
-        templates(HERE)
+        environment(HERE)
         .get_template("delivery.html.j2")
         .render(
             policy=f"default-src 'none'; style-src '{hash_of(style)}'; base-uri 'none'; form-action 'none'",

@@ -21,10 +21,12 @@ from pytest_accel.views.html import blocks, figures, limits, overview, peers, se
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+PACKAGE = "pytest_accel.views.html"
+"""Where templates, styles and scripts lie."""
 SHOWN = 4000
 """Length of the longest text that the report shows in full."""
 STYLES = ("uPlot.min.css", "report.css")
-SCRIPTS = ("uPlot.iife.min.js", "report.js")
+SCRIPTS = ("uPlot.iife.min.js", "tables.js", "report.js")
 """What is written into the report, in this order."""
 
 
@@ -62,17 +64,20 @@ def page(record: Record, drawn: traces.Traces | None, absent: str = "", doubts: 
     Text from outside is escaped by the template, and control characters become visible escapes.
     """
     demand_extra()
-    environment = templates("pytest_accel.views.html")
-    style, script = _asset(STYLES), _asset(SCRIPTS)
-    return environment.get_template("report.html.j2").render(
-        **_content(record, drawn),
-        absent=absent,
-        doubts=doubts,
-        style=trusted(style),
-        script=trusted(script),
-        policy=f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'",
+    template = environment(PACKAGE).get_template("report.html.j2")
+    return template.render(
+        **_content(record, drawn), absent=absent, doubts=doubts, **code(asset(PACKAGE, STYLES), asset(PACKAGE, SCRIPTS))
     )
+
+
+def code(style: str, script: str) -> dict[str, str]:
+    """Return the style and the script of a page, and the policy that lets it load and run these two alone."""
+    return {
+        "style": trusted(style),
+        "script": trusted(script),
+        "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
+    }
 
 
 def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
@@ -110,12 +115,12 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
         "settings": limits.settings(record),
         "earlier": overview.earlier(record),
         "statuses": [words.Badge(each.value, words.SIGNS[each], "") for each in WORST_FIRST],
-        "data": trusted(_data({plot.anchor: plot.data() for plot in all_plots})),
+        "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
         "sha256": record.sha256,
     }
 
 
-def _data(plots: Mapping[str, object]) -> str:
+def data(plots: Mapping[str, object]) -> str:
     """Return data as JSON that cannot end the element of HTML that it stands in."""
     text = json.dumps(printable_data(json.loads(json.dumps(plots, allow_nan=False))), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -134,19 +139,22 @@ def hash_of(text: str) -> str:
 
 
 @cache
-def _asset(names: tuple[str, ...]) -> str:
-    """Return files of the package one after the other."""
-    folder = resources.files("pytest_accel.views.html") / "assets"
+def asset(package: str, names: tuple[str, ...]) -> str:
+    """Return files of a package, which are in its folder `assets`, one after the other."""
+    folder = resources.files(package) / "assets"
     return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
 
 
 @cache
-def templates(package: str) -> Environment:
-    """Return the templates of a package, with escaping on for all; a name that the content lacks is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def environment(*packages: str) -> Environment:
+    """Return the templates of packages, the first of which comes first.
+
+    Escaping is on for all of them; a name that is missing in the content is an error.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader(package, "templates"),
+        loader=ChoiceLoader([PackageLoader(each, "templates") for each in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
-from pytest_accel.fleet import run_folder, slurm, states
-from pytest_accel.fleet.run_folder import Results
-from pytest_accel.fleet.slurm import SlurmError
-from pytest_accel.fleet.states import PENDING, NodeResult, State
+from pytest_accel.fleet.jobs import run_folder, slurm, states
+from pytest_accel.fleet.jobs.run_folder import Results
+from pytest_accel.fleet.jobs.slurm import SlurmError
+from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 
 LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
 """Seconds between two looks; ten times as long as a look takes, within these."""

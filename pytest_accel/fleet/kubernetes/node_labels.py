@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.manifest import PREFIX, REJECTED_TAINT, is_node
+from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_node
 from pytest_accel.run import summaries
 from pytest_accel.run.earlier_records import SUMMARY_BYTES
 from pytest_accel.run.summaries import Summary

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.slurm import NodeState, drain_command, resume_command
-from pytest_accel.fleet.states import HOLDS, NodeResult, State, moment
+from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
+from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State, moment
 
 TAG: Final = "[accel]"
 """The beginning of every reason of ours."""

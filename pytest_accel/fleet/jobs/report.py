@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytest_accel.core.printable import printable
-from pytest_accel.fleet.run_folder import Fleet
-from pytest_accel.fleet.states import ENDS, NodeResult, State, counts, exit_status, in_words
+from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.states import ENDS, NodeResult, State, counts, exit_status, in_words
 
 MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""

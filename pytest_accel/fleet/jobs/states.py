@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from enum import Enum
 
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.run_folder import Fleet, Result, Submitted
-from pytest_accel.fleet.slurm import ACTIVE, WAITING, JobState
+from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted
+from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
 """Exit statuses of a run whose verdict is not that everything holds."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.fleet import run_folder, slurm
-from pytest_accel.fleet.run_folder import Expected, Fleet, Submitted
-from pytest_accel.fleet.slurm import JobState, NodeState, SlurmError, Submission
-from pytest_accel.fleet.states import MISSING, PENDING, NodeResult
+from pytest_accel.fleet.jobs import run_folder, slurm
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
+from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
+from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
 
 SAVE_EVERY = 50

@@ -1,0 +1,283 @@
+"""What the store keeps of a record: the run, its devices, and a figure for each metric of each subject.
+
+A record is read as somebody else's text. Its verdicts are taken as they are: nothing is judged again.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_accel.core import simulated, untrusted
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Status
+from pytest_accel.run import summaries
+from pytest_accel.run.record import FILE, READABLE
+from pytest_accel.run.summaries import Summary
+
+FINISHED: Final = "finished"
+WORST: Final = {each.value: place for place, each in enumerate(Status)}
+"""The place of each status, worst first."""
+
+
+class NotKept(Exception):
+    """A record that the store does not hold; the text says why."""
+
+
+@dataclass(frozen=True)
+class KeptDevice:
+    """A device of a run, or the node itself, as the subject of figures."""
+
+    uuid: str
+    serial: str
+    slot: str
+    """Its PCI address."""
+    name: str
+    model: str
+    vbios: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A verdict with its value. `method` is the hash of method and conditions; empty where nothing can be compared."""
+
+    uuid: str
+    metric: str
+    unit: str
+    method: str
+    value: float | None
+    status: str
+    floor: float | None
+    ceiling: float | None
+    code: str
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A run as the store keeps it. `id` is the same for every version of its record, `content` is not."""
+
+    id: str
+    content: str
+    record: str
+    night: date
+    node: str
+    started: str
+    ended: str
+    state: str
+    word: str
+    line: str
+    exit: int | None
+    sku: str
+    platform: str
+    level: str
+    driver: str
+    torch: str
+    version: str
+    contract: str
+    simulated: bool
+    devices: Sequence[KeptDevice] = field(default=(), compare=False)
+    figures: Sequence[Figure] = field(default=(), compare=False)
+
+    @property
+    def finished(self) -> bool:
+        """True if the run came to its end."""
+        return self.state == FINISHED
+
+
+def read(path: Path) -> KeptRun:
+    """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
+    raw = untrusted.read_bytes(path)
+    content = untrusted.parse_json(raw, str(path))
+    try:
+        if content["schema"] not in READABLE:
+            raise BadFile(f"{path}: was written in schema {printable(str(content['schema']), SHOWN)}")
+        return _kept(path, hashlib.sha256(raw).hexdigest(), content, summaries.summary(content))
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        told = printable(f"{type(error).__name__}: {error}", SHOWN)
+        raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one ({told})") from None
+
+
+def _kept(path: Path, content: str, raw: Mapping[str, Any], found: Summary) -> KeptRun:
+    if found["judged_again"]:
+        raise NotKept("judged again: the record of the run itself counts")
+    if found["filtered"]:
+        raise NotKept("a filtered run: it measured less than the level has")
+    run, software = raw["run"], raw.get("software") or {}
+    devices = [_device(each, facts) for each, facts in zip(raw["devices"], found["devices"], strict=True)]
+    node = _text(found["host"])
+    if not node:
+        raise NotKept("it names no host")
+    identity = "\0".join((found["host"], found["started"], *sorted(each.uuid for each in devices)))
+    exit_status = (raw.get("closing") or {}).get("exit")
+    return KeptRun(
+        id=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        content=content,
+        record=_text(str(path.absolute()), 4096),
+        night=_night(found["started"]),
+        node=node,
+        started=_text(found["started"]),
+        ended=_text(run.get("ended")),
+        state=_text(found["state"]),
+        word=_text(found["word"]),
+        line=_text(found["line"], 1000),
+        exit=exit_status if isinstance(exit_status, int) and 0 <= exit_status < 256 else None,
+        sku=_text(found["sku"]),
+        platform=_text(found["terms"].get("platform")),
+        level=_text(found["terms"].get("level")),
+        driver=_text(found["terms"].get("driver")),
+        torch=_text(found["terms"].get("torch")),
+        version=_text(software.get("pytest_accel")),
+        contract=_text(((raw.get("sku") or {}).get("contract") or {}).get("sha256")),
+        simulated=found["simulated"] or any(map(_simulated, devices)),
+        devices=[*devices, KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
+        figures=list(_figures(raw, found, node)) if found["state"] == FINISHED else [],
+    )
+
+
+def _night(started: str) -> date:
+    """Return the day in UTC on which a run began. Raises NotKept for what is no time."""
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        raise NotKept("it does not say when the run began") from None
+    return (moment.astimezone(timezone.utc) if moment.tzinfo else moment).date()
+
+
+def _device(raw: Mapping[str, Any], known: summaries.SummaryDevice) -> KeptDevice:
+    return KeptDevice(
+        uuid=_text(known["uuid"]),
+        serial=_text(known.get("serial")),
+        slot=_text(known.get("slot")),
+        name=_text(f"{raw.get('called', 'gpu')}{raw['index']}"),
+        model=_text(known["model"]),
+        vbios=_text(known.get("vbios")),
+    )
+
+
+def _simulated(device: KeptDevice) -> bool:
+    return bool(simulated.shown_by(Device(device.uuid, 0, "", device.model, serial=device.serial)))
+
+
+def _figures(raw: Mapping[str, Any], found: Summary, node: str) -> Iterator[Figure]:
+    """Yield the worst verdict on each metric of each subject, with the figure that a later run is compared with."""
+    comparable: dict[tuple[str, str], tuple[float, str]] = {}
+    for name, values in found["figures"].items():
+        metric, _, method = name.rsplit(" ", 2)
+        comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
+    codes = {(each["metric"], each["subject"]): each["code"] for each in raw.get("findings") or ()}
+    worst: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for each in raw["verdicts"]:
+        place = str(each["metric"]), str(each["subject"])
+        if place not in worst or WORST[each["status"]] < WORST[worst[place]["status"]]:
+            worst[place] = each
+    for (metric, subject), each in worst.items():
+        value, method = comparable.get((metric, subject), (_number(each.get("value")), ""))
+        yield Figure(
+            uuid=f"{NODE} {node}" if subject == NODE else _text(subject),
+            metric=_text(metric),
+            unit=_text(each.get("unit")),
+            method=method,
+            value=value,
+            status=str(each["status"]),
+            floor=_number(each.get("floor")),
+            ceiling=_number(each.get("ceiling")),
+            code=_text(codes.get((metric, subject))),
+        )
+
+
+def _text(value: Any, most: int = SHOWN) -> str:
+    """Return a text from outside as it is kept; empty for what is none."""
+    return "" if value is None else printable(str(value), most)
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number; None for anything else. The file holds it in single precision."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value) if abs(value) < 3e38 else None
+
+
+# -- many records
+
+
+@dataclass
+class Batch:
+    """The records of some files: the runs without their figures, which are in `part`, and the files left out."""
+
+    part: Path
+    runs: list[KeptRun] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """Files that cannot be read: path and reason."""
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    """Records that do not count: path and reason."""
+
+
+def read_batch(paths: Sequence[Path], part: Path) -> Batch:
+    """Read some records, and write their figures to the table `part`. The process of the caller, or one beside it."""
+    batch = Batch(part)
+    with part.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        for path in paths:
+            try:
+                run = read(path)
+            except BadFile as bad:
+                batch.unread.append((str(path), str(bad).removeprefix(f"{path}: ")))
+            except NotKept as why:
+                batch.passed_over.append((str(path), str(why)))
+            else:
+                table.writerows(figure_row(run.content, each) for each in run.figures)
+                batch.runs.append(replace(run, figures=()))
+    return batch
+
+
+def figure_row(content: str, each: Figure) -> tuple[object, ...]:
+    """Return a figure as a row of the table that the database reads (`FIGURE_COLUMNS`)."""
+    return (
+        content,
+        each.uuid,
+        each.metric,
+        each.unit,
+        each.method,
+        each.value,
+        each.status,
+        each.floor,
+        each.ceiling,
+        each.code,
+    )
+
+
+FIGURE_COLUMNS: Final = {
+    "content": "VARCHAR",
+    "uuid": "VARCHAR",
+    "metric": "VARCHAR",
+    "unit": "VARCHAR",
+    "method": "VARCHAR",
+    "value": "FLOAT",
+    "status": "VARCHAR",
+    "floor": "DOUBLE",
+    "ceiling": "DOUBLE",
+    "code": "VARCHAR",
+}
+"""The columns of `figure_row` with their types."""
+
+
+def find(names: Sequence[str]) -> list[Path]:
+    """Return the records that files and folders name, each once. Raises BadFile for a path that holds none."""
+    found: dict[Path, None] = {}
+    for name in names:
+        path = Path(name)
+        if not untrusted.exists(path):
+            raise BadFile(f"{path}: does not exist; name records, or folders in which runs wrote them")
+        files = [path] if not path.is_dir() else sorted(path.rglob(FILE))
+        if not files:
+            raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
+        found.update(dict.fromkeys(files))
+    return list(found)

@@ -1,0 +1,95 @@
+"""The past of one device: where it was, on which software, and every figure of every night."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from typing import Any
+
+from pytest_accel.core.verdict import Status
+from pytest_accel.core.words import counted, listed
+from pytest_accel.fleet.night import plain
+from pytest_accel.fleet.queries import Fleet
+
+__all__ = ["History", "history", "plain", "text"]
+
+Show = Callable[[float | None, str], str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure of the device on one night."""
+
+    night: date
+    node: str
+    name: str
+    slot: str
+    level: str
+    driver: str
+    vbios: str
+    metric: str
+    unit: str
+    value: float | None
+    status: str
+    floor: float | None
+    ceiling: float | None
+    code: str
+    method: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Node, name and slot."""
+        return self.node, self.name, self.slot
+
+    @property
+    def software(self) -> tuple[str, str]:
+        """Driver and firmware, an update of which begins a new series."""
+        return self.driver, self.vbios
+
+
+@dataclass(frozen=True)
+class History:
+    """A device with its figures, oldest first."""
+
+    device: int
+    uuid: str
+    serial: str
+    model: str
+    entries: Sequence[Entry]
+
+
+def history(fleet: Fleet, known: Sequence[Any], metric: str = "") -> History:
+    """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
+    device, uuid, serial, model = known
+    return History(device, uuid, serial, model, [Entry(*row) for row in fleet.history(device, metric)])
+
+
+def text(found: History, show: Show) -> Iterator[str]:
+    """Yield a past as lines: the device, its places, its failures, and each metric on each driver and firmware."""
+    nights = sorted({each.night for each in found.entries})
+    known = f"serial {found.serial}, " if found.serial else ""
+    yield f"{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
+    for (place, software), some in groupby(found.entries, key=lambda each: (each.place, each.software)):
+        days = [each.night for each in some]
+        node, name, slot = place
+        told = ", ".join(filter(None, (slot, _named("driver", software[0]), _named("vbios", software[1]))))
+        yield f"  {days[0]} to {days[-1]}  {node} {name}  {told}"
+    for night, some in groupby(found.entries, key=lambda each: each.night):
+        bad = [each for each in some if each.status in (Status.FAIL.value, Status.MARGINAL.value)]
+        for status in dict.fromkeys(each.status for each in bad):
+            yield f"  {night}  {status}  {listed([each.metric for each in bad if each.status == status])}"
+    series: dict[tuple[str, ...], list[Entry]] = {}
+    for each in found.entries:
+        if each.method and each.value is not None:
+            series.setdefault((each.metric, each.level, each.unit, each.method, *each.software), []).append(each)
+    for key, entries in series.items():
+        yield f"  {key[0]} ({', '.join(filter(None, (key[1], _named('driver', key[4]), _named('vbios', key[5]))))})"
+        for at in range(0, len(entries), 6):
+            values = (f"{each.night:%m-%d} {show(each.value, key[2])}" for each in entries[at : at + 6])
+            yield f"    {'  '.join(values)}"
+
+
+def _named(name: str, version: str) -> str:
+    return f"{name} {version}" if version else ""

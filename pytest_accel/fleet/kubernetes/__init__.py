@@ -1,0 +1,1 @@
+"""Manifests and labels for Kubernetes, which the user applies."""

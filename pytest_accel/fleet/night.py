@@ -1,0 +1,158 @@
+"""All that a night of a fleet shows, as one object that every view is made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_accel.fleet import store
+from pytest_accel.fleet.analysis import limits, offenders
+from pytest_accel.fleet.analysis.groups import Group
+from pytest_accel.fleet.analysis.limits import Fired
+from pytest_accel.fleet.analysis.offenders import Offender, Repeated
+from pytest_accel.fleet.analysis.outliers import Outlier
+from pytest_accel.fleet.analysis.recalibration import Proposed
+from pytest_accel.fleet.analysis.trends import Drift, Trend
+from pytest_accel.fleet.analysis.updates import Update
+from pytest_accel.fleet.extract import FINISHED
+from pytest_accel.fleet.queries import Fleet
+from pytest_accel.judging.closing import NOT_JUDGED
+
+WINDOW: Final = 30
+"""Nights that trends, updates and repeat offenders are looked for in, the one that is shown included."""
+NOT_ENDED: Final = "NOT ENDED"
+"""The word for a run without a closing line."""
+REJECTED: Final = 1
+"""The exit status for a node that was rejected, and for hardware that is worse than its like or than it was."""
+REPORT: Final = "report.html"
+"""The name of the page beside a record."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run of a node in the night."""
+
+    node: str
+    word: str
+    exit: int | None
+    line: str
+    record: str
+    level: str
+    sku: str
+    devices: int
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night of a fleet: its runs, and what the analyses found, each worst first."""
+
+    night: str
+    first: str
+    """The first night that was looked at."""
+    nights: int
+    simulated: bool
+    runs: Sequence[Run]
+    verdicts: dict[str, int]
+    """How many verdicts have each status."""
+    outliers: Sequence[Outlier]
+    trends: Sequence[Trend]
+    drifts: Sequence[Drift]
+    offenders: Sequence[Offender]
+    repeated: Sequence[Repeated]
+    updates: Sequence[Update]
+    too_often: Sequence[Fired]
+    never: Sequence[Fired]
+    proposals: Sequence[Proposed]
+    groups: Sequence[Group]
+
+    @property
+    def words(self) -> dict[str, int]:
+        """How many runs have each result, the most frequent first."""
+        return dict(Counter(each.word for each in self.runs).most_common())
+
+    @property
+    def devices(self) -> int:
+        """The devices of all runs; those of a node that ran twice count once."""
+        return sum({each.node: each.devices for each in self.runs}.values())
+
+    @property
+    def exit(self) -> int:
+        """The exit status: 1 for hardware that is worse, 6 for a node that was not judged, else 0."""
+        if any(each.exit == REJECTED for each in self.runs) or self.outliers or self.trends or self.offenders:
+            return REJECTED
+        return NOT_JUDGED if any(each.exit != 0 for each in self.runs) else 0
+
+
+def window(path: Path, night: str | None, count: int) -> list[str]:
+    """Return the nights of a store up to `night` (default: the last one), at most `count` of them."""
+    known = store.nights(path)
+    if night is not None and night not in known:
+        return [night]  # Fleet names what is there
+    return [each for each in known if night is None or each <= night][-count:]
+
+
+def look(fleet: Fleet) -> Night:
+    """Return all that the last night of a fleet shows, beside the nights before it."""
+    groups = fleet.groups()
+    trends, drifts = fleet.trends()
+    events, fired = fleet.events(), fleet.limits()
+    doubted = limits.too_often(fired)
+    return Night(
+        night=fleet.night,
+        first=fleet.nights[0],
+        nights=len(fleet.nights),
+        simulated=fleet.simulated,
+        runs=[_run(*row) for row in fleet.runs()],
+        verdicts=fleet.statuses(),
+        outliers=fleet.outliers(groups),
+        trends=trends,
+        drifts=drifts,
+        offenders=offenders.offenders(events, {(each.sku, each.metric) for each in doubted}),
+        repeated=offenders.repeated(events, fleet.last_nights()),
+        updates=fleet.updates(),
+        too_often=doubted,
+        never=limits.never(fired),
+        proposals=fleet.proposals(),
+        groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
+    )
+
+
+def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> Run:
+    ended = state == FINISHED and bool(word)
+    return Run(node, word if ended else NOT_ENDED, status if ended else None, *others)
+
+
+def links(night: Night, beside: Path | None) -> dict[str, str]:
+    """Return the page of each node whose record has one, relative to the folder `beside`, by node."""
+    found = {}
+    for each in night.runs:
+        page = Path(each.record).with_name(REPORT)
+        if beside is not None and page.is_file():
+            found[each.node] = os.path.relpath(page, beside.absolute())
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses by the names of their fields, days as text, infinities as null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+Renderer = Callable[[Night], str]
+"""A view of a night."""

@@ -1,0 +1,369 @@
+"""The questions that are asked of a store: figures counted and averaged by the database, decided on in `analysis`.
+
+Only rows that may be findings come out of it, so that a fleet of 80,000 devices is no more work here than one of 80.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Status
+from pytest_accel.fleet import database, store
+from pytest_accel.fleet.analysis import limits, offenders, outliers, recalibration, trends, updates
+from pytest_accel.fleet.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
+from pytest_accel.fleet.analysis.limits import Fired
+from pytest_accel.fleet.analysis.offenders import Event
+from pytest_accel.fleet.analysis.outliers import Outlier, Subject
+from pytest_accel.fleet.analysis.recalibration import Proposed, Sampled
+from pytest_accel.fleet.analysis.trends import Drift, Series, Trend
+from pytest_accel.fleet.analysis.updates import Update
+from pytest_accel.fleet.database import literal
+from pytest_accel.fleet.extract import FINISHED
+from pytest_accel.judging.calibration import Reading
+from pytest_accel.judging.gaps import FAILS_AT, LEAST
+from pytest_accel.judging.like_devices import TIMES, part_of
+
+KIND: Final = "sku, platform, level, metric, unit, method"
+"""The columns of `Kind`."""
+COMPARED: Final = "method <> '' AND value IS NOT NULL"
+"""The figures that are compared."""
+MOST_EVENTS: Final = 200_000
+"""Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
+
+
+class Fleet:
+    """Some nights of a store, the last of which is the one that is looked at."""
+
+    def __init__(self, path: Path, nights: Sequence[str]) -> None:
+        """Raise BadFile for a store without these nights."""
+        self.path, self.nights = path, list(nights)
+        known = store.nights(path)
+        for night in self.nights:
+            if night not in known:
+                raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(known[-3:]) or 'none'}")
+        if not self.nights:
+            raise BadFile(f"{path}: holds no night")
+        self.simulated = store.is_simulated(path)
+        self._db = database.connect()
+        for name, file in (("figures", store.FIGURES), ("runs", store.RUNS)):
+            self._view(name, [store.folder_of(path, night) / file for night in self.nights])
+        self._view("devices", [path / store.DEVICES])
+        self._view("tonight", [store.folder_of(path, self.night) / store.FIGURES], self._last_runs())
+
+    @property
+    def night(self) -> str:
+        """The night that is looked at: ISO 8601."""
+        return self.nights[-1]
+
+    def _last_runs(self) -> str:
+        """Return the condition that leaves the last run of each node at each level; empty where none ran twice."""
+        last = f"""
+            SELECT arg_max(run, started) FROM runs
+            WHERE night = DATE {literal(self.night)} AND state = {literal(FINISHED)} GROUP BY node, level, sku
+        """  # noqa: S608
+        number = self.rows("SELECT count(*) FROM runs WHERE night = ? AND state = ?", self.night, FINISHED)[0][0]
+        return "" if len(self.rows(last)) == number else f" WHERE run IN ({last})"
+
+    def _view(self, name: str, files: Sequence[Path], where: str = "") -> None:
+        there = [each for each in files if each.exists()]
+        if not there:
+            raise BadFile(f"{files[-1]}: is missing; add the records of that night again")
+        query = f"FROM read_parquet({database.files(there)}, hive_partitioning = false){where}"
+        with database.reading(there[-1]):
+            self._db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a query finds."""
+        return self._db.execute(query, list(parameters)).fetchall()
+
+    def execute(self, query: str, *parameters: object) -> None:
+        """Do what a statement says."""
+        self._db.execute(query, list(parameters))
+
+    def table(self, name: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+        """Make a table of a few rows."""
+        self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
+        if rows:
+            self._db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
+
+    def subjects(self, devices: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """Return UUID and serial number of devices, by their number."""
+        wanted = sorted(set(devices))
+        query = "SELECT device, uuid, serial FROM devices SEMI JOIN (SELECT unnest(?) AS device) USING (device)"
+        return {number: (uuid, serial) for number, uuid, serial in self.rows(query, wanted)}
+
+    # -- runs
+
+    def runs(self) -> list[tuple[Any, ...]]:
+        """Return node, word, state, exit, line, record, level, SKU and devices of tonight's runs."""
+        columns = "node, word, state, exit, line, record, level, sku, devices"
+        return self.rows(f"SELECT {columns} FROM runs WHERE night = ? ORDER BY node, started", self.night)  # noqa: S608
+
+    def statuses(self) -> dict[str, int]:
+        """Return how many verdicts of tonight have each status."""
+        return dict(self.rows("SELECT status, count(*) FROM tonight GROUP BY status"))
+
+    # -- outliers
+
+    def groups(self) -> list[Group]:
+        """Return tonight's groups of comparable figures, for each driver and for all of them."""
+        alone = self._groups(f"{KIND}, driver", "driver")
+        of_kind: dict[Kind, list[Group]] = {}
+        for each in alone:
+            of_kind.setdefault(each.kind, []).append(each)
+        several = any(len(each) > 1 for each in of_kind.values())
+        pooled = self._groups(KIND, "NULL") if several else [replace(each, driver=None) for each in alone]
+        return alone + pooled
+
+    def _groups(self, by: str, driver: str) -> list[Group]:
+        query = f"""
+            SELECT {KIND}, {driver}, count(*), count(DISTINCT run), median(value), mad(value)
+            FROM tonight WHERE {COMPARED} GROUP BY {by}
+        """  # noqa: S608
+        return [Group(Kind(*row[:6]), *row[6:]) for row in self.rows(query)]
+
+    def outliers(self, groups: Iterable[Group]) -> list[Outlier]:
+        """Return tonight's figures that are far behind those of their group."""
+        compared = standards(groups)
+        bounds = [
+            (*_columns(each.kind), each.driver or "", each.driver is None, each.bound, each.kind.more_is_better)
+            for each in compared.values()
+        ]
+        columns = ", ".join(f"{name} VARCHAR" for name in f"{KIND}, driver".split(", "))
+        self.table("bounds", f"{columns}, pooled BOOLEAN, bound DOUBLE, rate BOOLEAN", bounds)
+        query = f"""
+            SELECT t.device, t.node, t.name, t.slot, t.value, t.status, t.driver, b.pooled, {_of("t", KIND)}
+            FROM tonight t JOIN bounds b USING ({KIND})
+            WHERE t.{COMPARED} AND (b.pooled OR b.driver = t.driver)
+                  AND CASE WHEN b.rate THEN t.value < b.bound ELSE t.value > b.bound END
+        """  # noqa: S608
+        rows = self.rows(query)
+        names = self.subjects(row[0] for row in rows)
+        found = []
+        for device, node, name, slot, value, status, driver, pooled, *kind in rows:
+            group = compared.get((Kind(*kind), driver))
+            if pooled and group is not None:
+                continue  # compared with those of its own driver, in another row or within their bounds
+            group = group or compared[Kind(*kind), None]
+            subject = _subject(device, (node, name, slot), names)
+            one = outliers.outlier(subject, value, status, group)
+            found += [one] if one else []
+        return outliers.by_device(found)
+
+    # -- trends
+
+    def metrics(self) -> list[tuple[str, str]]:
+        """Return the metrics of tonight that are compared, with their units."""
+        return self.rows(f"SELECT DISTINCT metric, unit FROM tonight WHERE {COMPARED} ORDER BY ALL")  # noqa: S608
+
+    def trends(self) -> tuple[list[Trend], list[Drift]]:
+        """Return the devices that lose speed over the nights, and what the fleet does as a whole."""
+        found: list[Trend] = []
+        drifts: list[Drift] = []
+        if len(self.nights) < trends.ENOUGH_NIGHTS:
+            return found, drifts
+        for metric, unit in self.metrics():
+            self._slopes(metric, unit)
+            shared = self._drifts()
+            drifts += shared
+            slopes = trends.shared_slopes(shared)
+            decided = (trends.decide(each, slopes.get(each.kind, 0.0)) for each in self._candidates(metric, unit))
+            found += [each for each in decided if each]
+        return trends.worst_first(found), [each for each in drifts if each.found]
+
+    def _slopes(self, metric: str, unit: str) -> None:
+        """Make a table of the slope of every series of a metric, as a share of its value a night."""
+        self.execute(
+            f"""
+            CREATE OR REPLACE TEMP TABLE slopes AS
+            SELECT device, driver, vbios, {KIND}, count(*) AS n, max(night) AS last,
+                   datediff('day', min(night), max(night)) AS days, regr_r2(value, epoch(night) / 86400) AS r2,
+                   regr_slope(value, epoch(night) / 86400) / avg(value) AS slope
+            FROM figures WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0
+            GROUP BY device, driver, vbios, {KIND} HAVING count(*) >= {trends.ENOUGH_NIGHTS} AND avg(value) > 0
+            """,  # noqa: S608
+            metric,
+            unit,
+        )
+
+    def _drifts(self) -> list[Drift]:
+        query = f"SELECT {KIND}, count(*), median(slope), max(days) FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
+        rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
+        return [Drift(Kind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
+
+    def _candidates(self, metric: str, unit: str) -> list[Series]:
+        """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one."""
+        least = LEAST[part_of(metric)] / 2
+        sign = 1 if unit in TIMES else -1
+        steep = f"""
+            WITH fleet AS (SELECT {KIND}, CASE WHEN count(*) >= {ENOUGH_DEVICES} THEN median(slope) ELSE 0 END AS shared
+                           FROM slopes GROUP BY {KIND})
+            SELECT device, driver, vbios, {KIND} FROM slopes JOIN fleet USING ({KIND})
+            WHERE {sign} * (slope - shared) * days >= ?
+                  AND (abs(shared) * days >= ? OR r2 * (n - 2) >= ? * (1 - r2))
+        """  # noqa: S608
+        wanted = set(self.rows(steep, least, least, FAILS_AT**2))
+        query = f"""
+            SELECT device, driver, vbios, {KIND}, night, value, node, name, slot
+            FROM figures SEMI JOIN (SELECT unnest(?) AS device) USING (device)
+            WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0 ORDER BY device, night, run
+        """  # noqa: S608
+        series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for row in self.rows(query, sorted({each[0] for each in wanted}), metric, unit) if wanted else ():
+            if row[:9] in wanted:
+                series.setdefault(row[:9], []).append(row[9:])
+        names = self.subjects(key[0] for key in series)
+        found = []
+        for (device, driver, vbios, *kind), some in series.items():
+            subject = _subject(device, some[-1][2:], names)
+            days, values = [each[0] for each in some], [each[1] for each in some]
+            found.append(Series(subject, Kind(*kind), driver, vbios, days, values))
+        return found
+
+    # -- updates
+
+    def updates(self) -> list[Update]:
+        """Return what updates of driver and firmware within the nights changed, metric by metric.
+
+        Which versions are new is told by the metric that most devices have.
+        """
+        ranked = f"SELECT metric FROM tonight WHERE {COMPARED} GROUP BY metric ORDER BY count(*) DESC, metric"  # noqa: S608
+        common = self.rows(ranked)
+        found: list[Update] = []
+        for what in ("driver", "vbios") if common else ():
+            query = f"""
+                SELECT sku, {what}, min(night) FROM figures
+                WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL
+            """  # noqa: S608
+            new = [row[:2] for row in self.rows(query, common[0][0]) if row[2] > date.fromisoformat(self.nights[0])]
+            self.table("new_versions", "sku VARCHAR, version VARCHAR", new)
+            for (metric,) in common if new else ():
+                found += self._changes(metric, what, sorted({sku for sku, _ in new}))
+        return updates.findings(found)
+
+    def _changes(self, metric: str, what: str, skus: Sequence[str]) -> list[Update]:
+        """Return the change of a metric with the update of each device to a new version."""
+        query = f"""
+            WITH rows AS (SELECT device, node, night, value, {what} AS version, {KIND} FROM figures
+                          WHERE metric = $metric AND sku IN ({", ".join(map(literal, skus))}) AND {COMPARED}
+                                AND value > 0 AND {what} <> ''),
+                 new AS (SELECT device, level, platform, method, version, min(night) AS since
+                         FROM rows SEMI JOIN new_versions USING (sku, version)
+                         GROUP BY device, level, platform, method, version),
+                 ends AS (SELECT r.device, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
+                                 arg_max(r.version, r.night) FILTER (WHERE r.night < n.since) AS old,
+                                 median(r.value) FILTER (WHERE r.night < n.since AND r.version <> n.version) AS before,
+                                 median(r.value) FILTER (WHERE r.night >= n.since AND r.version = n.version) AS after
+                          FROM rows r JOIN new n USING (device, level, platform, method)
+                          WHERE abs(datediff('day', n.since, r.night)) <= {updates.AROUND}
+                          GROUP BY r.device, {_of("r", KIND)}, n.version)
+            SELECT {KIND}, old, new, count(*), count(DISTINCT node), median(before), median(after),
+                   median(after / before - 1), mad(after / before - 1)
+            FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
+        """  # noqa: S608
+        return [
+            Update(Kind(*row[:6]), what, *row[6:]) for row in self._db.execute(query, {"metric": metric}).fetchall()
+        ]
+
+    # -- repeat offenders
+
+    def events(self) -> list[Event]:
+        """Return the verdicts of the nights that are FAIL or MARGINAL, the newest ones if they are too many."""
+        query = f"""
+            SELECT device, node, name, slot, sku, metric, status, night, run, code FROM figures
+            WHERE status IN ('{Status.FAIL.value}', '{Status.MARGINAL.value}')
+            ORDER BY night DESC, status, node, name LIMIT {MOST_EVENTS}
+        """  # noqa: S608
+        rows = self.rows(query)
+        names = self.subjects(row[0] for row in rows)
+        return [
+            Event(_subject(device, place, names), sku, metric, status, night, (night, run), code)
+            for device, *place, sku, metric, status, night, run, code in reversed(rows)
+        ]
+
+    def last_nights(self) -> dict[int, list[date]]:
+        """Return the last nights on which each device was measured that has a MARGINAL verdict."""
+        of = offenders.MARGINAL_OF[1]
+        query = f"""
+            WITH wanted AS (SELECT DISTINCT device FROM figures WHERE status = '{Status.MARGINAL.value}')
+            SELECT device, max(night, {of})
+            FROM (SELECT DISTINCT device, night FROM figures SEMI JOIN wanted USING (device)) GROUP BY device
+        """  # noqa: S608
+        return {device: sorted(nights) for device, nights in self.rows(query)}
+
+    # -- limits
+
+    def limits(self) -> list[Fired]:
+        """Return how often each limit with a bound fired."""
+        fail, marginal = f"status = '{Status.FAIL.value}'", f"status = '{Status.MARGINAL.value}'"
+        held = f"FILTER (WHERE t.status = '{Status.PASS.value}')"
+        query = f"""
+            WITH since AS (SELECT sku, platform, level, metric, count(*) AS fails
+                           FROM figures WHERE {fail} GROUP BY ALL)
+            SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.run),
+                   count(*), count(DISTINCT t.run) FILTER (WHERE t.{fail}), count_if(t.{marginal}),
+                   coalesce(any_value(s.fails), 0),
+                   nullif(min(least(coalesce((t.value - t.floor) / nullif(abs(t.floor), 0), 1e9),
+                                    coalesce((t.ceiling - t.value) / nullif(abs(t.ceiling), 0), 1e9))) {held}, 1e9)
+            FROM tonight t LEFT JOIN since s USING (sku, platform, level, metric)
+            GROUP BY t.sku, t.platform, t.level, t.metric ORDER BY ALL
+        """  # noqa: S608
+        every = [Fired(*row) for row in self.rows(query)]
+        return [
+            each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None
+        ]
+
+    # -- recalibration
+
+    def proposals(self) -> list[Proposed]:
+        """Return the limits that a sample of the nodes of each SKU proposes, from the last nights."""
+        query = f"""
+            WITH nodes AS (SELECT sku, node, row_number() OVER (PARTITION BY sku ORDER BY hash(node), node) AS place
+                           FROM (SELECT DISTINCT sku, node FROM tonight WHERE {COMPARED})),
+                 sample AS (SELECT sku, node FROM nodes WHERE place <= {recalibration.SAMPLE})
+            SELECT {_of("f", KIND)}, f.floor, f.ceiling, f.value, f.device, f.node, f.night
+            FROM figures f SEMI JOIN sample USING (sku, node)
+            WHERE f.{COMPARED} AND f.value > 0 AND f.night >= ? ORDER BY f.night, f.run, f.device
+        """  # noqa: S608
+        first = self.nights[-recalibration.NIGHTS :][0]
+        sampled = []
+        for *kind, floor, ceiling, value, device, node, night in self.rows(query, first):
+            one = Kind(*kind)
+            reading = Reading(one.metric, one.unit, value, str(device), node, {"method": one.method}, source=str(night))
+            sampled.append(Sampled(one, reading, floor, ceiling))
+        return recalibration.proposals(sampled)
+
+    # -- one device, and the picture of all
+
+    def device(self, name: str) -> list[tuple[Any, ...]]:
+        """Return number, UUID, serial number and model of the devices with this UUID or serial number."""
+        return self.rows("SELECT device, uuid, serial, model FROM devices WHERE uuid = ? OR serial = ?", name, name)
+
+    def history(self, device: int, metric: str = "") -> list[tuple[Any, ...]]:
+        """Return every figure of a device, or those of a metric: night, place, software, value, limit; oldest first."""
+        columns = (
+            "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
+        )
+        which = "metric = ? AND device = ?" if metric else "device = ?"
+        query = f"SELECT {columns} FROM figures WHERE {which} ORDER BY night, metric, run"  # noqa: S608
+        return self.rows(query, *((metric, device) if metric else (device,)))
+
+
+def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, str]]) -> Subject:
+    """Return a device with its place (node, name and slot), and its UUID and serial number if it has a number."""
+    node, name, slot = place
+    return Subject(device, node, name, slot, *names.get(device, ("", "")))
+
+
+def _columns(kind: Kind) -> tuple[str, ...]:
+    return kind.sku, kind.platform, kind.level, kind.metric, kind.unit, kind.method
+
+
+def _of(table: str, columns: str) -> str:
+    """Return columns of one of the tables of a query."""
+    return ", ".join(f"{table}.{name.strip()}" for name in columns.split(","))

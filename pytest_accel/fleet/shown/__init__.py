@@ -1,0 +1,1 @@
+"""A night of a fleet as something to read: text, one HTML page, metrics for Prometheus."""

@@ -1,0 +1,95 @@
+"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings.
+
+No node and no device is a label: a fleet of 80,000 devices would be as many series. They are in the JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+
+from pytest_accel.core.verdict import Status
+from pytest_accel.fleet.analysis.groups import Group
+from pytest_accel.fleet.night import NOT_ENDED, Night
+from pytest_accel.judging.closing import WORDS
+from pytest_accel.views.exports.prometheus import UNITS
+
+Labels = Sequence[tuple[str, str]]
+
+
+def text(night: Night) -> str:
+    """Return a night in the text format of Prometheus."""
+    lines: list[str] = []
+    for name, help_text, rows in _families(night):
+        told = [_line(name, labels, number) for labels, number in rows if math.isfinite(number)]
+        if told:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *told]
+    return "\n".join(lines) + "\n"
+
+
+def _families(night: Night) -> Iterator[tuple[str, str, Iterable[tuple[Labels, float]]]]:
+    """Yield each metric with its help, and its labels and numbers."""
+    moment = datetime.fromisoformat(night.night).replace(tzinfo=timezone.utc).timestamp()
+    yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
+    simulated = float(night.simulated)
+    yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
+    words = night.words
+    runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
+    yield "accel_fleet_runs", "Runs of the night, by result.", runs
+    yield "accel_fleet_devices", "Devices of the night.", [((), float(night.devices))]
+    verdicts = [((("status", each.value),), float(night.verdicts.get(each.value, 0))) for each in Status]
+    yield "accel_fleet_verdicts", "Verdicts of the night, by status.", verdicts
+    yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
+    totals = {
+        "outlier": night.outliers,
+        "trend": night.trends,
+        "offender": night.offenders,
+        "marginal_again": night.repeated,
+        "update": night.updates,
+        "fleet_trend": night.drifts,
+        "limit_too_often": night.too_often,
+        "limit_never": night.never,
+    }
+    counts = [((("kind", name),), float(len(found))) for name, found in totals.items()]
+    yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
+    for base in dict.fromkeys(base for base, _ in UNITS.values()):
+        rows = [(_labels(each), each.middle * UNITS[each.kind.unit][1]) for each in _in_unit(night.groups, base)]
+        yield f"accel_fleet_median_{base}", "Median over the devices of a SKU.", rows
+    spreads = [(_labels(each), each.spread) for each in night.groups if each.enough]
+    yield "accel_fleet_spread_ratio", "Robust standard deviation over the devices of a SKU, as a ratio.", spreads
+    yield "accel_fleet_figures", "Figures of the night.", [(_labels(each), float(each.count)) for each in night.groups]
+
+
+def _in_unit(groups: Iterable[Group], base: str) -> list[Group]:
+    return [each for each in groups if UNITS.get(each.kind.unit, ("", 0.0))[0] == base]
+
+
+def _labels(group: Group) -> Labels:
+    kind = group.kind
+    names = {
+        "sku": kind.sku,
+        "platform": kind.platform,
+        "level": kind.level,
+        "metric": kind.metric,
+        "method": kind.method,
+    }
+    return tuple(names.items())
+
+
+def _findings(night: Night) -> list[tuple[Labels, float]]:
+    """Return how many devices are findings, by SKU and metric."""
+    count = Counter(("outlier", each.kind.sku, each.kind.metric) for each in night.outliers)
+    count.update(("trend", each.kind.sku, each.kind.metric) for each in night.trends)
+    names = ("kind", "sku", "metric")
+    return [(tuple(zip(names, key, strict=True)), float(number)) for key, number in sorted(count.items())]
+
+
+def _line(name: str, labels: Labels, number: float) -> str:
+    told = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
+    return f"{name}{{{told}}} {number!r}" if told else f"{name} {number!r}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

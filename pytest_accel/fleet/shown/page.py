@@ -1,0 +1,161 @@
+"""A night of a fleet as one HTML file that loads nothing from elsewhere: a heat map of all devices, and findings."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from pytest_accel.core.verdict import WORST_FIRST, Status
+from pytest_accel.fleet.analysis.outliers import Subject
+from pytest_accel.fleet.heat import Heat
+from pytest_accel.fleet.night import REJECTED, Night, Run
+from pytest_accel.fleet.shown import text
+from pytest_accel.judging.closing import NOT_JUDGED
+from pytest_accel.views.html import page, words
+
+PACKAGE: Final = "pytest_accel.fleet.shown"
+STYLES: Final = ("fleet.css",)
+SCRIPTS: Final = ("fleet.js",)
+ROWS: Final = 300
+"""Most rows of a table. All of them are in the JSON."""
+MEANS: Final = {
+    "fail": "At least one node was rejected, or a device is worse than its like or than it was.",
+    "not-judged": "No node was rejected, but not all of them were judged.",
+    "pass": "Every node was accepted, and no device is behind its like or losing speed.",
+}
+"""What the colour of the first line means."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finding: what kind of finding, where, and its cells. `rank` is its place among all, worst first."""
+
+    rank: int
+    kind: str
+    where: str
+    link: str
+    identity: str
+    metric: str
+    value: str
+    note: str
+
+
+def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
+    """Return a night as an HTML page; `links` are the pages of nodes, relative to it. Raises MissingExtra."""
+    page.demand_extra()
+    targets = {node: _target(path) for node, path in links.items()}
+    kind = {0: "pass", REJECTED: "fail"}.get(night.exit, "not-judged")
+    rows = _rows(night, targets)
+    template = page.environment(PACKAGE, page.PACKAGE).get_template("fleet.html.j2")
+    style = f"{page.asset(page.PACKAGE, ('report.css',))}\n{page.asset(PACKAGE, STYLES)}"
+    script = f"{page.asset(page.PACKAGE, ('tables.js',))}\n{page.asset(PACKAGE, SCRIPTS)}"
+    lines = text.head(night)
+    return template.render(
+        night=night,
+        kind=kind,
+        meaning=MEANS[kind],
+        line=lines[0],
+        words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
+        verdicts=[
+            (
+                words.Badge(each.value, words.SIGNS[each], each.value.lower().replace(" ", "-")),
+                night.verdicts[each.value],
+            )
+            for each in WORST_FIRST
+            if each.value in night.verdicts
+        ],
+        rows=rows[:ROWS],
+        more=max(0, len(rows) - ROWS),
+        kinds=sorted({each.kind for each in rows}),
+        runs=_runs(night.runs, targets),
+        tables=[table for table in _tables(night) if table[2]],
+        proposals=[text.proposal(each) for each in text.by_change(night.proposals)],
+        cells=heat.cells,
+        layers=heat.layers,
+        left_out=heat.left_out,
+        data=page.trusted(page.data(_data(night, heat, targets))),
+        **page.code(style, script),
+    )
+
+
+def _target(path: str) -> str:
+    """Return a relative path as the target of a link, which no name of a folder turns into an address elsewhere."""
+    return f"./{quote(path)}"
+
+
+def _colour(word: str) -> str:
+    """Return the name of the colour of a result."""
+    return words.KINDS.get(word, "not-judged")
+
+
+def _data(night: Night, heat: Heat, links: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the script draws: the nodes, their cells, and a byte for each cell of each layer."""
+    word = {each.node: each.word for each in night.runs}
+    return {
+        "map": {
+            "nodes": [
+                [each.name, each.sku, each.cells, word.get(each.name, ""), links.get(each.name, "")]
+                for each in heat.nodes
+            ],
+            "names": heat.names,
+            "name": _bytes(heat.name),
+            "statuses": [each.value for each in Status],
+            "status": _bytes(heat.status),
+            "layers": [[each.title, each.far, _bytes(each.scores)] for each in heat.layers],
+        }
+    }
+
+
+def _bytes(values: Sequence[int]) -> str:
+    return base64.b64encode(bytes(values)).decode()
+
+
+def _rows(night: Night, links: Mapping[str, str]) -> list[Row]:
+    """Return the findings on devices and nodes, worst first."""
+    found: list[tuple[str, Subject, str, str, str]] = []
+    for outlier in night.outliers:
+        _, _, metric, value, _, note = text.outlier(outlier)
+        found.append(("far behind its like", outlier.subject, metric, value, note))
+    for trend in night.trends:
+        _, _, metric, value, note = text.trend(trend)
+        found.append(("losing speed", trend.subject, metric, value, note))
+    for offender in night.offenders:
+        _, _, value, metric, note = text.offender(offender)
+        found.append(("failed again", offender.subject, metric, value, note))
+    for again in night.repeated:
+        _, _, metric, value = text.repeated(again)
+        found.append(("MARGINAL again", again.subject, metric, value, ""))
+    return [
+        Row(place, kind, subject.shown, links.get(subject.node, ""), text.identity(subject), metric, value, note)
+        for place, (kind, subject, metric, value, note) in enumerate(found)
+    ]
+
+
+def _runs(runs: Sequence[Run], links: Mapping[str, str]) -> list[tuple[words.Badge, str, str, str]]:
+    """Return the runs that are no pass, rejected ones first: result, node, link and closing line."""
+    order = {REJECTED: 0, NOT_JUDGED: 2}
+    bad = sorted((each for each in runs if each.exit != 0), key=lambda each: (order.get(each.exit or -1, 1), each.node))
+    return [
+        (words.Badge(each.word, "", _colour(each.word)), each.node, links.get(each.node, ""), each.line) for each in bad
+    ]
+
+
+def _tables(night: Night) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
+    """Return title, head and rows of the tables that concern a whole SKU."""
+    return [
+        (
+            "What changed with an update",
+            ("SKU", "Metric", "Update", "Change", "Certainty"),
+            list(map(text.update, night.updates)),
+        ),
+        ("The whole fleet is getting slower", ("SKU", "Metric", "Loss"), list(map(text.drift, night.drifts))),
+        (
+            "Limits that fire on too many nodes",
+            ("SKU", "Metric", "Limit", "Fires"),
+            list(map(text.too_often, night.too_often)),
+        ),
+        ("Limits that find nothing", ("SKU", "Metric", "Limit", "Fires"), list(map(text.never, night.never))),
+    ]

@@ -1,0 +1,441 @@
+"""The store of a fleet: a folder for each night with one sorted Parquet file of figures and one of runs.
+
+    STORE/store.json                          the version of the format, and whether all is simulated
+    STORE/devices.parquet                     the number of every device, by UUID and serial number
+    STORE/night=2026-11-23/figures.parquet    every figure of the night
+    STORE/night=2026-11-23/runs.parquet       every run of the night
+
+Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
+which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet import database
+from pytest_accel.fleet.database import literal
+from pytest_accel.fleet.extract import FIGURE_COLUMNS, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.run.record import replace_file
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SCHEMA: Final = 1
+ABOUT, DEVICES, FIGURES, RUNS, LOCK = "store.json", "devices.parquet", "figures.parquet", "runs.parquet", ".lock"
+NIGHT: Final = "night="
+LEFTOVER: Final = ".adding-"
+"""The beginning of the name of a folder in which records are read. One that is there without a lock is left over."""
+BATCH: Final = 64
+"""Records that a process reads at a time."""
+GLOB: Final = frozenset("*?[")
+"""Characters that the database takes for a pattern in the name of a file."""
+
+RUN_COLUMNS: Final = {
+    "run": "INTEGER",
+    "id": "VARCHAR",
+    "content": "VARCHAR",
+    "record": "VARCHAR",
+    "night": "DATE",
+    "node": "VARCHAR",
+    "started": "VARCHAR",
+    "ended": "VARCHAR",
+    "state": "VARCHAR",
+    "word": "VARCHAR",
+    "line": "VARCHAR",
+    "exit": "INTEGER",
+    "sku": "VARCHAR",
+    "platform": "VARCHAR",
+    "level": "VARCHAR",
+    "driver": "VARCHAR",
+    "torch": "VARCHAR",
+    "version": "VARCHAR",
+    "contract": "VARCHAR",
+    "devices": "INTEGER",
+}
+"""The columns of runs.parquet with their types."""
+DEVICE_COLUMNS: Final = {"device": "INTEGER", "uuid": "VARCHAR", "serial": "VARCHAR", "model": "VARCHAR"}
+PLACE_COLUMNS: Final = {
+    "content": "VARCHAR",
+    "uuid": "VARCHAR",
+    "device": "INTEGER",
+    "name": "VARCHAR",
+    "slot": "VARCHAR",
+    "vbios": "VARCHAR",
+}
+"""The columns of the table that says which device a UUID of a run is, and where it was."""
+JOINED: Final = """
+    SELECT f.metric, r.sku, r.node, p.name, p.device, r.run, r.night, r.platform, r.level, r.driver, p.vbios, p.slot,
+           f.unit, f.method, f.value, f.status, f.floor, f.ceiling, f.code
+    FROM new_figures f JOIN new_runs r USING (content) JOIN places p USING (content, uuid)
+"""
+"""The new figures as the rows of figures.parquet."""
+SORTED: Final = "ORDER BY metric, sku, node, name, run"
+FORMAT: Final = "(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)"
+
+
+@dataclass
+class Added:
+    """What became of the files that were to be added."""
+
+    runs: dict[str, int] = field(default_factory=dict)
+    """The number of runs that were added, by night."""
+    known: int = 0
+    """Runs that the store held already."""
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """Files that cannot be read, or that contradict the store: path and reason."""
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    """Records that do not count: path and reason."""
+
+
+def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Added:
+    """Add the runs of some records to a store, to the night of each, or all to `night`. Raises BadFile, or OSError.
+
+    The store is made if it is not there. A run that it holds already is not added again. Another process that adds to
+    the same store is waited for.
+    """
+    connection = database.connect()
+    if GLOB & set(str(store.absolute())):
+        raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
+    store.mkdir(parents=True, exist_ok=True)
+    added = Added()
+    with _locked(store):
+        _demand_kind(store, simulated=simulated)
+        parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
+        parts.mkdir()
+        try:
+            batches = _read_all(paths, parts)
+            _merge(connection, store, _wanted(batches, added, night=night, simulated=simulated), parts, added)
+        finally:
+            shutil.rmtree(parts, ignore_errors=True)
+    return added
+
+
+@contextlib.contextmanager
+def _locked(store: Path) -> Iterator[None]:
+    """Hold the lock of a store, and remove what a killed process left behind. The lock ends with the process."""
+    handle = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        for each in store.glob(f"{LEFTOVER}*"):
+            if each.is_dir():
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                each.unlink(missing_ok=True)
+        for each in [*store.glob(".*.parquet.*"), *store.glob(f"{NIGHT}*/.*.parquet.*")]:
+            each.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _demand_kind(store: Path, *, simulated: bool) -> None:
+    """Raise BadFile if a store is not one for such records; write `store.json` where it is new."""
+    about = store / ABOUT
+    if not about.exists():
+        if nights(store):
+            raise BadFile(f"{store}: holds nights, but no {ABOUT}, which says what they are")
+        replace_file(about, json.dumps({"schema": SCHEMA, "simulated": simulated}) + "\n")
+    if is_simulated(store) != simulated:
+        here, asked = ("simulated nodes", "without") if is_simulated(store) else ("hardware", "with")
+        raise BadFile(f"{store}: holds runs of {here}; it cannot be added to {asked} --simulated")
+
+
+def is_simulated(store: Path) -> bool:
+    """Return whether a store holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
+    about = store / ABOUT
+    if not about.exists():
+        raise BadFile(f"{store}: is no store: it has no {ABOUT} ('pytest-accel store add' makes one)")
+    raw = untrusted.read_json(about)
+    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA or not isinstance(raw.get("simulated"), bool):
+        raise BadFile(f"{about}: is not of a store that this version reads (schema {SCHEMA})")
+    return bool(raw["simulated"])
+
+
+def nights(store: Path) -> list[str]:
+    """Return the nights of a store, oldest first: ISO 8601."""
+    found = [each.name.removeprefix(NIGHT) for each in store.glob(f"{NIGHT}*") if (each / FIGURES).exists()]
+    return sorted(each for each in found if _is_day(each))
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def folder_of(store: Path, night: str) -> Path:
+    """Return the folder of a night."""
+    return store / f"{NIGHT}{night}"
+
+
+# -- reading the records
+
+
+def _read_all(paths: Sequence[Path], parts: Path) -> list[Batch]:
+    """Read records, on all processors if they are many. Their figures are written to tables in the folder `parts`."""
+    tasks = [(paths[at : at + BATCH], parts / f"{at}.csv") for at in range(0, len(paths), BATCH)]
+    workers = min(os.cpu_count() or 1, len(tasks))
+    if workers < 2:
+        return [read_batch(*task) for task in tasks]
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    spawn = multiprocessing.get_context("spawn")  # the database has threads, which a fork would break
+    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+        return list(pool.map(read_batch, *zip(*tasks, strict=True)))
+
+
+def _wanted(
+    batches: Sequence[Batch], added: Added, *, night: date | None, simulated: bool
+) -> dict[str, list[tuple[KeptRun, Path]]]:
+    """Return the runs that may be added, with the table of their figures, by night. Enters the others in `added`."""
+    chosen: dict[str, list[tuple[KeptRun, Path]]] = {}
+    for batch in batches:
+        added.unread += batch.unread
+        added.passed_over += batch.passed_over
+        for run in batch.runs:
+            if run.simulated != simulated:
+                what = (
+                    "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
+                )
+                added.unread.append((run.record, what))
+                continue
+            placed = replace(run, night=night) if night else run
+            chosen.setdefault(placed.night.isoformat(), []).append((placed, batch.part))
+    return chosen
+
+
+# -- merging
+
+
+def _merge(
+    connection: DuckDBPyConnection,
+    store: Path,
+    chosen: Mapping[str, Sequence[tuple[KeptRun, Path]]],
+    parts: Path,
+    added: Added,
+) -> None:
+    """Add runs to their nights, one night after the other."""
+    numbers = _Numbers(connection, store / DEVICES)
+    for night in sorted(chosen):
+        old = _old_runs(connection, folder_of(store, night))
+        runs, kept = _new(chosen[night], old, added)
+        if not runs:
+            continue
+        places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
+        numbers.save()
+        _write_night(connection, folder_of(store, night), runs, kept, places=places, parts=parts)
+        added.runs[night] = len(runs)
+
+
+def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of a night's runs."""
+    file = folder / RUNS
+    if not file.exists():
+        return []
+    query = f"SELECT {', '.join(RUN_COLUMNS)} FROM read_parquet({literal(file)})"  # noqa: S608
+    with database.reading(file):
+        return connection.execute(query).fetchall()
+
+
+def _new(
+    runs: Sequence[tuple[KeptRun, Path]], old: Sequence[tuple[Any, ...]], added: Added
+) -> tuple[list[tuple[KeptRun, Path]], list[tuple[Any, ...]]]:
+    """Return the runs that a night lacks, and the rows of its runs that stay.
+
+    A run that has ended replaces what was known of it before it had.
+    """
+    place = {name: at for at, name in enumerate(RUN_COLUMNS)}
+    before = {row[place["id"]]: row for row in old}
+    new: dict[str, tuple[KeptRun, Path]] = {}
+    for run, part in sorted(runs, key=lambda each: (each[0].finished, each[0].ended), reverse=True):
+        known = before.get(run.id)
+        state, content = (known[place["state"]], known[place["content"]]) if known else ("", "")
+        if run.id in new:
+            state, content = new[run.id][0].state, new[run.id][0].content
+        if content == run.content or (content and not run.finished):
+            added.known += 1
+        elif content and state == "finished":
+            added.unread.append((run.record, "another version of a run that the store holds"))
+        else:
+            new[run.id] = run, part
+    return list(new.values()), [row for row in old if row[place["id"]] not in new]
+
+
+def _write_night(
+    connection: DuckDBPyConnection,
+    folder: Path,
+    runs: Sequence[tuple[KeptRun, Path]],
+    kept: Sequence[tuple[Any, ...]],
+    *,
+    places: Sequence[tuple[str, KeptDevice, int]],
+    parts: Path,
+) -> None:
+    """Replace the files of a night by ones that hold the runs `kept` and new ones."""
+    folder.mkdir(exist_ok=True)
+    first = 1 + max((row[0] for row in kept), default=0)
+    rows = [_run_row(number, run) for number, (run, _) in enumerate(_by_node(runs), start=first)]
+    _table(connection, parts / "kept.csv", "kept_runs", RUN_COLUMNS, kept)
+    _table(connection, parts / "runs.csv", "new_runs", RUN_COLUMNS, rows)
+    spots = [(content, each.uuid, number, each.name, each.slot, each.vbios) for content, each, number in places]
+    _table(connection, parts / "places.csv", "places", PLACE_COLUMNS, spots)
+    tables = sorted({part for _, part in runs})
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW new_figures AS FROM {_csv(tables, FIGURE_COLUMNS)}")
+    old = folder / FIGURES
+    every = JOINED
+    if old.exists():
+        every = (
+            f"SELECT * FROM read_parquet({literal(old)}) WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
+        )
+    _replace(old, lambda file: connection.execute(f"COPY ({every} {SORTED}) TO {literal(file)} {FORMAT}"))
+    both = "FROM kept_runs UNION ALL FROM new_runs ORDER BY run"
+    _replace(folder / RUNS, lambda file: connection.execute(f"COPY ({both}) TO {literal(file)} {FORMAT}"))
+
+
+def _by_node(runs: Sequence[tuple[KeptRun, Path]]) -> list[tuple[KeptRun, Path]]:
+    return sorted(runs, key=lambda each: (each[0].sku, each[0].node, each[0].started))
+
+
+def _run_row(number: int, run: KeptRun) -> tuple[Any, ...]:
+    """Return a run as a row of runs.parquet. The node is not one of its devices."""
+    values = {each.name: getattr(run, each.name) for each in fields(run)}
+    return tuple({**values, "run": number, "devices": len(run.devices) - 1}[name] for name in RUN_COLUMNS)
+
+
+def _table(
+    connection: DuckDBPyConnection, file: Path, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Make a table of the database from rows, by way of a file: a row at a time takes minutes for a fleet."""
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        csv.writer(opened, lineterminator="\n").writerows(rows)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {_csv([file], columns)}")
+
+
+def _csv(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
+    """Return the call that reads tables with these columns; an empty text stays one, an empty number is none."""
+    kinds = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
+    texts = ", ".join(literal(name) for name, kind in columns.items() if kind == "VARCHAR")
+    return (
+        f"read_csv({database.files(paths)}, columns = {{{kinds}}}, header = false, auto_detect = false, delim = ',', "
+        f"quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}])"
+    )
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Replace a file by what `write` makes, in one step that survives a loss of power."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        write(temporary)
+        for place in (temporary, None, path.parent):
+            if place is None:
+                temporary.replace(path)
+                continue
+            handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _Numbers:
+    """The numbers of the devices of a store. A device is known by UUID and serial number."""
+
+    def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
+        self._connection, self._path = connection, path
+        self._known: dict[tuple[str, str], int] = {}
+        self._serials: dict[str, list[str]] = {}
+        self._rows: list[tuple[int, str, str, str]] = []
+        self._changed = False
+        if path.exists():
+            columns = ", ".join(DEVICE_COLUMNS)
+            query = f"SELECT {columns} FROM read_parquet({literal(path)}) ORDER BY device"  # noqa: S608
+            for row in connection.execute(query).fetchall():
+                self._enter(*row)
+            self._changed = False
+
+    def of(self, device: KeptDevice) -> int:
+        """Return the number of a device, a new one for a device that was never seen.
+
+        A serial number that is not stated is that of the only device with the UUID, if there is only one.
+        """
+        known = self._serials.get(device.uuid, [])
+        if not device.serial and len(known) == 1:
+            return self._known[device.uuid, known[0]]
+        if device.serial and known == [""]:
+            self._enter(self._known.pop((device.uuid, "")), device.uuid, device.serial, device.model)
+        elif (device.uuid, device.serial) not in self._known:
+            self._enter(len(self._rows) + 1, device.uuid, device.serial, device.model)
+        return self._known[device.uuid, device.serial]
+
+    def _enter(self, number: int, uuid: str, serial: str, model: str) -> None:
+        self._known[uuid, serial] = number
+        self._serials[uuid] = [*(each for each in self._serials.get(uuid, ()) if each), serial]
+        self._rows[number - 1 : number] = [(number, uuid, serial, model)]
+        self._changed = True
+
+    def save(self) -> None:
+        """Write the numbers, if there are new ones."""
+        if not self._changed:
+            return
+        table = self._path.with_name(f"{LEFTOVER}{secrets.token_hex(8)}.csv")
+        try:
+            _table(self._connection, table, "numbers", DEVICE_COLUMNS, self._rows)
+        finally:
+            table.unlink(missing_ok=True)
+        query = "COPY (FROM numbers ORDER BY device) TO"
+        _replace(self._path, lambda file: self._connection.execute(f"{query} {literal(file)} {FORMAT}"))
+        self._changed = False
+
+
+# -- retention
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night of a store, and the space that its files take."""
+
+    night: str
+    bytes: int
+
+
+def sizes(store: Path) -> list[Night]:
+    """Return the nights of a store with their space, oldest first."""
+    return [Night(each, _size(folder_of(store, each))) for each in nights(store)]
+
+
+def _size(folder: Path) -> int:
+    return sum((folder / name).stat().st_size for name in (FIGURES, RUNS) if (folder / name).exists())
+
+
+def prune(store: Path, keep: int) -> list[Night]:
+    """Remove all but the last `keep` nights; return those that were removed. Raises OSError."""
+    with _locked(store):
+        gone = sizes(store)[: -keep or None]
+        for each in gone:
+            _remove(folder_of(store, each.night))
+    return gone
+
+
+def _remove(folder: Path) -> None:
+    """Remove a night. Runs go first: figures without a run are those of a night that is being added."""
+    for name in (RUNS, FIGURES):
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -1,0 +1,145 @@
+"""What the nights of a fleet show: outliers, trends, updates, repeat offenders, limits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import pytest
+
+from pytest_accel.fleet.analysis import limits, offenders, outliers, recalibration, trends
+from pytest_accel.fleet.analysis.groups import Group, Kind
+from pytest_accel.fleet.analysis.limits import Fired
+from pytest_accel.fleet.analysis.offenders import Event
+from pytest_accel.fleet.analysis.outliers import Subject
+from pytest_accel.fleet.analysis.recalibration import Sampled
+from pytest_accel.fleet.analysis.trends import Series
+from pytest_accel.fleet.analysis.updates import Update
+from pytest_accel.judging.calibration import Reading
+
+KIND = Kind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
+TIME = Kind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
+SUBJECT = Subject(1, "n1", "gpu0")
+DAY = date(2026, 11, 1)
+
+
+def group(kind: Kind = KIND, *, count: int = 800, nodes: int = 100, mad: float = 5.0) -> Group:
+    return Group(kind, "580.95", count, nodes, 2950.0, mad)
+
+
+def test_an_outlier_is_as_far_behind_as_no_healthy_device() -> None:
+    """Six robust deviations: 5 GB/s of MAD are 7.4 GB/s, and 6 of them 44.5 GB/s."""
+    assert outliers.outlier(SUBJECT, 2950 - 46, "PASS", group())
+    assert outliers.outlier(SUBJECT, 2950 - 43, "PASS", group()) is None
+    assert outliers.outlier(SUBJECT, 2950 + 400, "PASS", group()) is None
+    slow = outliers.outlier(SUBJECT, 3300.0, "PASS", group(TIME))
+    assert slow
+    assert slow.behind == pytest.approx(1 - 2950 / 3300)
+
+
+def test_devices_that_hardly_differ_have_a_floor_on_their_spread() -> None:
+    """A tenth of a percent is far behind if all others are equal to the last digit, and costs nobody anything."""
+    assert outliers.outlier(SUBJECT, 2950 * 0.995, "PASS", group(mad=0.0)) is None
+    assert outliers.outlier(SUBJECT, 2950 * 0.985, "PASS", group(mad=0.0))
+
+
+def test_few_devices_or_nodes_tell_no_outlier() -> None:
+    assert group().enough
+    assert not group(count=19).enough
+    assert not group(count=24, nodes=3).enough
+
+
+def series(pace: Sequence[float], kind: Kind = KIND) -> Series:
+    days = [DAY + timedelta(days=each) for each in range(len(pace))]
+    return Series(SUBJECT, kind, "580.95", "96.00", days, pace)
+
+
+def drawn(nights: int, slope: float = 0.0, seed: int = 18) -> list[float]:
+    noise = random.Random(seed)  # noqa: S311
+    return [2950.0 * (1 + slope * each + noise.gauss(0, 0.003)) for each in range(nights)]
+
+
+def test_a_device_that_loses_speed_every_night_is_found() -> None:
+    found = trends.decide(series(drawn(30, -0.001)))
+    assert found
+    assert found.slope == pytest.approx(-0.001, rel=0.2)
+    assert found.loss == pytest.approx(0.025, abs=0.004)
+    assert trends.decide(series([1 / each for each in drawn(30, -0.001)], TIME))
+
+
+def test_noise_a_gain_and_nine_nights_are_no_trend() -> None:
+    assert not [seed for seed in range(500) if trends.decide(series(drawn(30, seed=seed)))]
+    assert trends.decide(series(drawn(30, 0.002))) is None
+    assert trends.decide(series(drawn(9, -0.01))) is None
+    assert trends.decide(series(drawn(10, -0.01)))
+
+
+def test_a_loss_that_the_whole_fleet_shares_is_not_the_device_s() -> None:
+    assert trends.decide(series(drawn(30, -0.001)), shared=-0.001) is None
+
+
+def test_one_bad_night_is_no_trend() -> None:
+    pace = drawn(30)
+    pace[-1] *= 0.8
+    assert trends.decide(series(pace)) is None
+
+
+def event(night: int, status: str = "MARGINAL", metric: str = "stream.triad", run: int = 1) -> Event:
+    day = DAY + timedelta(days=night)
+    return Event(SUBJECT, "h100-sxm", metric, status, day, (day, run))
+
+
+def test_a_marginal_is_listed_when_it_repeats_on_two_of_three_nights() -> None:
+    last = {1: [DAY + timedelta(days=each) for each in range(5)]}
+    assert offenders.repeated([event(2), event(4)], last)
+    assert not offenders.repeated([event(4)], last)
+    assert not offenders.repeated([event(4), event(4, run=2)], last), "two runs of one night"
+    assert not offenders.repeated([event(1), event(4)], last), "three nights apart"
+    assert not offenders.repeated([event(3, metric="matmul.bf16"), event(4)], last), "another metric"
+    assert not offenders.repeated([event(3, "FAIL"), event(4, "FAIL")], last)
+
+
+def test_a_device_that_fails_in_two_runs_is_an_offender() -> None:
+    assert offenders.offenders([event(1, "FAIL"), event(1, "FAIL", run=2)])
+    assert not offenders.offenders([event(1, "FAIL"), event(1, "FAIL", metric="matmul.bf16")]), "one run"
+    assert not offenders.offenders([event(1, "FAIL"), event(2, "FAIL")], {("h100-sxm", "stream.triad")})
+
+
+def fired(failing: int = 0, marginal: int = 0, margin: float | None = 0.05, since: int = 0) -> Fired:
+    counts = (100, 800, failing, marginal, since or failing)
+    return Fired("h100-sxm", "hgx8", "quick", "stream.triad", 2700.0, None, *counts, margin)
+
+
+def test_limits_that_fire_on_too_many_nodes_or_never() -> None:
+    assert limits.too_often([fired(31)])
+    assert not limits.too_often([fired(30)])
+    assert limits.never([fired(margin=0.2)])
+    for other in (fired(margin=0.05), fired(marginal=1, margin=0.2), fired(since=1, margin=0.2), fired(margin=None)):
+        assert not limits.never([other])
+
+
+def test_a_change_with_an_update_has_to_be_certain_and_large() -> None:
+    def update(change: float, mad: float = 0.002, devices: int = 80) -> Update:
+        return Update(KIND, "driver", "570", "580", devices, 10, 2950.0, 2950 * (1 + change), change, mad)
+
+    assert update(-0.03).found
+    assert update(-0.03).slower
+    assert not update(0.03).slower
+    assert not update(-0.005).found, "nothing that costs anybody anything"
+    assert not update(-0.03, mad=0.05, devices=8).found, "within what single devices change"
+    assert not update(-0.03, devices=2).found
+
+
+def test_a_proposal_is_what_calibrate_would_state() -> None:
+    noise = random.Random(18)  # noqa: S311
+    sampled = []
+    for device in range(80):
+        value = 2950 * noise.gauss(1, 0.003)
+        reading = Reading(KIND.metric, KIND.unit, value, str(device), f"n{device // 8}", {"method": KIND.method})
+        sampled.append(Sampled(KIND, reading, 2500.0, None))
+    (one,) = recalibration.proposals(sampled)
+    assert one.found.centre == pytest.approx(2950, rel=0.002)
+    assert one.present == 2500.0
+    assert 2800 < one.found.bound < 2900
+    assert not recalibration.proposals(sampled[:2])

@@ -1,0 +1,60 @@
+"""Every planted fault of a drawn fleet is found through the files of its store, and none is invented."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_accel.fleet import database
+from pytest_accel.fleet.night import Night, look, window
+from pytest_accel.fleet.queries import Fleet
+
+pytestmark = pytest.mark.slow
+
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+NODES, NIGHTS = 120, 14
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Night]]:
+    """A fleet of the benchmark with what was planted, and what its last night shows."""
+    sys.path.insert(0, str(BENCHMARKS))
+    bench: Any = importlib.import_module("fleet_store")
+    bench.LOST = 0.15  # over fourteen nights; the benchmark has thirty
+    folder = tmp_path_factory.mktemp("fleet") / "store"
+    planned = bench.plan(NODES, NIGHTS)
+    with contextlib.redirect_stderr(io.StringIO()):
+        bench.draw(database.connect(), folder, planned)
+    yield planned, look(Fleet(folder, window(folder, None, NIGHTS)))
+    sys.path.remove(str(BENCHMARKS))
+
+
+def test_devices_that_are_slow_and_those_that_lose_speed(drawn: tuple[dict[str, Any], Night]) -> None:
+    planned, night = drawn
+    sick, drifting = set(planned["sick"].items()), set(planned["drifting"].items())
+    found = {(one.subject.device, metric) for one in night.outliers for metric in (one.kind.metric, *one.also)}
+    assert sick <= found <= sick | drifting
+    assert {(each.subject.device, each.kind.metric) for each in night.trends} == drifting
+    assert not night.drifts
+
+
+def test_repeat_offenders(drawn: tuple[dict[str, Any], Night]) -> None:
+    planned, night = drawn
+    assert {each.subject.device for each in night.offenders} == set(planned["failing"])
+    assert {each.subject.device for each in night.repeated} == set(planned["marginal"])
+
+
+def test_an_update_and_the_limits(drawn: tuple[dict[str, Any], Night]) -> None:
+    _, night = drawn
+    changed = [(each.kind.sku, each.kind.metric, each.old, each.new) for each in night.updates]
+    assert changed == [("mi300x", "matmul.bf16", "6.3.0", "6.4.1")]
+    assert night.updates[0].change == pytest.approx(-0.04, abs=0.003)
+    assert [(each.sku, each.metric) for each in night.too_often] == [("h100-sxm", "matmul.fp64")]
+    assert {each.metric for each in night.never} == {"stream.slowest_window"}

@@ -1,0 +1,136 @@
+"""A night of a store as text, JSON, metrics and a page, from records to what a reader sees."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import chromium
+import fleet_nights
+import html5lib
+import known_good_nodes
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pytest_accel.cli import main
+from pytest_accel.core.verdict import Status
+
+NODES, NIGHTS = 4, 3
+HOSTILE = '"><script>alert(1)</script>\x1b[2J\u202e'
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three nights of four nodes: a slow device, one that fails twice, one that is MARGINAL twice, a hostile name."""
+    folder = tmp_path_factory.mktemp("fleet")
+    for night in range(NIGHTS):
+        for node in range(NODES):
+            statuses = {}
+            if node == 1 and night:
+                statuses = {(2, "stream.triad"): Status.FAIL, (5, "matmul.bf16"): Status.MARGINAL}
+            made = fleet_nights.record(node, night, statuses=statuses, short={3: 0.15} if node == 2 else None)
+            if node == 3:
+                made = replace(made, run={**made.run, "host": HOSTILE})
+            path = known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
+            path.with_name("report.html").write_text("the report of the node")
+    assert main.main(["store", "add", str(folder / "store"), str(folder / "records")]) == 0
+    return folder / "store"
+
+
+def shown(store: Path, form: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main.main(["store", "show", str(store), "--format", form, *words]) == 1
+    return capsys.readouterr().out
+
+
+def test_the_text_tells_the_worst_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(store, "text", capsys)
+    lines = text.splitlines()
+    assert lines[0] == "2026-11-03, beside 2 nights since 2026-11-01: 4 nodes, 32 devices"
+    assert lines[1] == "3 ACCEPTED, 1 REJECTED"
+    assert len(lines) <= 60
+    outlier = next(line for line in lines if line.startswith("  rack7-n02 gpu3"))
+    assert "behind" in outlier
+    assert "16500023" in outlier
+    assert any(line.startswith("  rack7-n01 gpu2") and "2 runs" in line and "stream.triad" in line for line in lines)
+    assert any(line.startswith("  rack7-n01 gpu5") and "2 of the last 3 nights" in line for line in lines)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(shown(store, "json", capsys))
+    assert found["exit"] == 1
+    assert {each["subject"]["device"] for each in found["outliers"]} == {found["outliers"][0]["subject"]["device"]}
+    assert sorted([found["outliers"][0]["kind"]["metric"], *found["outliers"][0]["also"]]) == [
+        "host_copy.h2d",
+        "matmul.bf16",
+        "stream.triad",
+    ]
+    assert len(found["runs"]) == NODES
+
+
+def test_one_night_and_an_earlier_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "failed again and again (" not in shown(store, "text", capsys, "--nights", "1")
+    assert shown(store, "text", capsys, "--night", "2026-11-01").startswith("2026-11-01, one night")
+    assert main.main(["store", "show", str(store), "--night", "2026-12-01"]) == 4
+    assert "holds no night 2026-12-01" in capsys.readouterr().err
+
+
+def test_the_metrics_have_few_labels(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    families = {each.name: each for each in text_string_to_metric_families(shown(store, "prometheus", capsys))}
+    assert {each.labels["kind"]: each.value for each in families["accel_fleet_findings_by_kind"].samples}[
+        "outlier"
+    ] == 1
+    medians = {each.labels["metric"]: each.value for each in families["accel_fleet_median_bytes_per_second"].samples}
+    assert medians["stream.triad"] == pytest.approx(2.95e12, rel=0.01)
+    labels = {label for each in families.values() for sample in each.samples for label in sample.labels}
+    assert not labels & {"node", "device", "uuid", "serial"}
+
+
+def page_of(store: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    file = store.parent / "out" / "fleet.html"
+    file.parent.mkdir(exist_ok=True)
+    assert shown(store, "html", capsys, "--output", str(file)) == ""
+    return file
+
+
+def test_the_page_is_one_file_that_no_name_breaks(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page_of(store, capsys).read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    parser = html5lib.HTMLParser(namespaceHTMLElements=False)
+    tree = parser.parse(text)
+    assert not parser.errors
+    assert len(list(tree.iter("script"))) == 2
+    targets = [each.get("href") for each in tree.iter("a")]
+    assert "./../records/2-1/report.html" in targets
+    assert all(each.startswith(("#", "./")) for each in targets)
+    assert not [each for each in tree.iter() if each.get("src")]
+    policy = next(each for each in tree.iter("meta") if each.get("http-equiv"))
+    assert "default-src 'none'" in policy.get("content")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.found() is None, reason="needs a Chromium")
+def test_the_map_draws_every_device_and_tells_of_it(
+    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = page_of(store, capsys)
+    browser = chromium.Page(tmp_path)
+    try:
+        browser.open(file)
+        drawn = "(() => {const c = document.getElementById('heat'); const d = c.getContext('2d')"
+        drawn += (
+            ".getImageData(0, 0, c.width, c.height).data; const s = new Set(); for (let i = 0; i < d.length; i += 4)"
+        )
+        drawn += " s.add(d.slice(i, i + 4).join()); return s.size})()"
+        assert browser.evaluate(drawn) >= 3
+        find = "(() => {const f = document.getElementById('map-form'); f.elements.node.value = 'rack7-n02';"
+        find += "f.dispatchEvent(new Event('input')); return document.getElementById('heat-told').textContent})()"
+        told = browser.evaluate(find)
+        assert "rack7-n02, h100-sxm: ACCEPTED" in told
+        assert "gpu3 PASS, worst of all metrics" in told
+        assert not browser.complaints()
+    finally:
+        browser.close()

@@ -1,0 +1,295 @@
+"""The store of a fleet: what `store add` keeps, what it refuses, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+import as_user
+import fleet_nights
+import pytest
+
+from pytest_accel.cli import main
+from pytest_accel.core.measurement import Device
+from pytest_accel.fleet import database, extract, store
+from pytest_accel.judging.closing import Circumstances
+
+COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Three nodes of one night."""
+    for node in range(3):
+        fleet_nights.save(fleet_nights.record(node), tmp_path / "records")
+    return tmp_path / "records"
+
+
+def run(*words: object) -> int:
+    return main.main(["store", *map(str, words)])
+
+
+def rows(folder: Path, query: str = "SELECT * FROM figures ORDER BY ALL") -> list[tuple[Any, ...]]:
+    """Ask the files of a store as a user would."""
+    connection = database.connect()
+    for name in ("figures", "runs"):
+        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder}/night=*/{name}.parquet')")
+    connection.execute(f"CREATE VIEW devices AS FROM read_parquet('{folder}/devices.parquet')")
+    return connection.execute(query).fetchall()
+
+
+def test_adding_again_changes_nothing_and_more_records_are_merged(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    assert run("add", place, records) == 0
+    assert capsys.readouterr().out == "2026-11-01: 3 runs added\n"
+    files = {path: path.read_bytes() for path in place.rglob("*.parquet")}
+    assert len(rows(place)) == 3 * (3 * 8 + 1)
+    assert run("add", place, records) == 0
+    assert capsys.readouterr().out == "3 runs already there\n"
+    assert {path: path.read_bytes() for path in place.rglob("*.parquet")} == files
+    before = rows(place, "SELECT metric, node, name, value, status FROM figures ORDER BY ALL")
+    fleet_nights.save(fleet_nights.record(7), records)
+    assert run("add", place, records) == 0
+    assert "1 run added\n3 runs already there" in capsys.readouterr().out
+    after = rows(place, "SELECT metric, node, name, value, status FROM figures WHERE node <> 'rack7-n07' ORDER BY ALL")
+    assert after == before
+    assert len(rows(place)) == 4 * (3 * 8 + 1)
+    assert not list(place.glob(".adding-*"))
+
+
+def test_a_record_that_cannot_be_read_is_named_and_the_others_are_added(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = records / "torn" / "record.json"
+    torn.parent.mkdir()
+    torn.write_text((records / "2026-11-01-rack7-n00" / "record.json").read_text()[:2000])
+    other = records / "other" / "record.json"
+    other.parent.mkdir()
+    other.write_text('{"schema": 3, "run": []}')
+    assert run("add", tmp_path / "store", records) == 6
+    printed = capsys.readouterr()
+    assert "3 runs added" in printed.out
+    assert f"not added: {torn}" in printed.err
+    assert f"not added: {other}: is not a record of pytest-accel" in printed.err
+
+
+def test_filtered_and_rejudged_records_do_not_count(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleet_nights.record(8)
+    fleet_nights.save(replace(made, circumstances=Circumstances(filtered=["-k gpu3"])), records)
+    fleet_nights.save(replace(fleet_nights.record(9), judged_from={"record": "elsewhere"}), records)
+    assert run("add", tmp_path / "store", records) == 0
+    printed = capsys.readouterr().out
+    assert "3 runs added" in printed
+    assert "a filtered run" in printed
+    assert "judged again" in printed
+
+
+def test_simulated_nodes_have_a_store_of_their_own(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleet_nights.record(5)
+    devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
+    alone = fleet_nights.save(replace(made, devices=devices), tmp_path / "alone")
+    assert run("add", tmp_path / "store", records, alone) == 6
+    assert "simulated: only --simulated adds it" in capsys.readouterr().err
+    assert len(rows(tmp_path / "store", "SELECT * FROM runs")) == 3
+    assert run("add", "--simulated", tmp_path / "store", alone) == 4
+    assert run("add", "--simulated", tmp_path / "other", alone) == 0
+    capsys.readouterr()
+    run("show", tmp_path / "other")
+    assert capsys.readouterr().out.startswith("SIMULATED 2026-11-01")
+
+
+def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also one whose serial number could not be read in one of the nights."""
+    one = fleet_nights.record(1)
+    board = one.devices[3]
+    moved = fleet_nights.record(2, 1)
+    changed: list[Device] = [
+        replace(each, uuid=board.uuid, serial=None) if each.index == 5 else each for each in moved.devices
+    ]
+    now = {moved.devices[5].uuid: board.uuid}
+    measurements = [replace(each, subject=now.get(each.subject, each.subject)) for each in moved.measurements]
+    verdicts = [replace(each, subject=now.get(each.subject, each.subject)) for each in moved.verdicts]
+    moved = replace(moved, devices=changed, measurements=measurements, verdicts=verdicts)
+    fleet_nights.save(one, tmp_path / "records")
+    fleet_nights.save(moved, tmp_path / "records")
+    run("add", tmp_path / "store", tmp_path / "records")
+    capsys.readouterr()
+    assert run("device", tmp_path / "store", board.serial) == 0
+    printed = capsys.readouterr().out
+    assert "2 nights" in printed
+    assert "2026-11-01 to 2026-11-01  rack7-n01 gpu3  0000:03:00.0, driver 580.95.05" in printed
+    assert "2026-11-02 to 2026-11-02  rack7-n02 gpu5" in printed
+    assert run("device", tmp_path / "store", "1650000\x1b[2J") == 4
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_run_that_ended_replaces_what_was_known_of_it_before(tmp_path: Path) -> None:
+    whole = fleet_nights.record(1)
+    unfinished = replace(whole, state="interrupted", closing={})
+    first, second = (fleet_nights.save(each, tmp_path / name) for each, name in ((unfinished, "a"), (whole, "b")))
+    place = tmp_path / "store"
+    for path, states, figures in ((first, ["interrupted"], 0), (second, ["finished"], 25), (first, ["finished"], 25)):
+        assert run("add", place, path) == 0
+        assert [state for (state,) in rows(place, "SELECT state FROM runs")] == states
+        assert len(rows(place)) == figures
+
+
+def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(tmp_path: Path) -> None:
+    made = fleet_nights.record(1)
+    late = replace(made, run={**made.run, "started": "2026-11-23T20:30:00-05:00"})
+    path = fleet_nights.save(late, tmp_path)
+    run("add", tmp_path / "one", path)
+    run("add", "--night", "2026-11-22", tmp_path / "two", path)
+    assert store.nights(tmp_path / "one") == ["2026-11-24"]
+    assert store.nights(tmp_path / "two") == ["2026-11-22"]
+
+
+def test_prune_removes_old_nights_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for night in range(3):
+        fleet_nights.save(fleet_nights.record(0, night), tmp_path / "records")
+    place = tmp_path / "store"
+    run("add", place, tmp_path / "records")
+    capsys.readouterr()
+    assert run("prune", place, "--keep-nights", 1) == 0
+    printed = capsys.readouterr().out
+    assert "would remove 2026-11-01" in printed
+    assert "would remove 2026-11-03" not in printed
+    assert len(store.nights(place)) == 3
+    assert run("prune", place, "--keep-nights", 1, "--yes") == 0
+    assert store.nights(place) == ["2026-11-03"]
+    assert run("prune", tmp_path, "--keep-nights", 1, "--yes") == 4
+
+
+def test_without_the_package_the_extra_is_named(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert run("add", tmp_path / "store", records) == 4
+    assert "pip install 'pytest-accel[fleet]'" in capsys.readouterr().err
+
+
+def _write(task: tuple[int, str]) -> None:
+    number, folder = task
+    made = fleet_nights.record(number % 60)
+    named = replace(made, run={**made.run, "host": f"n{number:04}"})
+    fleet_nights.save(named, Path(folder))
+
+
+@pytest.mark.slow
+def test_a_thousand_writers_lose_nothing(tmp_path: Path) -> None:
+    """64 at a time; the records are added while the last of them are written, and again afterwards."""
+    folder, place = tmp_path / "records", tmp_path / "store"
+    with Pool(64) as pool:
+        written = pool.map_async(_write, [(number, str(folder)) for number in range(1000)])
+        while not list(folder.glob("*/record.json")):
+            time.sleep(0.05)
+        subprocess.run([*COMMAND, str(place), str(folder)], check=True, capture_output=True)
+        written.get(300)
+    subprocess.run([*COMMAND, str(place), str(folder)], check=True, capture_output=True)
+    assert rows(place, "SELECT count(*), count(DISTINCT node) FROM runs") == [(1000, 1000)]
+    assert rows(place, "SELECT count(*) FROM figures") == [(25_000,)]
+    assert not [each for each in folder.rglob(".*") if each.is_file()]
+
+
+@pytest.mark.slow
+def test_two_adders_of_one_night_wait_for_each_other(tmp_path: Path) -> None:
+    for node in range(20):
+        fleet_nights.save(fleet_nights.record(node), tmp_path / str(node % 4))
+    place = tmp_path / "store"
+    adders = [subprocess.Popen([*COMMAND, str(place), str(tmp_path / str(each))]) for each in range(4)]
+    assert [each.wait(60) for each in adders] == [0] * 4
+    assert rows(place, "SELECT count(*) FROM runs") == [(20,)]
+    assert len(rows(place)) == 20 * 25
+
+
+@pytest.mark.slow
+def test_whoever_is_killed_while_adding_loses_nothing(tmp_path: Path) -> None:
+    """At random moments: every file can be read, what was there is there, and adding again completes it."""
+    place, first, second = tmp_path / "store", tmp_path / "first", tmp_path / "second"
+    for node in range(60):
+        fleet_nights.save(fleet_nights.record(node), first if node < 20 else second)
+    subprocess.run([*COMMAND, str(place), str(first)], check=True, capture_output=True)
+    before = rows(place, "SELECT node, metric, name, value, status FROM figures ORDER BY ALL")
+    start = time.monotonic()
+    subprocess.run([*COMMAND, str(tmp_path / "timed"), str(second)], check=True, capture_output=True)
+    whole = time.monotonic() - start
+    drawn, killed = random.Random(18), 0  # noqa: S311  the same moments every time
+    for _ in range(8):
+        adder = subprocess.Popen([*COMMAND, str(place), str(second)], stdout=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(whole * drawn.uniform(0.4, 1.0))
+        os.killpg(adder.pid, signal.SIGKILL)
+        killed += adder.wait() == -signal.SIGKILL
+        held = rows(place, "SELECT node, metric, name, value, status FROM figures ORDER BY ALL")
+        assert set(before) <= set(held)
+        assert len(held) in (len(before), 60 * 25)
+        assert rows(place, "SELECT count(*) FROM runs")[0][0] in (20, 60)
+    assert killed
+    subprocess.run([*COMMAND, str(place), str(second)], check=True, capture_output=True)
+    assert rows(place, "SELECT count(*) FROM runs") == [(60,)]
+    assert len(rows(place)) == len(set(rows(place))) == 60 * 25
+    leftovers = [each.name for each in place.rglob(".*") if each.name != ".lock"]
+    assert not leftovers
+
+
+def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
+    """The worst verdict on a metric, its value, and the hash of the method by which figures are compared."""
+    path = fleet_nights.save(fleet_nights.record(1), tmp_path)
+    raw = json.loads(path.read_text())
+    raw["verdicts"] += [{**raw["verdicts"][0], "status": "FAIL"}]
+    raw["verdicts"] += [{"metric": "health.state", "subject": "node", "status": "PASS", "sentence": "", "value": "nan"}]
+    path.write_text(json.dumps(raw))
+    kept = extract.read(path)
+    worst = [each for each in kept.figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
+    assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
+    assert [(each.value, each.method) for each in kept.figures if each.metric == "health.state"] == [(None, "")]
+
+
+def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_path: Path) -> None:
+    """The file of figures was replaced, and that of runs was not: what adding leaves if it is killed just then."""
+    place = tmp_path / "store"
+    run("add", place, fleet_nights.save(fleet_nights.record(0), tmp_path / "first"))
+    runs = next(place.rglob("runs.parquet"))
+    before = runs.read_bytes()
+    for node in (1, 2):
+        fleet_nights.save(fleet_nights.record(node), tmp_path / "second")
+    run("add", place, tmp_path / "second")
+    whole = rows(place, "SELECT metric, node, name, value, status FROM figures ORDER BY ALL")
+    runs.write_bytes(before)
+    run("add", place, fleet_nights.save(fleet_nights.record(3), tmp_path / "third"))
+    assert len(rows(place)) == 2 * 25
+    run("add", place, tmp_path / "second")
+    nodes = "node IN ('rack7-n00', 'rack7-n01', 'rack7-n02')"
+    assert rows(place, f"SELECT metric, node, name, value, status FROM figures WHERE {nodes} ORDER BY ALL") == whole  # noqa: S608
+    assert rows(place, "SELECT count(*), count(DISTINCT (run, device, metric)) FROM figures") == [(100, 100)]
+    assert rows(place, "SELECT count(*), count(DISTINCT run) FROM runs") == [(4, 4)]
+
+
+def test_a_file_of_the_store_that_is_damaged_is_named(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    run("add", place, records)
+    for name in ("figures.parquet", "runs.parquet"):
+        file = next(place.rglob(name))
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        assert run("show", place) == 4
+        assert str(file) in capsys.readouterr().err
+        file.write_bytes(whole)
+    assert run("show", tmp_path) == 4
+    assert "holds no night" in capsys.readouterr().err
