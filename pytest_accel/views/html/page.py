@@ -75,7 +75,7 @@ def code(style: str, script: str) -> dict[str, str]:
     return {
         "style": trusted(style),
         "script": trusted(script),
-        "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "policy": f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'",
     }
 
