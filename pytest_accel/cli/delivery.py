@@ -1,4 +1,4 @@
-"""The action `pytest-accel fleet acceptance`: the document of a whole delivery, from the records of its nodes."""
+"""The document of a whole delivery, from the records of its nodes: `pytest-accel fleet report --acceptance`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from pytest_accel.cli.actions import Action
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Limit, Sku, Spread
@@ -17,27 +16,27 @@ from pytest_accel.fleet.delivery import acceptance, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, words
 from pytest_accel.fleet.delivery.records import Records
+from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.run import record, record_reader
 from pytest_accel.skus import loader, packing_list
 from pytest_accel.views.html.page import MissingExtra
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
 """The function that writes the document, by the name of the format."""
-DESCRIPTION = """Write the document of a whole delivery from the records of its nodes: what is accepted, rejected, not
-judged and missing, which boards are twice or in another node than listed, the figures of all devices against their
-limits, what to send back, and how likely a slow device was accepted. Of several records of one node the newest counts.
-The exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not
-judged, 4 for a wrong option or file."""
+DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
+is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all
+devices against their limits, what to send back, and how likely a slow device was accepted. Of several records of one
+node the newest counts. The exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is
+missing or was not judged."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `fleet acceptance`."""
-    add = parser.add_argument
-    add("folder", metavar="DIR", type=Path, help="the folder that holds the records, at any depth")
-    text = "the packing list: a CSV table with the column serial (docs/delivery.md)"
+    """Declare the options of the document."""
+    group = parser.add_argument_group("the document of a delivery")
+    add = group.add_argument
+    add("--acceptance", action="store_true", help="write the document of a whole delivery (docs/delivery.md)")
+    text = "the packing list: a CSV table with the column serial"
     add("--expect", metavar="FILE", type=Path, help=text)
-    add("--format", choices=FORMATS, default="md", help="default: %(default)s")
-    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
     text = "read every record whole and check its hash; one that was changed counts as not judged"
     add("--verify", action="store_true", help=text)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
@@ -45,17 +44,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--accel-sku", metavar="NAME|FILE", help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    """Write the document, and return the exit status. Raises BadFile."""
+def report(chosen: argparse.Namespace, form: str) -> int:
+    """Write the document in a format of `FORMATS`, and return the exit status. Raises BadFile."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
     found = records.read(records.files(chosen.folder), verify=chosen.verify)
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that can be read: {found.refused[0][1]}")
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
-    made = acceptance.delivery(name, found, boards, _limits(found), sku.spread_of if sku else _no_spread)
+    spread_of = sku.spread_of if sku else _no_spread
+    made = acceptance.delivery(name, found, boards, _limits(found), spread_of, expected=_expected(chosen.folder))
     try:
-        text = FORMATS[chosen.format](made)
+        text = FORMATS[form](made)
         if chosen.output:
             record.replace_file(chosen.output, text)
         else:
@@ -70,6 +70,11 @@ def run(chosen: argparse.Namespace) -> int:
         simulated = "SIMULATED " if made.simulated else ""
         print(printable_lines(f"{simulated}{word}: {sentence}\n{chosen.output}"))
     return made.exit
+
+
+def _expected(folder: Path) -> list[str]:
+    """Return the nodes that a fleet's run in this folder was asked to examine; none where it holds no such run."""
+    return [each.name for each in run_folder.load(folder).expected] if run_folder.exists(folder) else []
 
 
 def _limits(found: Records) -> Callable[[str], Limit]:
@@ -90,11 +95,3 @@ def _sku_of(found: Records) -> Sku | None:
 
 def _no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `Sku.spread_of`
     return None
-
-
-ACTION = Action(
-    "write the document of a whole delivery: accepted, rejected, missing, and the risk",
-    DESCRIPTION,
-    arguments,
-    run,
-)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_accel.cli import delivery, fleet_drain, fleet_manifest, fleet_run
+from pytest_accel.cli import fleet_drain, fleet_manifest, fleet_run
 from pytest_accel.cli.actions import Actions, declare, run_chosen
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs.slurm import SlurmError
 
-ACTIONS: Actions = {
-    **fleet_run.ACTIONS,
-    **fleet_drain.ACTIONS,
-    **fleet_manifest.ACTIONS,
-    "acceptance": delivery.ACTION,
-}
+ACTIONS: Actions = {**fleet_run.ACTIONS, **fleet_drain.ACTIONS, **fleet_manifest.ACTIONS}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
+from pytest_accel.cli import delivery
 from pytest_accel.cli.actions import Action, Actions
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
@@ -41,9 +42,16 @@ STATUS = """Show the state of every expected node of a run, worst first, by the 
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
 those of 'fleet status'."""
 CANCEL = "End the jobs of a run that are waiting or running. Records stay."
-REPORT = """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
+REPORT = (
+    """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
 on at most 60 lines of text or Markdown, or an entry for each node as JSON. The exit statuses are those of
-'fleet status'."""
+'fleet status'. """
+    + delivery.DESCRIPTION
+)
+
+
+STATES = ("text", "json", "md")
+"""The formats of the report on the states of nodes."""
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,9 +97,11 @@ def _wait_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     _folder(parser)
-    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="default: %(default)s")
+    text = "default: text, with --acceptance md; html is for --acceptance alone"
+    parser.add_argument("--format", choices=("text", "json", "md", "html"), help=text)
     text = "the file to replace, in one step (default: standard output)"
     parser.add_argument("--output", metavar="FILE", type=Path, help=text)
+    delivery.arguments(parser)
 
 
 # -- run
@@ -255,13 +265,20 @@ def cancel(chosen: argparse.Namespace) -> int:
 
 
 def report(chosen: argparse.Namespace) -> int:
-    """Write the report of a run. Raises BadFile."""
+    """Write the report of a run, or the document of a delivery. Raises BadFile."""
+    form = chosen.format or ("md" if chosen.acceptance else "text")
+    if form not in (delivery.FORMATS if chosen.acceptance else STATES):
+        raise BadFile(f"--format={form}: {'not for' if chosen.acceptance else 'only with'} --acceptance")
+    if chosen.acceptance:
+        return delivery.report(chosen, form)
+    if chosen.expect or chosen.verify or chosen.name or chosen.accel_sku:
+        raise BadFile("--expect, --verify, --name and --accel-sku are for --acceptance")
     watch = Watch(chosen.folder.absolute())
     found = _look(watch)
-    if chosen.format == "json":
+    if form == "json":
         text = reports.as_json(watch.fleet, found)
     else:
-        text = (reports.markdown if chosen.format == "md" else reports.text)(watch.fleet, found, slurm.fold)
+        text = (reports.markdown if form == "md" else reports.text)(watch.fleet, found, slurm.fold)
     if chosen.output is None:
         print(text, end="")
         return states.exit_status(found)

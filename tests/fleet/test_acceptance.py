@@ -14,6 +14,8 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery import records
 from pytest_accel.fleet.delivery.risk import distribution
+from pytest_accel.fleet.jobs import run_folder
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
 from pytest_accel.judging.judge import judge
@@ -49,7 +51,9 @@ def packing(folder: Path, nodes: int, **instead: str) -> Path:
 
 def made(folder: Path, *options: str, form: str = "json") -> tuple[int, str]:
     output = folder / f"document.{form}"
-    status = main(["fleet", "acceptance", str(folder / "records"), f"--format={form}", f"--output={output}", *options])
+    status = main(
+        ["fleet", "report", "--acceptance", str(folder / "records"), f"--format={form}", f"--output={output}", *options]
+    )
     return status, output.read_text(encoding="utf-8")
 
 
@@ -232,8 +236,25 @@ def test_a_limit_that_does_not_see_the_loss_says_so(tmp_path: Path) -> None:
     assert "the limit does not see a loss of 8 %: nearly every such device was accepted" in text
 
 
+def test_a_node_that_a_fleet_was_to_examine_is_missing_without_a_record(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    expected = (Expected("node0"), Expected("node7", skipped="drained: fan broken"))
+    run_folder.save(Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["missing"], found["without_record"]) == (6, 1, ["node7"])
+    _, text = made(tmp_path, form="md")
+    assert "node7 was to be examined, and has no record" in text
+
+
+def test_options_of_the_document_are_for_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "report", str(tmp_path), "--format=html"]) == 4
+    assert "only with --acceptance" in capsys.readouterr().err
+    assert main(["fleet", "report", str(tmp_path), "--verify"]) == 4
+    assert "are for --acceptance" in capsys.readouterr().err
+
+
 def test_wrong_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fleet", "acceptance", str(tmp_path / "none")]) == 4
+    assert main(["fleet", "report", "--acceptance", str(tmp_path / "none")]) == 4
     assert "is not a folder" in capsys.readouterr().err
-    assert main(["fleet", "acceptance", str(tmp_path)]) == 4
+    assert main(["fleet", "report", "--acceptance", str(tmp_path)]) == 4
     assert "holds no record" in capsys.readouterr().err

@@ -125,6 +125,8 @@ class Delivery:
     older: int
     """Records that a newer one of the same node replaces."""
     refused: Sequence[tuple[str, str]] = field(default=())
+    without_record: Sequence[str] = field(default=())
+    """Nodes that a fleet's run was asked to examine, and that have no record."""
 
     @property
     def verified(self) -> bool:
@@ -152,18 +154,23 @@ def delivery(
     boards: PackingList | None,
     limit_of: Callable[[str], Limit],
     spread_of: Callable[[str], Spread | None],
+    *,
+    expected: Iterable[str] = (),
 ) -> Delivery:
     """Return what the records of a delivery show.
 
     `limit_of` returns the limit of a key of `records.limits`, and `spread_of` the spread that the threshold file states
-    of a metric.
+    of a metric. `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
     nodes = [_node(each) for each in records.nodes]
     seen = [board for node in nodes for board in node.boards]
     against = _against(boards, records.nodes, seen) if boards else None
     days = sorted(each.started[:10] for each in nodes if each.started)
     found = Counter(each.result for each in nodes)
-    found[MISSING] += len(against.absent_nodes) if against else 0
+    listed = {same_node(name) for name in against.absent_nodes} if against else set()
+    here = {same_node(each.node) for each in records.nodes}
+    without_record = [name for name in expected if same_node(name) not in here | listed]
+    found[MISSING] += len(listed) + len(without_record)
     devices = Counter(each.result for each in seen)
     devices[MISSING] += len(against.unseen) if against else 0
     return Delivery(
@@ -181,6 +188,7 @@ def delivery(
         rejections=[each for node in records.nodes for each in _rejections(node)],
         older=records.older,
         refused=records.refused,
+        without_record=without_record,
     )
 
 

@@ -121,6 +121,7 @@ def across(of: Delivery) -> list[str]:
         f"There twice, {boards[0]}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}"
         for (what, *boards), numbers in _by_places(of).items()
     ]
+    told += [f"Missing: {name} was to be examined, and has no record" for name in of.without_record]
     if not (against := of.against):
         return told
     told += [
