@@ -21,7 +21,6 @@ from pathlib import Path
 import fleet_store
 
 from pytest_accel.fleet.nights import database, store
-from pytest_accel.fleet.nights.database import literal
 
 DIAGNOSE = """
 import json, logging, resource, sys, time
@@ -45,7 +44,7 @@ def export(folder: Path, nodes: int) -> None:
     night = folder / "store" / f"night={fleet_store.FIRST}" / store.FIGURES
     connection = database.connect()
     rows = connection.execute(
-        f"SELECT node, metric, name, value FROM read_parquet({literal(night)}) ORDER BY node"  # noqa: S608
+        f"SELECT node, metric, name, value FROM {database.parquet([night])} ORDER BY node"  # noqa: S608
     ).fetchall()
     by_node: dict[str, dict[str, object]] = {}
     for node, metric, name, value in rows:
@@ -54,7 +53,7 @@ def export(folder: Path, nodes: int) -> None:
     assert len(by_node) == nodes
     (folder / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in by_node.values()))
     middles = connection.execute(
-        f"SELECT metric, median(value) FROM read_parquet({literal(night)}) GROUP BY metric"  # noqa: S608
+        f"SELECT metric, median(value) FROM {database.parquet([night])} GROUP BY metric"  # noqa: S608
     ).fetchall()
     (folder / "baseline.json").write_text(
         json.dumps({metric.replace(".", "/", 1): middle for metric, middle in middles})

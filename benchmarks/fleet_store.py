@@ -27,6 +27,7 @@ from pytest_accel.fleet.nights import database, store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.night import look, window
 from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.tables import Tables
 
 FIRST = date(2026, 10, 1)
 SKUS = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
@@ -197,14 +198,22 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     """Answer one question, and say how long it took."""
     start, cpu = time.perf_counter(), time.process_time()
     count = 1 if question == "outliers" else nights
-    fleet = Fleet(folder / "store", window(folder / "store", None, count))
+    looked_at = window(folder / "store", None, count)
+    found: Any = None
+    if question.startswith("device"):
+        found = len(Tables(folder / "store", looked_at).history(471, "matmul.bf16" if "metric" in question else ""))
+    else:
+        found = _of_fleet(question, folder, Fleet(folder / "store", looked_at))
+    seconds = time.perf_counter() - start
+    spent = time.process_time() - cpu
+    return {"found": found, "seconds": seconds, "cpu": spent, "mb": peak()}
+
+
+def _of_fleet(question: str, folder: Path, fleet: Fleet) -> Any:
+    """Answer a question on a whole night."""
     found: Any = None
     if question == "outliers":
         found = [(each.subject.device, each.kind.metric, *each.also) for each in fleet.outliers(fleet.groups())]
-    elif question == "device":
-        found = len(fleet.history(471))
-    elif question == "device, one metric":
-        found = len(fleet.history(471, "matmul.bf16"))
     elif question == "trends":
         trends, drifts = fleet.trends()
         found = [(each.subject.device, each.kind.metric) for each in trends], [each.kind.metric for each in drifts]
@@ -229,9 +238,7 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
         text = page.render(night, heat(fleet, night.groups), {})
         (folder / "fleet.html").write_text(text, encoding="utf-8")
         found = len(text.encode())
-    seconds = time.perf_counter() - start
-    spent = time.process_time() - cpu
-    return {"found": found, "seconds": seconds, "cpu": spent, "mb": peak()}
+    return found
 
 
 def peak() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from datetime import date
@@ -125,9 +126,9 @@ def _show(chosen: argparse.Namespace) -> int:
     from pytest_accel.fleet.nights.queries import Fleet
 
     last = chosen.night.isoformat() if chosen.night else None
-    fleet = Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))
-    found = night.look(fleet)
-    text = _rendered(fleet, found, chosen.format, chosen.output)
+    with contextlib.closing(Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
+        found = night.look(fleet)
+        text = _rendered(fleet, found, chosen.format, chosen.output)
     if chosen.output:
         if chosen.output.is_symlink() or (chosen.output.exists() and not chosen.output.is_file()):
             raise BadFile(f"--output: {chosen.output} is not a regular file")
@@ -165,13 +166,13 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
 def _device(chosen: argparse.Namespace) -> int:
     """Show the nights and figures of a device. Raises BadFile if the store knows none of that name."""
     from pytest_accel.fleet.nights import history, store
-    from pytest_accel.fleet.nights.queries import Fleet
+    from pytest_accel.fleet.nights.tables import Tables
 
-    fleet = Fleet(chosen.store, store.nights(chosen.store)[-chosen.nights :])
-    known = fleet.device(chosen.device)
-    if not known:
-        raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
-    found = [history.history(fleet, row, chosen.metric) for row in known]
+    with contextlib.closing(Tables(chosen.store, store.nights(chosen.store)[-chosen.nights :])) as tables:
+        known = tables.device(chosen.device)
+        if not known:
+            raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
+        found = [history.history(tables, row, chosen.metric) for row in known]
     if chosen.format == "json":
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:

@@ -31,8 +31,10 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
     folder = tmp_path_factory.mktemp("fleet") / "store"
     planned = bench.plan(NODES, NIGHTS)
     with contextlib.redirect_stderr(io.StringIO()):
-        bench.draw(database.connect(), folder, planned)
-    yield planned, look(Fleet(folder, window(folder, None, NIGHTS)))
+        with contextlib.closing(database.connect()) as connection:
+            bench.draw(connection, folder, planned)
+    with contextlib.closing(Fleet(folder, window(folder, None, NIGHTS))) as fleet:
+        yield planned, look(fleet)
     sys.path.remove(str(BENCHMARKS))
 
 

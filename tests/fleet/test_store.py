@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import date
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,11 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.nights import database, extract, store
-from pytest_accel.judging.closing import Circumstances
+from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.run.record import closing_entry
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
@@ -40,11 +46,11 @@ def run(*words: object) -> int:
 
 def rows(folder: Path, query: str = "SELECT * FROM figures ORDER BY ALL") -> list[tuple[Any, ...]]:
     """Ask the files of a store as a user would."""
-    connection = database.connect()
-    for name in ("figures", "runs"):
-        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder}/night=*/{name}.parquet')")
-    connection.execute(f"CREATE VIEW devices AS FROM read_parquet('{folder}/devices.parquet')")
-    return connection.execute(query).fetchall()
+    with contextlib.closing(database.connect()) as connection:
+        for name, files in (("figures", "night=*/figures"), ("runs", "night=*/runs"), ("devices", "devices")):
+            call = f"read_parquet('{folder}/{files}.parquet', hive_partitioning = false)"
+            connection.execute(f"CREATE VIEW {name} AS FROM {call}")
+        return connection.execute(query).fetchall()
 
 
 def test_adding_again_changes_nothing_and_more_records_are_merged(
@@ -66,6 +72,50 @@ def test_adding_again_changes_nothing_and_more_records_are_merged(
     assert after == before
     assert len(rows(place)) == 4 * (3 * 8 + 1)
     assert not list(place.glob(".adding-*"))
+
+
+def test_a_copy_of_a_record_adds_nothing(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does a link to it, or the folder named twice."""
+    shutil.copytree(records, tmp_path / "copy")
+    (tmp_path / "link").symlink_to(records)
+    assert run("add", tmp_path / "store", records, tmp_path / "copy", tmp_path / "link", records) == 0
+    assert capsys.readouterr().out == "2026-11-01: 3 runs added\n3 runs already there\n"
+    figures = rows(tmp_path / "store")
+    assert len(figures) == len(set(figures)) == 3 * 25
+
+
+def test_a_run_is_in_one_night_alone(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if another night is named; one that had not ended is replaced in the night that holds it."""
+    place, whole = tmp_path / "store", fleet_nights.record(7)
+    fleet_nights.save(replace(whole, state="interrupted", closing={}), tmp_path / "early")
+    assert run("add", place, records, tmp_path / "early") == 0
+    later = fleet_nights.save(whole, tmp_path / "later")
+    fleet_nights.save(fleet_nights.record(0, 3), tmp_path / "new")
+    capsys.readouterr()
+    assert run("add", place, "--night", "2026-11-20", records, later, tmp_path / "new") == 0
+    told = "2026-11-01: 1 run added\n2026-11-20: 1 run added\n3 runs already there\n"
+    assert capsys.readouterr().out == told
+    held = rows(place, "SELECT night::VARCHAR, state, count(*) FROM runs GROUP BY ALL ORDER BY ALL")
+    assert held == [("2026-11-01", "finished", 4), ("2026-11-20", "finished", 1)]
+    assert rows(place, "SELECT count(*), count(DISTINCT night) FROM figures") == [(5 * 25, 2)]
+
+
+def test_the_name_of_a_folder_above_the_store_is_no_column(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "level=prod" / "run=7" / "sku=other" / "store"
+    assert run("add", place, records) == 0
+    fleet_nights.save(fleet_nights.record(7), records)
+    assert run("add", place, records) == 0
+    capsys.readouterr()
+    assert rows(place, "SELECT DISTINCT sku, level FROM figures") == [("h100-sxm", "standard")]
+    assert rows(place, "SELECT run FROM runs ORDER BY run") == [(1,), (2,), (3,), (4,)]
+    assert run("device", place, "16500003", "--format", "json") == 0
+    assert {each["level"] for each in json.loads(capsys.readouterr().out)[0]["entries"]} == {"standard"}
 
 
 def test_a_record_that_cannot_be_read_is_named_and_the_others_are_added(
@@ -111,6 +161,11 @@ def test_simulated_nodes_have_a_store_of_their_own(
     capsys.readouterr()
     run("show", tmp_path / "other")
     assert capsys.readouterr().out.startswith("SIMULATED 2026-11-01")
+    device = str(devices[0].serial)
+    assert run("device", tmp_path / "other", device) == 0
+    assert capsys.readouterr().out.startswith("SIMULATED NVIDIA H100")
+    assert run("device", tmp_path / "other", device, "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["simulated"] is True
 
 
 def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,6 +312,70 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     worst = [each for each in kept.figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
     assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
     assert [(each.value, each.method) for each in kept.figures if each.metric == "health.state"] == [(None, "")]
+
+
+def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that is accepted with a waiver night after night is no repeat offender."""
+    serial = fleet_nights.record(1).devices[2].serial
+    waiver = Waiver("stream.triad", "known", "owner", date(2027, 1, 1))
+    for night in range(2):
+        made = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
+        verdicts = [replace(each, waiver=waiver if each.status is Status.FAIL else None) for each in made.verdicts]
+        closing = closing_entry(Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED"))
+        fleet_nights.save(replace(made, verdicts=verdicts, closing=closing), tmp_path / "records")
+    run("add", tmp_path / "store", tmp_path / "records")
+    capsys.readouterr()
+    page = tmp_path / "fleet.html"
+    assert run("show", tmp_path / "store") == 0
+    assert "1 WAIVED" in capsys.readouterr().out
+    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
+    assert "Every node was accepted" in page.read_text()
+    assert 'is-waived' in page.read_text()
+    assert run("device", tmp_path / "store", serial) == 0
+    assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
+
+
+def test_a_run_that_held_is_no_acceptance_on_the_page(tmp_path: Path) -> None:
+    held = replace(fleet_nights.record(1), closing=closing_entry(Closing("HELD 25 of 25 limits", 0, "HELD")))
+    run("add", tmp_path / "store", fleet_nights.save(held, tmp_path / "records"))
+    page = tmp_path / "fleet.html"
+    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
+    assert "Every node was accepted" not in page.read_text()
+    assert "not every run was an acceptance" in page.read_text()
+
+
+def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless its node has a run tonight that did not end, which may be its doing."""
+    for night in range(2):
+        failing = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
+        fleet_nights.save(failing, tmp_path / "records")
+    fleet_nights.save(fleet_nights.record(2, 2), tmp_path / "records")
+    place = tmp_path / "store"
+    run("add", place, tmp_path / "records")
+    assert run("show", place, "--night", "2026-11-02") == 1
+    assert run("show", place) == 0
+    broken = replace(fleet_nights.record(1, 2), state="interrupted", closing={})
+    run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
+    capsys.readouterr()
+    assert run("show", place) == 1
+    assert "failed again and again (1)" in capsys.readouterr().out
+
+
+def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
+    """Two devices lose speed for eleven nights; one of them is gone, or has another driver, on the last."""
+    for night in range(11):
+        for node in (1, 2, 3):
+            driver = "590.1" if night == 10 and node == 2 else "580.95.05"
+            made = fleet_nights.record(node, night, short={0: 0.02 * night})
+            kept = replace(made, software={**made.software, "driver": driver})
+            if node != 3 or night < 10:
+                fleet_nights.save(kept, tmp_path / "records")
+    place = tmp_path / "store"
+    run("add", place, tmp_path / "records")
+    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
+        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01"}
+    with contextlib.closing(Fleet(place, store.nights(place)[:-1])) as fleet:
+        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01", "rack7-n02", "rack7-n03"}
 
 
 def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_path: Path) -> None:

@@ -54,3 +54,8 @@ def literal(text: object) -> str:
 def files(paths: Sequence[Path]) -> str:
     """Return the names of files as the list that read_parquet() takes."""
     return "[" + ", ".join(map(literal, paths)) + "]"
+
+
+def parquet(paths: Sequence[Path]) -> str:
+    """Return the call that reads Parquet files: their columns alone, whatever `name=value` the folders are called."""
+    return f"read_parquet({files(paths)}, hive_partitioning = false)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
@@ -24,7 +25,15 @@ from pytest_accel.run.record import FILE, READABLE
 from pytest_accel.run.summaries import Summary
 
 FINISHED: Final = "finished"
-WORST: Final = {each.value: place for place, each in enumerate(Status)}
+WAIVED: Final = "WAIVED"
+"""The status of a verdict that would fail the node, if its owner had not accepted that."""
+STATUSES: Final = (
+    *(each.value for each in Status if each.fails),
+    WAIVED,
+    *(each.value for each in Status if not each.fails),
+)
+"""Every status that the store knows, worst first."""
+WORST: Final = {each: place for place, each in enumerate(STATUSES)}
 """The place of each status, worst first."""
 
 
@@ -176,7 +185,7 @@ def _figures(raw: Mapping[str, Any], found: Summary, node: str) -> Iterator[Figu
     worst: dict[tuple[str, str], Mapping[str, Any]] = {}
     for each in raw["verdicts"]:
         place = str(each["metric"]), str(each["subject"])
-        if place not in worst or WORST[each["status"]] < WORST[worst[place]["status"]]:
+        if place not in worst or WORST[_status(each)] < WORST[_status(worst[place])]:
             worst[place] = each
     for (metric, subject), each in worst.items():
         value, method = comparable.get((metric, subject), (_number(each.get("value")), ""))
@@ -186,11 +195,17 @@ def _figures(raw: Mapping[str, Any], found: Summary, node: str) -> Iterator[Figu
             unit=_text(each.get("unit")),
             method=method,
             value=value,
-            status=str(each["status"]),
+            status=_status(each),
             floor=_number(each.get("floor")),
             ceiling=_number(each.get("ceiling")),
             code=_text(codes.get((metric, subject))),
         )
+
+
+def _status(verdict: Mapping[str, Any]) -> str:
+    """Return the status that the store keeps of a verdict. Raises ValueError for one that is none."""
+    status = Status(verdict["status"])
+    return WAIVED if status.fails and verdict.get("waiver") else status.value
 
 
 def _text(value: Any, most: int = SHOWN) -> str:
@@ -271,7 +286,7 @@ FIGURE_COLUMNS: Final = {
 
 def find(names: Sequence[str]) -> list[Path]:
     """Return the records that files and folders name, each once. Raises BadFile for a path that holds none."""
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}
     for name in names:
         path = Path(name)
         if not untrusted.exists(path):
@@ -279,5 +294,6 @@ def find(names: Sequence[str]) -> list[Path]:
         files = [path] if not path.is_dir() else sorted(path.rglob(FILE))
         if not files:
             raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
-        found.update(dict.fromkeys(files))
-    return list(found)
+        for file in files:
+            found.setdefault(os.path.realpath(file), file)
+    return list(found.values())

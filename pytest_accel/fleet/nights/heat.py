@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights.analysis.groups import Group, standards
+from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.extract import WORST
 from pytest_accel.fleet.nights.queries import COMPARED, Fleet
 
 BYTES: Final = 2_400_000
@@ -16,7 +17,7 @@ MIDDLE: Final = 128
 """The byte of a device at the median. 0 stands for no figure."""
 FAR: Final = 100
 """Bytes from the median to the distance of an outlier; above `MIDDLE` a device is behind."""
-WORST: Final = "worst of all metrics"
+OVERALL: Final = "worst of all metrics"
 """The title of the layer that is shown first."""
 
 
@@ -40,7 +41,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Heat:
-    """The cells of a map in the order of SKU, node and device. `status` is the place of the worst status."""
+    """The cells of a map in the order of SKU, node and device. `status` is the place of the worst in `STATUSES`."""
 
     nodes: Sequence[HeatNode]
     names: Sequence[str]
@@ -59,7 +60,7 @@ class Heat:
 
 def heat(fleet: Fleet, groups: Sequence[Group]) -> Heat:
     """Return the cells of the devices of a night. A node's own figures have no cell."""
-    order = " ".join(f"WHEN {each.value!r} THEN {place}" for place, each in enumerate(Status))
+    order = " ".join(f"WHEN {literal(status)} THEN {place}" for status, place in WORST.items())
     fleet.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE cells AS
@@ -111,7 +112,7 @@ def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Lay
     )
     metrics = fleet.rows("SELECT metric FROM scores GROUP BY metric ORDER BY count_if(score > 228) DESC, metric")
     most = max(1, BYTES // max(1, cells))
-    layers = [Layer(WORST, {}, _scores(fleet, "SELECT place, max(score) AS score FROM scores GROUP BY place"))]
+    layers = [Layer(OVERALL, {}, _scores(fleet, "SELECT place, max(score) AS score FROM scores GROUP BY place"))]
     for (metric,) in metrics[: most - 1]:
         far = {
             each.kind.sku: each.far for each in compared.values() if each.driver is None and each.kind.metric == metric

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
+from pytest_accel.fleet.nights.extract import WAIVED
 from pytest_accel.fleet.nights.night import plain
-from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.tables import Tables
+from pytest_accel.judging.closing import SIMULATED
 
 __all__ = ["History", "history", "plain", "text"]
 
+TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
+"""The statuses that are told of each night."""
 Show = Callable[[float | None, str], str]
 
 
@@ -53,6 +57,7 @@ class Entry:
 class History:
     """A device with its figures, oldest first."""
 
+    simulated: bool
     device: int
     uuid: str
     serial: str
@@ -60,24 +65,26 @@ class History:
     entries: Sequence[Entry]
 
 
-def history(fleet: Fleet, known: Sequence[Any], metric: str = "") -> History:
+def history(tables: Tables, known: Sequence[Any], metric: str = "") -> History:
     """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
     device, uuid, serial, model = known
-    return History(device, uuid, serial, model, [Entry(*row) for row in fleet.history(device, metric)])
+    entries = [Entry(*row) for row in tables.history(device, metric)]
+    return History(tables.simulated, device, uuid, serial, model, entries)
 
 
 def text(found: History, show: Show) -> Iterator[str]:
     """Yield a past as lines: the device, its places, its failures, and each metric on each driver and firmware."""
     nights = sorted({each.night for each in found.entries})
     known = f"serial {found.serial}, " if found.serial else ""
-    yield f"{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
+    simulated = f"{SIMULATED} " if found.simulated else ""
+    yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
     for (place, software), some in groupby(found.entries, key=lambda each: (each.place, each.software)):
         days = [each.night for each in some]
         node, name, slot = place
         told = ", ".join(filter(None, (slot, _named("driver", software[0]), _named("vbios", software[1]))))
         yield f"  {days[0]} to {days[-1]}  {node} {name}  {told}"
     for night, some in groupby(found.entries, key=lambda each: each.night):
-        bad = [each for each in some if each.status in (Status.FAIL.value, Status.MARGINAL.value)]
+        bad = [each for each in some if each.status in TOLD]
         for status in dict.fromkeys(each.status for each in bad):
             yield f"  {night}  {status}  {listed([each.metric for each in bad if each.status == status])}"
     series: dict[tuple[str, ...], list[Entry]] = {}

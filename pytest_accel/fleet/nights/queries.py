@@ -11,9 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
 from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
 from pytest_accel.fleet.nights.analysis.limits import Fired
@@ -23,7 +22,8 @@ from pytest_accel.fleet.nights.analysis.recalibration import Proposed, Sampled
 from pytest_accel.fleet.nights.analysis.trends import Drift, Series, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.database import literal
-from pytest_accel.fleet.nights.extract import FINISHED
+from pytest_accel.fleet.nights.extract import FINISHED, WAIVED
+from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
 from pytest_accel.judging.like_devices import TIMES, part_of
@@ -36,24 +36,15 @@ MOST_EVENTS: Final = 200_000
 """Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
 
 
-class Fleet:
+class Fleet(Tables):
     """Some nights of a store, the last of which is the one that is looked at."""
 
     def __init__(self, path: Path, nights: Sequence[str]) -> None:
         """Raise BadFile for a store without these nights."""
-        self.path, self.nights = path, list(nights)
-        known = store.nights(path)
-        for night in self.nights:
-            if night not in known:
-                raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(known[-3:]) or 'none'}")
-        if not self.nights:
-            raise BadFile(f"{path}: holds no night")
-        self.simulated = store.is_simulated(path)
-        self._db = database.connect()
-        for name, file in (("figures", store.FIGURES), ("runs", store.RUNS)):
-            self._view(name, [store.folder_of(path, night) / file for night in self.nights])
-        self._view("devices", [path / store.DEVICES])
-        self._view("tonight", [store.folder_of(path, self.night) / store.FIGURES], self._last_runs())
+        super().__init__(path, nights)
+        night = store.folder_of(path, self.night)
+        self.view("runs", [night / store.RUNS])
+        self.view("tonight", [night / store.FIGURES], self._last_runs())
 
     @property
     def night(self) -> str:
@@ -62,47 +53,17 @@ class Fleet:
 
     def _last_runs(self) -> str:
         """Return the condition that leaves the last run of each node at each level; empty where none ran twice."""
-        last = f"""
-            SELECT arg_max(run, started) FROM runs
-            WHERE night = DATE {literal(self.night)} AND state = {literal(FINISHED)} GROUP BY node, level, sku
-        """  # noqa: S608
-        number = self.rows("SELECT count(*) FROM runs WHERE night = ? AND state = ?", self.night, FINISHED)[0][0]
+        ended = f"FROM runs WHERE state = {literal(FINISHED)}"
+        last = f"SELECT arg_max(run, started) {ended} GROUP BY node, level, sku"
+        number = self.rows(f"SELECT count(*) {ended}")[0][0]
         return "" if len(self.rows(last)) == number else f" WHERE run IN ({last})"
-
-    def _view(self, name: str, files: Sequence[Path], where: str = "") -> None:
-        there = [each for each in files if each.exists()]
-        if not there:
-            raise BadFile(f"{files[-1]}: is missing; add the records of that night again")
-        query = f"FROM read_parquet({database.files(there)}, hive_partitioning = false){where}"
-        with database.reading(there[-1]):
-            self._db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
-
-    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a query finds."""
-        return self._db.execute(query, list(parameters)).fetchall()
-
-    def execute(self, query: str, *parameters: object) -> None:
-        """Do what a statement says."""
-        self._db.execute(query, list(parameters))
-
-    def table(self, name: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
-        """Make a table of a few rows."""
-        self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
-        if rows:
-            self._db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
-
-    def subjects(self, devices: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """Return UUID and serial number of devices, by their number."""
-        wanted = sorted(set(devices))
-        query = "SELECT device, uuid, serial FROM devices SEMI JOIN (SELECT unnest(?) AS device) USING (device)"
-        return {number: (uuid, serial) for number, uuid, serial in self.rows(query, wanted)}
 
     # -- runs
 
     def runs(self) -> list[tuple[Any, ...]]:
         """Return node, word, state, exit, line, record, level, SKU and devices of tonight's runs."""
         columns = "node, word, state, exit, line, record, level, sku, devices"
-        return self.rows(f"SELECT {columns} FROM runs WHERE night = ? ORDER BY node, started", self.night)  # noqa: S608
+        return self.rows(f"SELECT {columns} FROM runs ORDER BY node, started")  # noqa: S608
 
     def statuses(self) -> dict[str, int]:
         """Return how many verdicts of tonight have each status."""
@@ -192,19 +153,23 @@ class Fleet:
         )
 
     def _drifts(self) -> list[Drift]:
-        query = f"SELECT {KIND}, count(*), median(slope), max(days) FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
+        query = f"SELECT {KIND}, count(DISTINCT device), median(slope), max(days) FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
         rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
         return [Drift(Kind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
 
     def _candidates(self, metric: str, unit: str) -> list[Series]:
-        """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one."""
+        """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one.
+
+        One that ended before tonight is none: the device is gone, or on another driver or firmware.
+        """
         least = LEAST[part_of(metric)] / 2
         sign = 1 if unit in TIMES else -1
         steep = f"""
-            WITH fleet AS (SELECT {KIND}, CASE WHEN count(*) >= {ENOUGH_DEVICES} THEN median(slope) ELSE 0 END AS shared
+            WITH fleet AS (SELECT {KIND}, CASE WHEN count(DISTINCT device) >= {ENOUGH_DEVICES}
+                                               THEN median(slope) ELSE 0 END AS shared
                            FROM slopes GROUP BY {KIND})
             SELECT device, driver, vbios, {KIND} FROM slopes JOIN fleet USING ({KIND})
-            WHERE {sign} * (slope - shared) * days >= ?
+            WHERE last = DATE {literal(self.night)} AND {sign} * (slope - shared) * days >= ?
                   AND (abs(shared) * days >= ? OR r2 * (n - 2) >= ? * (1 - r2))
         """  # noqa: S608
         wanted = set(self.rows(steep, least, least, FAILS_AT**2))
@@ -273,10 +238,15 @@ class Fleet:
     # -- repeat offenders
 
     def events(self) -> list[Event]:
-        """Return the verdicts of the nights that are FAIL or MARGINAL, the newest ones if they are too many."""
+        """Return the verdicts of the nights that are FAIL or MARGINAL, the newest ones if they are too many.
+
+        A device that is gone has none: no run of tonight measured it, and those of its node have ended.
+        """
         query = f"""
             SELECT device, node, name, slot, sku, metric, status, night, run, code FROM figures
             WHERE status IN ('{Status.FAIL.value}', '{Status.MARGINAL.value}')
+                  AND (device IN (SELECT device FROM tonight)
+                       OR node IN (SELECT node FROM runs WHERE state <> {literal(FINISHED)}))
             ORDER BY night DESC, status, node, name LIMIT {MOST_EVENTS}
         """  # noqa: S608
         rows = self.rows(query)
@@ -304,7 +274,7 @@ class Fleet:
         held = f"FILTER (WHERE t.status = '{Status.PASS.value}')"
         query = f"""
             WITH since AS (SELECT sku, platform, level, metric, count(*) AS fails
-                           FROM figures WHERE {fail} GROUP BY ALL)
+                           FROM figures WHERE {fail} OR status = '{WAIVED}' GROUP BY ALL)
             SELECT t.sku, t.platform, t.level, t.metric, max(t.floor), min(t.ceiling), count(DISTINCT t.run),
                    count(*), count(DISTINCT t.run) FILTER (WHERE t.{fail}), count_if(t.{marginal}),
                    coalesce(any_value(s.fails), 0),
@@ -337,21 +307,6 @@ class Fleet:
             reading = Reading(one.metric, one.unit, value, str(device), node, {"method": one.method}, source=str(night))
             sampled.append(Sampled(one, reading, floor, ceiling))
         return recalibration.proposals(sampled)
-
-    # -- one device, and the picture of all
-
-    def device(self, name: str) -> list[tuple[Any, ...]]:
-        """Return number, UUID, serial number and model of the devices with this UUID or serial number."""
-        return self.rows("SELECT device, uuid, serial, model FROM devices WHERE uuid = ? OR serial = ?", name, name)
-
-    def history(self, device: int, metric: str = "") -> list[tuple[Any, ...]]:
-        """Return every figure of a device, or those of a metric: night, place, software, value, limit; oldest first."""
-        columns = (
-            "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
-        )
-        which = "metric = ? AND device = ?" if metric else "device = ?"
-        query = f"SELECT {columns} FROM figures WHERE {which} ORDER BY night, metric, run"  # noqa: S608
-        return self.rows(query, *((metric, device) if metric else (device,)))
 
 
 def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, str]]) -> Subject:

@@ -28,7 +28,7 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.database import literal
-from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
@@ -107,20 +107,20 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
     The store is made if it is not there. A run that it holds already is not added again. Another process that adds to
     the same store is waited for.
     """
-    connection = database.connect()
     if GLOB & set(str(store.absolute())):
         raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
-    store.mkdir(parents=True, exist_ok=True)
     added = Added()
-    with _locked(store):
-        _demand_kind(store, simulated=simulated)
-        parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
-        parts.mkdir()
-        try:
-            batches = _read_all(paths, parts)
-            _merge(connection, store, _wanted(batches, added, night=night, simulated=simulated), parts, added)
-        finally:
-            shutil.rmtree(parts, ignore_errors=True)
+    with contextlib.closing(database.connect()) as connection:
+        store.mkdir(parents=True, exist_ok=True)
+        with _locked(store):
+            _demand_kind(store, simulated=simulated)
+            parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
+            parts.mkdir()
+            try:
+                wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
+                _merge(connection, store, _by_night(connection, store, wanted, parts), parts, added)
+            finally:
+                shutil.rmtree(parts, ignore_errors=True)
     return added
 
 
@@ -202,9 +202,9 @@ def _read_all(paths: Sequence[Path], parts: Path) -> list[Batch]:
 
 def _wanted(
     batches: Sequence[Batch], added: Added, *, night: date | None, simulated: bool
-) -> dict[str, list[tuple[KeptRun, Path]]]:
-    """Return the runs that may be added, with the table of their figures, by night. Enters the others in `added`."""
-    chosen: dict[str, list[tuple[KeptRun, Path]]] = {}
+) -> list[tuple[KeptRun, Path]]:
+    """Return the runs that may be added, with the table of their figures. Enters the others in `added`."""
+    chosen: list[tuple[KeptRun, Path]] = []
     for batch in batches:
         added.unread += batch.unread
         added.passed_over += batch.passed_over
@@ -215,12 +215,32 @@ def _wanted(
                 )
                 added.unread.append((run.record, what))
                 continue
-            placed = replace(run, night=night) if night else run
-            chosen.setdefault(placed.night.isoformat(), []).append((placed, batch.part))
+            chosen.append((replace(run, night=night) if night else run, batch.part))
     return chosen
 
 
 # -- merging
+
+
+def _by_night(
+    connection: DuckDBPyConnection, store: Path, wanted: Sequence[tuple[KeptRun, Path]], parts: Path
+) -> dict[str, list[tuple[KeptRun, Path]]]:
+    """Return runs by night. One that the store holds already, ended or not, belongs to the night that holds it."""
+    files = [file for each in nights(store) if (file := folder_of(store, each) / RUNS).exists()]
+    held: dict[str, date] = {}
+    if wanted and files:
+        _table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, sorted({(run.id,) for run, _ in wanted}))
+        query = f"""
+            SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
+            ORDER BY state = {literal(FINISHED)}, night DESC
+        """  # noqa: S608
+        with database.reading(store):
+            held = dict(connection.execute(query).fetchall())
+    by_night: dict[str, list[tuple[KeptRun, Path]]] = {}
+    for run, part in wanted:
+        night = held.get(run.id, run.night)
+        by_night.setdefault(night.isoformat(), []).append((replace(run, night=night), part))
+    return by_night
 
 
 def _merge(
@@ -248,7 +268,7 @@ def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, .
     file = folder / RUNS
     if not file.exists():
         return []
-    query = f"SELECT {', '.join(RUN_COLUMNS)} FROM read_parquet({literal(file)})"  # noqa: S608
+    query = f"SELECT {', '.join(RUN_COLUMNS)} FROM {database.parquet([file])}"  # noqa: S608
     with database.reading(file):
         return connection.execute(query).fetchall()
 
@@ -270,7 +290,7 @@ def _new(
             state, content = new[run.id][0].state, new[run.id][0].content
         if content == run.content or (content and not run.finished):
             added.known += 1
-        elif content and state == "finished":
+        elif content and state == FINISHED:
             added.unread.append((run.record, "another version of a run that the store holds"))
         else:
             new[run.id] = run, part
@@ -295,12 +315,13 @@ def _write_night(
     spots = [(content, each.uuid, number, each.name, each.slot, each.vbios) for content, each, number in places]
     _table(connection, parts / "places.csv", "places", PLACE_COLUMNS, spots)
     tables = sorted({part for _, part in runs})
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW new_figures AS FROM {_csv(tables, FIGURE_COLUMNS)}")
+    view = f"SELECT DISTINCT * FROM {_csv(tables, FIGURE_COLUMNS)}"  # noqa: S608  once for copies of a record
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW new_figures AS {view}")
     old = folder / FIGURES
     every = JOINED
     if old.exists():
         every = (
-            f"SELECT * FROM read_parquet({literal(old)}) WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
+            f"SELECT * FROM {database.parquet([old])} WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
         )
     _replace(old, lambda file: connection.execute(f"COPY ({every} {SORTED}) TO {literal(file)} {FORMAT}"))
     both = "FROM kept_runs UNION ALL FROM new_runs ORDER BY run"
@@ -332,7 +353,7 @@ def _csv(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     texts = ", ".join(literal(name) for name, kind in columns.items() if kind == "VARCHAR")
     return (
         f"read_csv({database.files(paths)}, columns = {{{kinds}}}, header = false, auto_detect = false, delim = ',', "
-        f"quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}])"
+        f"hive_partitioning = false, quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}])"
     )
 
 
@@ -365,7 +386,7 @@ class _Numbers:
         self._changed = False
         if path.exists():
             columns = ", ".join(DEVICE_COLUMNS)
-            query = f"SELECT {columns} FROM read_parquet({literal(path)}) ORDER BY device"  # noqa: S608
+            query = f"SELECT {columns} FROM {database.parquet([path])} ORDER BY device"  # noqa: S608
             for row in connection.execute(query).fetchall():
                 self._enter(*row)
             self._changed = False

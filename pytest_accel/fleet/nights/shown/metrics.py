@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 
-from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights.analysis.groups import Group
+from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.views.exports.prometheus import UNITS
@@ -39,7 +39,7 @@ def _families(night: Night) -> Iterator[tuple[str, str, Iterable[tuple[Labels, f
     runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs
     yield "accel_fleet_devices", "Devices of the night.", [((), float(night.devices))]
-    verdicts = [((("status", each.value),), float(night.verdicts.get(each.value, 0))) for each in Status]
+    verdicts = [((("status", each),), float(night.verdicts.get(each, 0))) for each in STATUSES]
     yield "accel_fleet_verdicts", "Verdicts of the night, by status.", verdicts
     yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
     totals = {

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from pytest_accel.core.verdict import WORST_FIRST, Status
+from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights.analysis.outliers import Subject
+from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
 from pytest_accel.fleet.nights.night import REJECTED, Night, Run
 from pytest_accel.fleet.nights.shown import text
@@ -19,11 +20,13 @@ from pytest_accel.views.html import page, words
 PACKAGE: Final = "pytest_accel.fleet.nights.shown"
 STYLES: Final = ("fleet.css",)
 SCRIPTS: Final = ("fleet.js",)
+ACCEPTED: Final = "ACCEPTED"
 ROWS: Final = 300
 """Most rows of a table. All of them are in the JSON."""
 MEANS: Final = {
     "fail": "At least one node was rejected, or a device is worse than its like or than it was.",
     "not-judged": "No node was rejected, but not all of them were judged.",
+    "marginal": "No node was rejected, and no device is behind its like or losing speed; not every run was an acceptance.",
     "pass": "Every node was accepted, and no device is behind its like or losing speed.",
 }
 """What the colour of the first line means."""
@@ -47,7 +50,7 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
     """Return a night as an HTML page; `links` are the pages of nodes, relative to it. Raises MissingExtra."""
     page.demand_extra()
     targets = {node: _target(path) for node, path in links.items()}
-    kind = {0: "pass", REJECTED: "fail"}.get(night.exit, "not-judged")
+    kind = _kind(night)
     rows = _rows(night, targets)
     template = page.environment(PACKAGE, page.PACKAGE).get_template("fleet.html.j2")
     style = f"{page.asset(page.PACKAGE, ('report.css',))}\n{page.asset(PACKAGE, STYLES)}"
@@ -60,12 +63,7 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         line=lines[0],
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
         verdicts=[
-            (
-                words.Badge(each.value, words.SIGNS[each], each.value.lower().replace(" ", "-")),
-                night.verdicts[each.value],
-            )
-            for each in WORST_FIRST
-            if each.value in night.verdicts
+            (_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts
         ],
         rows=rows[:ROWS],
         more=max(0, len(rows) - ROWS),
@@ -86,6 +84,19 @@ def _target(path: str) -> str:
     return f"./{quote(path)}"
 
 
+def _kind(night: Night) -> str:
+    """Return the key of `MEANS` for a night."""
+    if night.exit:
+        return "fail" if night.exit == REJECTED else "not-judged"
+    return "pass" if set(night.words) == {ACCEPTED} else "marginal"
+
+
+def _badge(status: str) -> words.Badge:
+    """Return the badge of a status of the store."""
+    sign = "≈" if status == WAIVED else words.SIGNS[Status(status)]
+    return words.Badge(status, sign, status.lower().replace(" ", "-"))
+
+
 def _colour(word: str) -> str:
     """Return the name of the colour of a result."""
     return words.KINDS.get(word, "not-judged")
@@ -102,7 +113,7 @@ def _data(night: Night, heat: Heat, links: Mapping[str, str]) -> dict[str, Any]:
             ],
             "names": heat.names,
             "name": _bytes(heat.name),
-            "statuses": [each.value for each in Status],
+            "statuses": STATUSES,
             "status": _bytes(heat.status),
             "layers": [[each.title, each.far, _bytes(each.scores)] for each in heat.layers],
         }
