@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 
+import fleet_nights
 import pytest
 
+from pytest_accel.cli import main
+from pytest_accel.core.verdict import Status, Waiver
+from pytest_accel.fleet.nights import store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends
 from pytest_accel.fleet.nights.analysis.groups import Group, Kind
 from pytest_accel.fleet.nights.analysis.limits import Fired
@@ -16,7 +23,10 @@ from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Sampled
 from pytest_accel.fleet.nights.analysis.trends import Series
 from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.queries import Fleet
 from pytest_accel.judging.calibration import Reading
+from pytest_accel.judging.closing import Closing
+from pytest_accel.run.record import closing_entry
 
 KIND = Kind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
 TIME = Kind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
@@ -143,3 +153,74 @@ def test_a_proposal_is_what_calibrate_would_state() -> None:
     assert one.present == 2500.0
     assert 2800 < one.found.bound < 2900
     assert not recalibration.proposals(sampled[:2])
+
+
+# -- from records to what is shown
+
+
+def run(*words: object) -> int:
+    return main.main(["store", *map(str, words)])
+
+
+def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that is accepted with a waiver night after night is no repeat offender."""
+    serial = fleet_nights.record(1).devices[2].serial
+    waiver = Waiver("stream.triad", "known", "owner", date(2027, 1, 1))
+    for night in range(2):
+        made = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
+        verdicts = [replace(each, waiver=waiver if each.status is Status.FAIL else None) for each in made.verdicts]
+        closing = closing_entry(Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED"))
+        fleet_nights.save(replace(made, verdicts=verdicts, closing=closing), tmp_path / "records")
+    run("add", tmp_path / "store", tmp_path / "records")
+    capsys.readouterr()
+    page = tmp_path / "fleet.html"
+    assert run("show", tmp_path / "store") == 0
+    assert "1 WAIVED" in capsys.readouterr().out
+    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
+    assert "Every node was accepted" in page.read_text()
+    assert 'is-waived' in page.read_text()
+    assert run("device", tmp_path / "store", serial) == 0
+    assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
+
+
+def test_a_run_that_held_is_no_acceptance_on_the_page(tmp_path: Path) -> None:
+    held = replace(fleet_nights.record(1), closing=closing_entry(Closing("HELD 25 of 25 limits", 0, "HELD")))
+    run("add", tmp_path / "store", fleet_nights.save(held, tmp_path / "records"))
+    page = tmp_path / "fleet.html"
+    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
+    assert "Every node was accepted" not in page.read_text()
+    assert "Not all nodes were accepted" in page.read_text()
+
+
+def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless its node has a run tonight that did not end, which may be its doing."""
+    for night in range(2):
+        failing = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
+        fleet_nights.save(failing, tmp_path / "records")
+    fleet_nights.save(fleet_nights.record(2, 2), tmp_path / "records")
+    place = tmp_path / "store"
+    run("add", place, tmp_path / "records")
+    assert run("show", place, "--night", "2026-11-02") == 1
+    assert run("show", place) == 0
+    broken = replace(fleet_nights.record(1, 2), state="interrupted", closing={})
+    run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
+    capsys.readouterr()
+    assert run("show", place) == 1
+    assert "failed again and again (1)" in capsys.readouterr().out
+
+
+def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
+    """Two devices lose speed for eleven nights; one of them is gone, or has another driver, on the last."""
+    for night in range(11):
+        for node in (1, 2, 3):
+            driver = "590.1" if night == 10 and node == 2 else "580.95.05"
+            made = fleet_nights.record(node, night, short={0: 0.02 * night})
+            kept = replace(made, software={**made.software, "driver": driver})
+            if node != 3 or night < 10:
+                fleet_nights.save(kept, tmp_path / "records")
+    place = tmp_path / "store"
+    run("add", place, tmp_path / "records")
+    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
+        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01"}
+    with contextlib.closing(Fleet(place, store.nights(place)[:-1])) as fleet:
+        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01", "rack7-n02", "rack7-n03"}

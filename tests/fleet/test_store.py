@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from datetime import date
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,8 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.nights import database, extract, store
-from pytest_accel.fleet.nights.queries import Fleet
-from pytest_accel.judging.closing import Circumstances, Closing
-from pytest_accel.run.record import closing_entry
+from pytest_accel.judging.closing import Circumstances
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
@@ -312,70 +308,6 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     worst = [each for each in kept.figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
     assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
     assert [(each.value, each.method) for each in kept.figures if each.metric == "health.state"] == [(None, "")]
-
-
-def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that is accepted with a waiver night after night is no repeat offender."""
-    serial = fleet_nights.record(1).devices[2].serial
-    waiver = Waiver("stream.triad", "known", "owner", date(2027, 1, 1))
-    for night in range(2):
-        made = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
-        verdicts = [replace(each, waiver=waiver if each.status is Status.FAIL else None) for each in made.verdicts]
-        closing = closing_entry(Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED"))
-        fleet_nights.save(replace(made, verdicts=verdicts, closing=closing), tmp_path / "records")
-    run("add", tmp_path / "store", tmp_path / "records")
-    capsys.readouterr()
-    page = tmp_path / "fleet.html"
-    assert run("show", tmp_path / "store") == 0
-    assert "1 WAIVED" in capsys.readouterr().out
-    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
-    assert "Every node was accepted" in page.read_text()
-    assert 'is-waived' in page.read_text()
-    assert run("device", tmp_path / "store", serial) == 0
-    assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
-
-
-def test_a_run_that_held_is_no_acceptance_on_the_page(tmp_path: Path) -> None:
-    held = replace(fleet_nights.record(1), closing=closing_entry(Closing("HELD 25 of 25 limits", 0, "HELD")))
-    run("add", tmp_path / "store", fleet_nights.save(held, tmp_path / "records"))
-    page = tmp_path / "fleet.html"
-    assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
-    assert "Every node was accepted" not in page.read_text()
-    assert "not every run was an acceptance" in page.read_text()
-
-
-def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unless its node has a run tonight that did not end, which may be its doing."""
-    for night in range(2):
-        failing = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
-        fleet_nights.save(failing, tmp_path / "records")
-    fleet_nights.save(fleet_nights.record(2, 2), tmp_path / "records")
-    place = tmp_path / "store"
-    run("add", place, tmp_path / "records")
-    assert run("show", place, "--night", "2026-11-02") == 1
-    assert run("show", place) == 0
-    broken = replace(fleet_nights.record(1, 2), state="interrupted", closing={})
-    run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
-    capsys.readouterr()
-    assert run("show", place) == 1
-    assert "failed again and again (1)" in capsys.readouterr().out
-
-
-def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
-    """Two devices lose speed for eleven nights; one of them is gone, or has another driver, on the last."""
-    for night in range(11):
-        for node in (1, 2, 3):
-            driver = "590.1" if night == 10 and node == 2 else "580.95.05"
-            made = fleet_nights.record(node, night, short={0: 0.02 * night})
-            kept = replace(made, software={**made.software, "driver": driver})
-            if node != 3 or night < 10:
-                fleet_nights.save(kept, tmp_path / "records")
-    place = tmp_path / "store"
-    run("add", place, tmp_path / "records")
-    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
-        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01"}
-    with contextlib.closing(Fleet(place, store.nights(place)[:-1])) as fleet:
-        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01", "rack7-n02", "rack7-n03"}
 
 
 def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_path: Path) -> None:

@@ -153,7 +153,8 @@ class Fleet(Tables):
         )
 
     def _drifts(self) -> list[Drift]:
-        query = f"SELECT {KIND}, count(DISTINCT device), median(slope), max(days) FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
+        columns = f"{KIND}, count(DISTINCT device), median(slope), max(days)"
+        query = f"SELECT {columns} FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
         rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
         return [Drift(Kind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
 

@@ -353,7 +353,8 @@ def _csv(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     texts = ", ".join(literal(name) for name, kind in columns.items() if kind == "VARCHAR")
     return (
         f"read_csv({database.files(paths)}, columns = {{{kinds}}}, header = false, auto_detect = false, delim = ',', "
-        f"hive_partitioning = false, quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}])"
+        f"quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}], "
+        "hive_partitioning = false)"
     )
 
 

@@ -18,7 +18,8 @@ LOOSE: Final = 0.1
 class Fired:
     """How often a limit fired in the last night, and since the first night that was looked at.
 
-    A failure that was waived counts in `fails_since` alone. `margin` is that of the worst figure that held, as a share of the bound; None without a bound.
+    A waived failure counts in `fails_since` alone. `margin` is that of the worst figure that held, as a share of the
+    bound; None without a bound.
     """
 
     sku: str

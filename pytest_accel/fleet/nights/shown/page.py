@@ -26,7 +26,7 @@ ROWS: Final = 300
 MEANS: Final = {
     "fail": "At least one node was rejected, or a device is worse than its like or than it was.",
     "not-judged": "No node was rejected, but not all of them were judged.",
-    "marginal": "No node was rejected, and no device is behind its like or losing speed; not every run was an acceptance.",
+    "marginal": "No node was rejected, and no device is behind its like or losing speed. Not all nodes were accepted.",
     "pass": "Every node was accepted, and no device is behind its like or losing speed.",
 }
 """What the colour of the first line means."""
