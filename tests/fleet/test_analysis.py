@@ -178,7 +178,7 @@ def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     assert "1 WAIVED" in capsys.readouterr().out
     assert run("show", tmp_path / "store", "--format", "html", "--output", page) == 0
     assert "Every node was accepted" in page.read_text()
-    assert 'is-waived' in page.read_text()
+    assert "is-waived" in page.read_text()
     assert run("device", tmp_path / "store", serial) == 0
     assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
 

@@ -30,9 +30,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
     bench.LOST = 0.15  # over fourteen nights; the benchmark has thirty
     folder = tmp_path_factory.mktemp("fleet") / "store"
     planned = bench.plan(NODES, NIGHTS)
-    with contextlib.redirect_stderr(io.StringIO()):
-        with contextlib.closing(database.connect()) as connection:
-            bench.draw(connection, folder, planned)
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.closing(database.connect()) as connection:
+        bench.draw(connection, folder, planned)
     with contextlib.closing(Fleet(folder, window(folder, None, NIGHTS))) as fleet:
         yield planned, look(fleet)
     sys.path.remove(str(BENCHMARKS))

@@ -70,9 +70,7 @@ def test_adding_again_changes_nothing_and_more_records_are_merged(
     assert not list(place.glob(".adding-*"))
 
 
-def test_a_copy_of_a_record_adds_nothing(
-    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_of_a_record_adds_nothing(tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor does a link to it, or the folder named twice."""
     shutil.copytree(records, tmp_path / "copy")
     (tmp_path / "link").symlink_to(records)
@@ -82,9 +80,7 @@ def test_a_copy_of_a_record_adds_nothing(
     assert len(figures) == len(set(figures)) == 3 * 25
 
 
-def test_a_run_is_in_one_night_alone(
-    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_in_one_night_alone(tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also if another night is named; one that had not ended is replaced in the night that holds it."""
     place, whole = tmp_path / "store", fleet_nights.record(7)
     fleet_nights.save(replace(whole, state="interrupted", closing={}), tmp_path / "early")

@@ -320,9 +320,7 @@ def _write_night(
     old = folder / FIGURES
     every = JOINED
     if old.exists():
-        every = (
-            f"SELECT * FROM {database.parquet([old])} WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
-        )
+        every = f"SELECT * FROM {database.parquet([old])} WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
     _replace(old, lambda file: connection.execute(f"COPY ({every} {SORTED}) TO {literal(file)} {FORMAT}"))
     both = "FROM kept_runs UNION ALL FROM new_runs ORDER BY run"
     _replace(folder / RUNS, lambda file: connection.execute(f"COPY ({both}) TO {literal(file)} {FORMAT}"))

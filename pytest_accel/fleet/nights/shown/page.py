@@ -62,9 +62,7 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         meaning=MEANS[kind],
         line=lines[0],
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
-        verdicts=[
-            (_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts
-        ],
+        verdicts=[(_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts],
         rows=rows[:ROWS],
         more=max(0, len(rows) - ROWS),
         kinds=sorted({each.kind for each in rows}),
