@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -14,7 +15,7 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.verdict import Status, Waiver
-from pytest_accel.fleet.nights import store
+from pytest_accel.fleet.nights import database, store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends
 from pytest_accel.fleet.nights.analysis.groups import Group, Kind
 from pytest_accel.fleet.nights.analysis.limits import Fired
@@ -181,6 +182,9 @@ def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is-waived" in page.read_text()
     assert run("device", tmp_path / "store", serial) == 0
     assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
+    with contextlib.closing(Fleet(tmp_path / "store", store.nights(tmp_path / "store"))) as fleet:
+        (limit,) = (each for each in fleet.limits() if each.metric == "stream.triad")
+    assert (limit.failing_nodes, limit.fails_since) == (0, 2), "it fired, so it is no limit that finds nothing"
 
 
 def test_a_run_that_held_is_no_acceptance_on_the_page(tmp_path: Path) -> None:
@@ -207,6 +211,29 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert run("show", place) == 1
     assert "failed again and again (1)" in capsys.readouterr().out
+
+
+def test_a_device_with_two_drivers_is_one_of_the_devices_that_get_slower(tmp_path: Path) -> None:
+    """Twelve devices are too few to say that the fleet does, however often their driver changed."""
+    place = tmp_path / "store"
+    run("add", place, fleet_nights.save(fleet_nights.record(1), tmp_path / "records"))
+    connection = database.connect()
+    for night in range(20):
+        folder = place / f"night=2026-12-{night + 1:02}"
+        folder.mkdir()
+        shutil.copy(place / "night=2026-11-01" / "runs.parquet", folder)
+        drawn = f"""
+            SELECT f.* REPLACE (number AS device, DATE '{folder.name[6:]}' AS night, {night // 10}::VARCHAR AS driver,
+                                (100 - {night % 10})::FLOAT AS value)
+            FROM read_parquet('{place}/night=2026-11-01/figures.parquet') f, range(1, 13) t(number)
+            WHERE f.metric = 'stream.triad' AND f.name = 'gpu0'
+        """  # noqa: S608
+        connection.execute(f"COPY ({drawn}) TO '{folder}/figures.parquet'")
+    connection.close()
+    with contextlib.closing(Fleet(place, store.nights(place)[1:])) as fleet:
+        found, drifts = fleet.trends()
+    assert len(found) == 12
+    assert not drifts
 
 
 def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:

@@ -340,3 +340,14 @@ def test_a_file_of_the_store_that_is_damaged_is_named(
         file.write_bytes(whole)
     assert run("show", tmp_path) == 4
     assert "holds no night" in capsys.readouterr().err
+
+
+def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, records: Path) -> None:
+    fleet_nights.save(fleet_nights.record(0, 1), records)
+    place = tmp_path / "store"
+    run("add", place, records)
+    (place / "night=2026-11-01" / "runs.parquet").write_bytes(b"damaged")
+    assert run("show", place) == 0
+    (place / "night=2026-11-02" / "runs.parquet").write_bytes(b"damaged")
+    assert run("show", place) == 4
+    assert run("device", place, "16500003") == 0
