@@ -29,8 +29,8 @@ class Risk:
     """How sure an acceptance by one limit is, with deviations of one origin.
 
     `accepted` is the chance that a device that lost `LOSS` of its speed is accepted by the limit alone, `expected` the
-    number of such devices among those that were accepted if `SLOW_SHARE` of them had that loss, and `finds` the smallest
-    loss that the limit finds at 95 %. Where they are None, `basis` says why; else it tells the deviations.
+    number of such devices among the accepted ones if `SLOW_SHARE` of them had that loss, and `finds` the smallest loss
+    that the limit finds at 95 %. Where they are None, `basis` says why; else it tells the deviations.
     """
 
     basis: str
