@@ -237,6 +237,10 @@ def test_a_mass_drain_is_refused() -> None:
     assert not drain.plan_of(rejected(*names[:5], of_all_nodes=100), failed, now).refused
     before = [NodeState(name, "drained", reason="[accel] x") for name in names[:3]] + now[3:]
     assert "(3 of them drained already)" in drain.plan_of(rejected(*names, of_all_nodes=100), failed, before).refused
+    nodes = rejected(*names[:5], of_all_nodes=40)
+    nodes += [NodeResult(f"out{place}", State.SKIPPED, "drained: [accel] x") for place in range(60)]
+    out = [NodeState(f"out{place}", "drained", reason="[accel] x") for place in range(60)]
+    assert "65 of 100 nodes (60 of them drained already)" in drain.plan_of(nodes, failed, [*now, *out]).refused
     assert not drain.plan_of(rejected("bad0", of_all_nodes=4), failed, now).refused, "one node always may be drained"
 
 

@@ -123,14 +123,13 @@ def plan_of(
         f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
-    ours = 0
+    ours = sum(each.node in states and states[each.node].reason.startswith(TAG) for each in nodes)
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
         why = _left_alone(state, grounds, found.get(each.node, ()))
-        ours += bool(state and state.reason.startswith(TAG))
         if why:
             plan.left.append((each.node, why))
             continue
