@@ -102,8 +102,15 @@ def _show(plan: Plan) -> None:
 
 
 def _apply(steps: Sequence[Step]) -> None:
-    """Run the commands. Raises SlurmError, or BadFile if this user may not."""
+    """Run the commands. Raises SlurmError, or BadFile if this user may not.
+
+    Each node is asked for right before its command, and left alone if somebody has drained or resumed it meanwhile.
+    """
     for step in steps:
+        now = next((each for each in slurm.nodes([step.node]) if each.name == step.node), None)
+        if why := plans.changed(step.seen, now):
+            print(printable(f"left alone: {step.node}: {why}"))
+            continue
         try:
             slurm.change(step.command)
         except SlurmError as error:

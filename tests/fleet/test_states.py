@@ -215,15 +215,31 @@ def test_a_reason_begins_with_its_essence() -> None:
 
 
 def test_only_rejected_nodes_without_a_reason_of_others_are_drained() -> None:
-    nodes = rejected("bad", "theirs", "ours", of_all_nodes=100)
+    nodes = rejected("bad", "theirs", "ours", "quiet", of_all_nodes=100)
     nodes += of(sick=State.NOT_JUDGED, lost=State.NO_RESULT)
     now = [NodeState("bad", "idle"), NodeState("theirs", "drained", reason="fan"), NodeState("sick", "idle")]
-    now += [NodeState("ours", "drained", reason="[accel] A401 gpu0 x")]
-    plan = drain.plan_of(nodes, {name: [SLOW] for name in ("bad", "theirs", "ours")}, now, most=0.1)
+    now += [NodeState("ours", "drained", reason="[accel] A401 gpu0 x"), NodeState("quiet", "down*")]
+    plan = drain.plan_of(nodes, {name: [SLOW] for name in ("bad", "theirs", "ours", "quiet")}, now, most=0.1)
     assert [step.command for step in plan.steps] == [
         ("scontrol", "update", "nodename=bad", "state=drain", "reason=[accel] A401 gpu3 matmul.bf16")
     ]
-    assert [node for node, _ in plan.left] == ["theirs", "ours"]
+    assert [node for node, _ in plan.left] == ["theirs", "ours", "quiet"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "changed"),
+    [
+        (NodeState("n", "idle"), NodeState("n", "allocated"), False),
+        (NodeState("n", "idle"), NodeState("n", "draining"), True),
+        (NodeState("n", "idle"), NodeState("n", "idle", reason="fan"), True),
+        (NodeState("n", "idle"), None, True),
+        (NodeState("n", "draining", reason="[accel] x"), NodeState("n", "drained", reason="[accel] x"), False),
+        (NodeState("n", "drained", reason="[accel] x"), NodeState("n", "down*", reason="[accel] x"), True),
+        (NodeState("n", "drained", reason="[accel] x"), NodeState("n", "drained", reason="fan"), True),
+    ],
+)
+def test_a_step_is_not_taken_on_a_node_that_changed(seen: NodeState, now: NodeState | None, changed: bool) -> None:
+    assert bool(drain.changed(seen, now)) is changed
 
 
 def test_a_mass_drain_is_refused() -> None:

@@ -28,8 +28,8 @@ DOUBTFUL_NODES: Final = 3
 """The fewest nodes on which it has to fail."""
 REASON_CHARACTERS = 200
 """Length of the longest reason. `sinfo -R` shows the first 20 characters."""
-DRAINED = ("drain", "down", "fail", "maint")
-"""Beginnings of the states of nodes that take no job."""
+DRAINED = ("drain", "drng", "down", "fail")
+"""Beginnings of the states of nodes that somebody, or Slurm, took out of service."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Step:
 
     node: str
     reason: str
+    seen: NodeState
+    """The node in Slurm by which this was planned."""
     command: tuple[str, ...]
     did: str
     """What was done once the command has run: "drained" or "resumed"."""
@@ -130,11 +132,11 @@ def plan_of(
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
         why = _left_alone(state, grounds, found.get(each.node, ()))
-        if why:
-            plan.left.append((each.node, why))
+        if state is None or why:
+            plan.left.append((each.node, why or "Slurm does not know it"))
             continue
         reason = reason_of(grounds, simulated=each.result.summary["simulated"])
-        plan.steps.append(Step(each.node, reason, tuple(drain_command(each.node, reason)), "drained"))
+        plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
     plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
     return plan
 
@@ -147,10 +149,29 @@ def _left_alone(state: NodeState | None, grounds: Sequence[Failure], every: Sequ
         return f"drained already: {state.reason}"
     if state.reason:
         return f"{state.state} with a reason of somebody else: {state.reason}"
+    if _out_of_service(state):
+        return f"{state.state} without a reason"
     if every and not grounds:
         return "rejected only by limits that are in doubt"
     if not every:
         return "its record does not say what rejects it"
+    return ""
+
+
+def _out_of_service(state: NodeState) -> str:
+    """Return how a node was taken out of service, by the beginning of its state; empty if it was not."""
+    return next((each for each in DRAINED if state.state.startswith(each)), "")
+
+
+def changed(seen: NodeState, now: NodeState | None) -> str:
+    """Return what has changed since a step was planned so that it is not taken; empty if nothing has.
+
+    A job that begins or ends on the node is no such change.
+    """
+    if now is None:
+        return "Slurm does not know it any more"
+    if (now.reason, now.since) != (seen.reason, seen.since) or _out_of_service(now) != _out_of_service(seen):
+        return f"changed meanwhile: {now.state}{': ' if now.reason else ''}{now.reason}"
     return ""
 
 
@@ -207,7 +228,7 @@ def resume_plan(
         if why := _not_resumed(state, each, (holds or {}).get(state.name, ())):
             plan.left.append((state.name, f"{why}; drained: {state.reason}"))
         else:
-            plan.steps.append(Step(state.name, state.reason, tuple(resume_command(state.name)), "resumed"))
+            plan.steps.append(Step(state.name, state.reason, state, tuple(resume_command(state.name)), "resumed"))
     return plan
 
 
