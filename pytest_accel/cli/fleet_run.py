@@ -158,6 +158,7 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         minutes=minutes,
         partition=chosen.partition,
         reservation=chosen.reservation,
+        sku="" if chosen.sku == AUTO else loader.load(chosen.sku).name,
         expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def state(*results: Result, job: JobState | None = None, submitted: str = "7", s
     """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
     jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
     asked = fleet(Expected("n", skipped=skipped), jobs=jobs)
+    if results and all(each.summary["simulated"] for each in results):
+        asked = replace(asked, arguments=(*asked.arguments, "--accel-simulate=h100-sxm"))
     return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
 
 
@@ -71,6 +74,46 @@ def test_state(given: NodeResult, expected: State, reason: str) -> None:
 def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
     found = of_all(fleet(Expected("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, [])
     assert found[0].state is State.REJECTED
+
+
+FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
+BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"simulated": True}, "simulated"),
+        ({"sku": "cpu"}, "of SKU cpu"),
+        ({"terms": {"level": "standard"}}, "of level standard"),
+    ],
+)
+def test_a_later_run_of_something_else_hides_nothing(other: dict[str, Any], said: str) -> None:
+    asked = replace(fleet(Expected("n")), sku="h100-sxm", arguments=("--accel-sku=h100-sxm", "--accel-level=quick"))
+    bad, good = result(EARLY, **FITTING, **BAD), result(LATE, **{**FITTING, **other})
+    found = of_all(asked, {"n": [good, bad]}, [])[0]
+    assert (found.state, found.result) == (State.REJECTED, bad)
+    assert f"n does not count: it is {said}, which was not asked" in found.reason
+    assert of_all(asked, {"n": [result(LATE, **{**FITTING, **other, **BAD})]}, [])[0].state is State.NO_RESULT
+
+
+def test_a_result_counts_that_fits_or_does_not_tell() -> None:
+    asked = replace(fleet(Expected("n")), sku="own", arguments=("--accel-sku=/a/file.yaml", "--accel-level=quick"))
+    assert of_all(asked, {"n": [result(sku="own", terms={"level": "quick"})]}, [])[0].state is State.ACCEPTED
+    assert of_all(asked, {"n": [result(sku="", terms={})]}, [])[0].state is State.ACCEPTED
+    unknown = fleet(Expected("n"))
+    assert of_all(unknown, {"n": [result(sku="any", terms={"level": "long"})]}, [])[0].state is State.ACCEPTED
+
+
+def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> None:
+    asked = replace(fleet(Expected("n"), Expected("s")), listed=False, arguments=())
+    bad = result(LATE, simulated=True, **BAD)
+    real, simulated = of_all(asked, {"n": [bad, result(EARLY)], "s": [bad]}, [])
+    assert (real.state, simulated.state) == (State.ACCEPTED, State.REJECTED)
+    plan = drain.plan_of([real, simulated], {"s": [SLOW]}, [NodeState("s", "idle")])
+    assert plan.left == [("s", "its run was simulated, and those of other nodes were not")]
+    assert not plan.steps
+    assert drain.plan_of([simulated], {"s": [SLOW]}, [NodeState("s", "idle")]).steps, "a rehearsal drains"
 
 
 def of(**states: State) -> list[NodeResult]:
@@ -211,7 +254,8 @@ def test_a_reason_begins_with_its_essence() -> None:
     long = drain.reason_of([Failure("A401", f"gpu{place}", "matmul.bf16") for place in range(64)])
     assert len(long) <= drain.REASON_CHARACTERS
     assert long.endswith("more")
-    assert drain.metrics_of(long) is None
+    assert drain.is_cut(long)
+    assert drain.metrics_of(long) == {"matmul.bf16"}
 
 
 def test_only_rejected_nodes_without_a_reason_of_others_are_drained() -> None:
@@ -282,6 +326,9 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
         ("[accel] simulated A401 gpu3 matmul.bf16", result(LATE, simulated=True), True),
         ("[accel] A401 gpu3 matmul.bf16", result(LATE, word="HELD"), True),
         ("[accel] A401 gpu3 stream.copy", result(LATE, word="HELD"), False),
+        ("[accel] A401 gpu3 stream.copy", result(LATE), False),
+        ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE), True),
+        ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE, word="HELD"), False),
     ],
 )
 def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:
@@ -291,6 +338,13 @@ def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest
         nodes = [NodeResult("n", State.ACCEPTED, "", newest)]
     plan = drain.resume_plan(nodes, [NodeState("n", "drained", reason=reason, since=since)], {"n": {"matmul.bf16"}})
     assert [step.node for step in plan.steps] == ["n"] * resumed
+
+
+def test_what_an_accepted_node_measured_is_read_from_its_record() -> None:
+    kinds = {"a": "PASS", "b": "MARGINAL", "c": "FAIL", "d": "UNMEASURED", "e": "NOT APPLICABLE"}
+    verdicts: list[dict[str, Any]] = [{"metric": name, "status": status} for name, status in kinds.items()]
+    verdicts.append({"metric": "f", "status": "FAIL", "waiver": {"by": "me"}})
+    assert drain.measured({"verdicts": verdicts}) == {"a", "b", "f"}
 
 
 def test_what_rejects_a_node_is_read_from_its_record() -> None:

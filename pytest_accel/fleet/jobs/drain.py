@@ -125,26 +125,30 @@ def plan_of(
         f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
+    rehearsal = all(each.result.summary["simulated"] for each in nodes if each.result)
     ours = sum(each.node in states and states[each.node].reason.startswith(TAG) for each in nodes)
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
-        why = _left_alone(state, grounds, found.get(each.node, ()))
-        if state is None or why:
-            plan.left.append((each.node, why or "Slurm does not know it"))
+        if state is None:
+            plan.left.append((each.node, "Slurm does not know it"))
             continue
-        reason = reason_of(grounds, simulated=each.result.summary["simulated"])
+        rehearsed = each.result.summary["simulated"]
+        if why := _left_alone(state, grounds, found.get(each.node, ()), alien=rehearsed and not rehearsal):
+            plan.left.append((each.node, why))
+            continue
+        reason = reason_of(grounds, simulated=rehearsed)
         plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
     plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
     return plan
 
 
-def _left_alone(state: NodeState | None, grounds: Sequence[Failure], every: Sequence[Failure]) -> str:
-    """Return why a rejected node is not drained; empty if it is."""
-    if state is None:
-        return "Slurm does not know it"
+def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Failure], *, alien: bool) -> str:
+    """Return why a rejected node is not drained; empty if it is. `alien` is a simulated node among real ones."""
+    if alien:
+        return "its run was simulated, and those of other nodes were not"
     if state.reason.startswith(TAG):
         return f"drained already: {state.reason}"
     if state.reason:
@@ -195,10 +199,19 @@ def _refused(wanted: int, ours: int, expected: int, most: float) -> str:
     )
 
 
-def metrics_of(reason: str) -> set[str] | None:
-    """Return the metrics that a reason of ours names; None if it leaves some out."""
-    if re.search(r"; and \d+ more$", reason) or len(reason) >= REASON_CHARACTERS:
-        return None
+REST = re.compile(r"; and \d+ more$")
+
+
+def is_cut(reason: str) -> bool:
+    """Return whether a reason of ours leaves out some of the metrics."""
+    return bool(REST.search(reason)) or len(reason) >= REASON_CHARACTERS
+
+
+def metrics_of(reason: str) -> set[str]:
+    """Return the metrics that a reason of ours names. The last one of a reason without room for more may be a part."""
+    reason = REST.sub("", reason)
+    if len(reason) >= REASON_CHARACTERS:
+        reason = reason.rpartition(" ")[0]
     parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
     bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
     return {metric for words in bare for metric in words[1:]}
@@ -212,20 +225,32 @@ def held(raw: Any) -> set[str]:
     return {_word(each.get("metric")) for each in judged if each.get("metric") not in failed}
 
 
-def resume_plan(
-    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]] | None = None
-) -> Plan:
-    """Return which nodes are to be resumed: those that we drained and that were accepted by a run that began later.
+def measured(raw: Any) -> set[str]:
+    """Return the metrics that the record of an accepted node has a value of, or a failure that a waiver accepts."""
+    good = (Status.PASS.value, Status.MARGINAL.value)
+    return {
+        _word(each.get("metric"))
+        for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None)
+        if each.get("status") in good
+        or (each.get("status") == Status.FAIL.value and each.get("waiver"))
+        or (each.get("status") == Status.NOT_APPLICABLE.value and each.get("value") is not None)
+    }
 
-    A later run that holds and is no acceptance counts if it measured what the node was drained for: `holds` are the
-    metrics whose limits hold, by node.
+
+def resume_plan(
+    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]]
+) -> Plan:
+    """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
+
+    It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
+    that were measured where the node was accepted.
     """
     plan, results = Plan(), {each.node: each for each in nodes}
     for state in now:
         each = results.get(state.name)
         if not state.reason.startswith(TAG) or each is None:
             continue
-        if why := _not_resumed(state, each, (holds or {}).get(state.name, ())):
+        if why := _not_resumed(state, each, holds.get(state.name, ())):
             plan.left.append((state.name, f"{why}; drained: {state.reason}"))
         else:
             plan.steps.append(Step(state.name, state.reason, state, tuple(resume_command(state.name)), "resumed"))
@@ -243,8 +268,8 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> 
     began = moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
-    if each.state is State.HELD:
-        wanted = metrics_of(state.reason)
-        if wanted is None or not wanted <= set(holds):
-            return "the later run was no acceptance, and did not measure all that it was drained for"
+    if missing := sorted(metrics_of(state.reason) - set(holds)):
+        return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
+    if each.state is State.HELD and is_cut(state.reason):
+        return "the later run was no acceptance, and the reason has no room for all that it was drained for"
     return ""

@@ -65,6 +65,8 @@ class Fleet:
     reservation: str = ""
     expected: tuple[Expected, ...] = ()
     jobs: tuple[Submitted, ...] = ()
+    sku: str = ""
+    """The name of the SKU that the records state; empty if none was named, or it is not known."""
     listed: bool = True
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
 
@@ -119,6 +121,7 @@ def load(folder: Path) -> Fleet:
             minutes=int(raw["minutes"]),
             partition=str(raw["partition"]),
             reservation=str(raw["reservation"]),
+            sku=str(raw.get("sku", "")),
             expected=expected,
             jobs=jobs,
         )

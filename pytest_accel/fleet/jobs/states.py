@@ -32,6 +32,7 @@ class State(Enum):
 
 ENDS = "; its output ends: "
 """What stands before the last line of the output of a job in a reason."""
+SIMULATE = "--accel-simulate"
 PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
@@ -69,23 +70,74 @@ def of_all(
     queued: dict[str, list[JobState]] = {}
     for job in jobs or ():
         queued.setdefault(job.name, []).append(job)
+    asked = asked_of(fleet)
     names = {each.name for each in fleet.expected}
     runs: dict[str, list[Result]] = {}
     for host, of_host in results.items():  # by hand, a run states the name of the host, which may have a domain
         runs.setdefault(host if host in names else host.partition(".")[0], []).extend(of_host)
     found = []
     for each in fleet.expected:
+        counted_in, left_out = _counting(runs.get(each.name, ()), asked)
         of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
         known = _Known(
             each.name,
             each.skipped,
-            max(runs.get(each.name, ()), key=_started, default=None),
+            max(counted_in, key=_started, default=None),
             submitted.get(each.name, ()),
             of_node[-1] if of_node else None,
             queue_known=jobs is not None,
         )
-        found.append(replace(_state(known, last_words), skipped=each.skipped))
+        state = _state(known, last_words)
+        found.append(replace(state, reason=_with_note(state, left_out, asked), skipped=each.skipped))
     return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the results of a run have to agree with to count. What is None may be anything."""
+
+    simulated: bool | None = None
+    sku: str | None = None
+    level: str | None = None
+
+    def other(self, result: Result) -> str:
+        """Return how a result differs from what was asked; empty if it does not, or does not tell."""
+        summary = result.summary
+        sku, level = summary.get("sku", ""), summary.get("terms", {}).get("level", "")
+        if self.simulated is not None and summary["simulated"] != self.simulated:
+            return "simulated" if summary["simulated"] else "not simulated"
+        if self.sku and sku and sku != self.sku:
+            return f"of SKU {sku}"
+        return f"of level {level}" if self.level and level and level != self.level else ""
+
+
+def asked_of(fleet: Fleet) -> Asked:
+    """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
+    if not fleet.listed:
+        return Asked()
+    level = next((word.partition("=")[2] for word in fleet.arguments if word.startswith("--accel-level=")), None)
+    return Asked(any(word.partition("=")[0] == SIMULATE for word in fleet.arguments), fleet.sku or None, level)
+
+
+def _counting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[Result]]:
+    """Return the results of a node that count, and those that were measured otherwise than asked.
+
+    Where nothing tells what was asked, simulated results do not count beside real ones.
+    """
+    if asked.simulated is None and not all(each.summary["simulated"] for each in runs):
+        asked = replace(asked, simulated=False)
+    fits = [each for each in runs if not asked.other(each)]
+    return fits, [each for each in runs if asked.other(each)]
+
+
+def _with_note(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
+    """Return the reason of a node with a note on the newest result that does not count, if it is newer."""
+    newest = max(left_out, key=_started, default=None)
+    if newest is None or (state.result and _started(newest) <= _started(state.result)):
+        return state.reason
+    head, ends, tail = state.reason.partition(ENDS)
+    how = asked.other(newest) or "simulated"
+    return f"{head}; {newest.folder.name} does not count: it is {how}, which was not asked{ends}{tail}"
 
 
 def _started(result: Result) -> str:
