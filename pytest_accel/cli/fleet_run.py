@@ -201,7 +201,8 @@ def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> list[str]
     again = {name for names in chosen.again for name in slurm.expand(names)}
     if unknown := sorted(again - {each.name for each in fleet.expected}):
         raise BadFile(f"--again: {', '.join(unknown)} is not among the expected nodes of {folder}")
-    found = states.of_all(fleet, run_folder.Results(folder).read(), slurm.jobs(fleet.prefix))
+    jobs, results = slurm.jobs(fleet.prefix), run_folder.Results(folder)
+    found = states.of_all(fleet, results.read(), jobs, unreadable=results.unreadable)
     return submission.needed(found, again)
 
 

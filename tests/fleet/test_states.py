@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +13,17 @@ import pytest
 
 from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Result, Results, Submitted, found, load, save
+from pytest_accel.fleet.jobs.run_folder import (
+    Expected,
+    Fleet,
+    Result,
+    Results,
+    Submitted,
+    found,
+    last_words,
+    load,
+    save,
+)
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
 from pytest_accel.run.summaries import Summary
@@ -205,6 +217,47 @@ def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> Non
     assert "a node that left no record is not in this report" in said
 
 
+def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_result(tmp_path: Path) -> None:
+    def put(name: str, started: str, word: str, **files: str) -> None:
+        (tmp_path / name).mkdir()
+        closing = {"word": word, "exit": 0 if word == "ACCEPTED" else 1, "line": word}
+        content = {"run": {"host": "n", "started": started}, "closing": closing, "state": "finished", "devices": []}
+        (tmp_path / name / "record.json").write_text(json.dumps(content))
+        for file, text in files.items():
+            (tmp_path / name / f"{file}.json").write_text(text)
+
+    def state_of_n() -> NodeResult:
+        results = Results(tmp_path)
+        return of_all(asked, results.read(), [], unreadable=results.unreadable)[0]
+
+    asked = fleet(Expected("n"))
+    put("n", EARLY, "ACCEPTED")
+    put("n-2", LATE, "REJECTED", summary='{"started":')
+    assert state_of_n().state is State.REJECTED
+    (tmp_path / "n-2/record.json").write_text("")
+    assert (state_of_n().state, state_of_n().reason) == (State.NO_RESULT, "n-2/summary.json is damaged")
+    put("n-3", "2099-01-01T00:00:00+00:00", "ACCEPTED")
+    assert state_of_n().state is State.ACCEPTED, "what was repeated after the damage counts"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/record.json").mkdir()
+    assert [each.name for each in found(tmp_path).expected] == ["n", "other"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_the_output_of_a_job_is_read_from_regular_files_alone(kind: str, tmp_path: Path) -> None:
+    log, other = tmp_path / "jobs/n-7.out", tmp_path / "other"
+    log.parent.mkdir()
+    other.write_text("first\nanother file\n")
+    if kind == "pipe":
+        os.mkfifo(log)
+    else:
+        log.symlink_to(other)
+    assert last_words(tmp_path, "n", "7") == ""
+    log.unlink()
+    log.write_text("first\nlast\n")
+    assert last_words(tmp_path, "n", "7") == "last"
+
+
 # -- the report
 
 
@@ -363,3 +416,6 @@ def test_what_rejects_a_node_is_read_from_its_record() -> None:
     }
     assert drain.failures(raw) == [SLOW, Failure("", "node", "host.bad_name")]
     assert drain.failures({"devices": 3, "verdicts": [None]}) == []
+    damaged = {"devices": [{"uuid": []}], "findings": [{"metric": {}}], "verdicts": [{**raw["verdicts"][0], "subject": []}]}
+    assert drain.failures(damaged) == []
+    assert drain.held({"verdicts": [{"metric": [], "status": "FAIL", "limit": {}}]}) == set()

@@ -71,13 +71,15 @@ class Plan:
 def failures(raw: Any) -> list[Failure]:
     """Return what rejects a node, from the content of its record, worst first. Whatever is damaged is left out."""
     raw = raw if isinstance(raw, dict) else {}
-    names = {each.get("uuid"): each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
-             for each in _dicts(raw.get("devices"))}  # fmt: skip
-    failed = [each for each in _dicts(raw.get("verdicts")) if each.get("status") == Status.FAIL.value]
-    rejecting = [(each.get("metric"), each.get("subject")) for each in failed if not each.get("waiver")]
-    codes: dict[tuple[Any, Any], Any] = {}
-    for each in _dicts(raw.get("findings")):
-        codes.setdefault((each.get("metric"), each.get("subject")), each.get("code"))
+    names = {each["uuid"]: each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
+             for each in _dicts(raw.get("devices"), "uuid")}  # fmt: skip
+    failed = [
+        each for each in _dicts(raw.get("verdicts"), "metric", "subject") if each.get("status") == Status.FAIL.value
+    ]
+    rejecting = [(each["metric"], each["subject"]) for each in failed if not each.get("waiver")]
+    codes: dict[tuple[str, str], Any] = {}
+    for each in _dicts(raw.get("findings"), "metric", "subject"):
+        codes.setdefault((each["metric"], each["subject"]), each.get("code"))
     ordered = [key for key in codes if key in rejecting] + [key for key in rejecting if key not in codes]
     return [
         Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0]))
@@ -85,8 +87,10 @@ def failures(raw: Any) -> list[Failure]:
     ]
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+def _dicts(value: Any, *texts: str) -> list[dict[str, Any]]:
+    """Return the objects of a list that have texts under these names."""
+    found = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [each for each in found if all(isinstance(each.get(name), str) for name in texts)]
 
 
 def _word(value: Any) -> str:
@@ -219,18 +223,19 @@ def metrics_of(reason: str) -> set[str]:
 
 def held(raw: Any) -> set[str]:
     """Return the metrics of a record whose limits hold on every device, from its content."""
-    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None) if "limit" in each]
+    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
+              if "limit" in each]  # fmt: skip
     good = (Status.PASS.value, Status.MARGINAL.value)
-    failed = {each.get("metric") for each in judged if each.get("status") not in good}
-    return {_word(each.get("metric")) for each in judged if each.get("metric") not in failed}
+    failed = {each["metric"] for each in judged if each.get("status") not in good}
+    return {_word(each["metric"]) for each in judged if each["metric"] not in failed}
 
 
 def measured(raw: Any) -> set[str]:
     """Return the metrics that the record of an accepted node has a value of, or a failure that a waiver accepts."""
     good = (Status.PASS.value, Status.MARGINAL.value)
     return {
-        _word(each.get("metric"))
-        for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None)
+        _word(each["metric"])
+        for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
         if each.get("status") in good
         or (each.get("status") == Status.FAIL.value and each.get("waiver"))
         or (each.get("status") == Status.NOT_APPLICABLE.value and each.get("value") is not None)

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from enum import Enum
 
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted
+from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
@@ -58,11 +58,12 @@ def of_all(
     results: Mapping[str, Sequence[Result]],
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
+    unreadable: Sequence[Unreadable] = (),
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list.
 
     `jobs` are None where the queue could not be asked. `last_words` returns the last line
-    of the output of a node's job.
+    of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
     """
     submitted: dict[str, list[Submitted]] = {}
     for one in fleet.jobs:
@@ -85,6 +86,7 @@ def of_all(
             max(counted_in, key=_started, default=None),
             submitted.get(each.name, ()),
             of_node[-1] if of_node else None,
+            max((one for one in unreadable if one.is_of(each.name)), key=_changed, default=None),
             queue_known=jobs is not None,
         )
         state = _state(known, last_words)
@@ -145,6 +147,11 @@ def _started(result: Result) -> str:
     return result.summary["started"]
 
 
+def _changed(run: Unreadable) -> datetime:
+    """Return when a run that cannot be read was changed last."""
+    return run.changed
+
+
 def _number(job: JobState) -> int:
     """Return the id of a job as a number, by which jobs are ordered in time."""
     return int(job.id) if job.id.isdigit() else 0
@@ -160,12 +167,22 @@ class _Known:
     submitted: Sequence[Submitted]
     job: JobState | None
     """Its last job in the queue."""
+    unreadable: Unreadable | None
+    """The run that was changed last of those that cannot be read."""
     queue_known: bool
 
     @property
     def last(self) -> str:
         """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
         return self.job.id if self.job else (self.submitted[-1].job if self.submitted else "")
+
+    @property
+    def damage(self) -> str:
+        """Why the newest result is not known: a run that cannot be read may be a newer one. Empty if it is."""
+        if self.unreadable is None:
+            return ""
+        began = moment(self.newest.summary["started"]) if self.newest else None
+        return self.unreadable.why if began is None or self.unreadable.changed > began else ""
 
     @property
     def result(self) -> Result | None:
@@ -178,10 +195,12 @@ class _Known:
 def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
     """Return the state of one node."""
     name, last, result = known.name, known.last, known.result
-    if result and result.summary["state"] != "running":
+    if result and result.summary["state"] != "running" and not known.damage:
         return _judged(name, result)
     if known.job and known.job.state in ACTIVE:
         return _queued(name, known.job)
+    if known.damage:
+        return NodeResult(name, State.NO_RESULT, known.damage)
     if not last:
         if result:
             return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", result)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs import run_folder, slurm, states
 from pytest_accel.fleet.jobs.run_folder import Results
-from pytest_accel.fleet.jobs.slurm import SlurmError
+from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 
 LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
@@ -35,14 +35,14 @@ class Watch:
     def look(self) -> list[NodeResult]:
         """Return the state of every node. Raises BadFile or SlurmError."""
         if not self.fleet.listed:
-            return states.of_all(self.fleet, self._results.read(), [])
+            return self._states([])
         jobs = slurm.jobs(self.fleet.prefix)  # asked first: a job that ends meanwhile has its record by then
         self.fleet = run_folder.load(self.folder)
-        return states.of_all(self.fleet, self._results.read(), jobs, self._last_words)
+        return self._states(jobs)
 
     def look_without_queue(self) -> list[NodeResult]:
         """Return the state of every node by the files alone, where Slurm cannot be asked. Raises BadFile."""
-        return states.of_all(self.fleet, self._results.read(), None, self._last_words)
+        return self._states(None)
 
     def look_anywhere(self) -> tuple[list[NodeResult], str]:
         """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
@@ -50,6 +50,10 @@ class Watch:
             return self.look(), ""
         except SlurmError as error:
             return self.look_without_queue(), str(error)
+
+    def _states(self, jobs: list[JobState] | None) -> list[NodeResult]:
+        results = self._results.read()
+        return states.of_all(self.fleet, results, jobs, self._last_words, self._results.unreadable)
 
     def _last_words(self, node: str, job: str) -> str:
         return run_folder.last_words(self.folder, node, job)
