@@ -24,6 +24,8 @@ from pytest_accel.run.summaries import Summary
 
 FORMAT: Final = 1
 FILE = "fleet.json"
+LOCK = ".submitting"
+"""The file that a process locks while it submits."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "smallest loss found", "next: ", "(to show a full traceback")
@@ -162,7 +164,7 @@ def found(folder: Path) -> Fleet:
 @contextlib.contextmanager
 def submitting(folder: Path) -> Iterator[None]:
     """Keep other processes from submitting jobs for this folder meanwhile. Raises BadFile if one does."""
-    handle = os.open(folder / ".submitting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

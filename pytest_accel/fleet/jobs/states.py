@@ -137,9 +137,14 @@ def _with_note(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> s
     newest = max(left_out, key=_started, default=None)
     if newest is None or (state.result and _started(newest) <= _started(state.result)):
         return state.reason
-    head, ends, tail = state.reason.partition(ENDS)
     how = asked.other(newest) or "simulated"
-    return f"{head}; {newest.folder.name} does not count: it is {how}, which was not asked{ends}{tail}"
+    return _noted(state.reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
+
+
+def _noted(reason: str, note: str) -> str:
+    """Return a reason with a note, which stands before the output of a job."""
+    head, ends, tail = reason.partition(ENDS)
+    return f"{head}; {note}{ends}{tail}" if note else reason
 
 
 def _started(result: Result) -> str:
@@ -199,7 +204,7 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
         return _judged(name, result)
     if known.job and known.job.state in ACTIVE:
         return _queued(name, known.job)
-    if known.damage:
+    if known.damage and (result or not (last and known.queue_known)):
         return NodeResult(name, State.NO_RESULT, known.damage)
     if not last:
         if result:
@@ -209,7 +214,8 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
     if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    return NodeResult(name, State.NO_RESULT, _why_none(result, last, known.job, last_words(name, last)))
+    why = _why_none(result, last, known.job, last_words(name, last))
+    return NodeResult(name, State.NO_RESULT, _noted(why, known.damage))
 
 
 def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:

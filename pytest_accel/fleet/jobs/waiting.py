@@ -20,6 +20,8 @@ LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
 SETTLE = 5.0
 """Seconds after which nodes without a result are looked at once more: on a network file system a record may be seen
 only some seconds after the job has ended."""
+PATIENCE = 600.0
+"""Seconds without an answer of Slurm after which it is not asked any more."""
 LINE_EVERY = 30.0
 """Fewest seconds between two lines where there is no terminal."""
 
@@ -108,19 +110,24 @@ class Progress:
 
 def until_done(
     watch: Watch, progress: Progress, seconds: float | None = None, sleep: Callable[[float], None] = time.sleep
-) -> list[NodeResult]:
-    """Look until no node is waiting or running, or until `seconds` are over; return the states.
+) -> tuple[list[NodeResult], str]:
+    """Look until no node is waiting or running, or until `seconds` are over.
 
-    A look at which Slurm does not answer is made again. Raises BadFile.
+    Returns the states, and why the queue could not be asked at last (empty if it could). A look at which Slurm does not
+    answer is made again, until it has not answered for PATIENCE. Raises BadFile.
     """
     end = time.monotonic() + seconds if seconds is not None else None
     settled = False
+    answered = time.monotonic()
     while True:
         began = time.monotonic()
         found, problem = watch.look_anywhere()
         if problem:
             progress.text(problem)
+            if time.monotonic() - answered >= PATIENCE:
+                break
         else:
+            answered = time.monotonic()
             progress.nodes(found)
             if not any(each.state in PENDING for each in found):
                 if settled or not any(each.state is State.NO_RESULT for each in found):
@@ -132,4 +139,4 @@ def until_done(
         pause = SETTLE if settled else pause
         sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
     progress.end()
-    return found
+    return found, problem
