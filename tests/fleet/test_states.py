@@ -416,6 +416,10 @@ def test_what_rejects_a_node_is_read_from_its_record() -> None:
     }
     assert drain.failures(raw) == [SLOW, Failure("", "node", "host.bad_name")]
     assert drain.failures({"devices": 3, "verdicts": [None]}) == []
-    damaged = {"devices": [{"uuid": []}], "findings": [{"metric": {}}], "verdicts": [{**raw["verdicts"][0], "subject": []}]}
+    damaged = {
+        "devices": [{"uuid": []}],
+        "findings": [{"metric": {}}],
+        "verdicts": [{**raw["verdicts"][0], "subject": []}],
+    }
     assert drain.failures(damaged) == []
     assert drain.held({"verdicts": [{"metric": [], "status": "FAIL", "limit": {}}]}) == set()

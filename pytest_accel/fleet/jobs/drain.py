@@ -242,9 +242,7 @@ def measured(raw: Any) -> set[str]:
     }
 
 
-def resume_plan(
-    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]]
-) -> Plan:
+def resume_plan(nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]]) -> Plan:
     """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
 
     It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
