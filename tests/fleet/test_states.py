@@ -401,7 +401,7 @@ def test_what_an_accepted_node_measured_is_read_from_its_record() -> None:
 
 
 def test_what_rejects_a_node_is_read_from_its_record() -> None:
-    raw = {
+    raw: dict[str, Any] = {
         "devices": [{"uuid": "u3", "called": "gpu", "index": 3}],
         "verdicts": [
             {"metric": "matmul.bf16", "subject": "u3", "status": "FAIL"},
