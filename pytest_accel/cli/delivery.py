@@ -26,8 +26,8 @@ FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html":
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all
 devices against their limits, what to send back, and how likely a slow device was accepted. Of several records of one
-node the newest counts. The exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is
-missing or was not judged."""
+node the newest counts; an older one with a board that no newer one has counts as another node. The exit status is 0 if
+all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not judged."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

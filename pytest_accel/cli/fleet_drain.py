@@ -19,7 +19,7 @@ from pytest_accel.fleet.jobs import drain as plans
 from pytest_accel.fleet.jobs import slurm
 from pytest_accel.fleet.jobs.drain import Failure, Plan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
-from pytest_accel.fleet.jobs.states import REJECTED_EXIT, NodeResult, State
+from pytest_accel.fleet.jobs.states import HOLDS, REJECTED_EXIT, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import Watch
 from pytest_accel.run.record import FILE
 
@@ -74,10 +74,15 @@ def _failures(nodes: Sequence[NodeResult]) -> dict[str, list[Failure]]:
 
 
 def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
-    """Return which nodes are to be resumed. Records of runs that were no acceptance are read."""
+    """Return which nodes are to be resumed. The records of those that we drained are read."""
     ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
-    asked = [each for each in nodes if each.node in ours and each.state is State.HELD]
-    return plans.resume_plan(nodes, now, {each.node: plans.held(_record(each)) for each in asked})
+    asked = [each for each in nodes if each.node in ours and each.state in HOLDS]
+    return plans.resume_plan(nodes, now, {each.node: _holding(each) for each in asked})
+
+
+def _holding(each: NodeResult) -> set[str]:
+    """Return the metrics of a node that a drained one is resumed for."""
+    return (plans.measured if each.state is State.ACCEPTED else plans.held)(_record(each))
 
 
 def _record(each: NodeResult) -> Any:
@@ -102,8 +107,15 @@ def _show(plan: Plan) -> None:
 
 
 def _apply(steps: Sequence[Step]) -> None:
-    """Run the commands. Raises SlurmError, or BadFile if this user may not."""
+    """Run the commands. Raises SlurmError, or BadFile if this user may not.
+
+    Each node is asked for right before its command, and left alone if somebody has drained or resumed it meanwhile.
+    """
     for step in steps:
+        now = next((each for each in slurm.nodes([step.node]) if each.name == step.node), None)
+        if why := plans.changed(step.seen, now):
+            print(printable(f"left alone: {step.node}: {why}"))
+            continue
         try:
             slurm.change(step.command)
         except SlurmError as error:

@@ -74,6 +74,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         help="submit jobs for these nodes though they have results",
     )
     add("--wait", action="store_true", help="wait for the results")
+    add("--timeout", metavar="MIN", type=_positive, help="with --wait: wait no longer than this many minutes")
     add("--dry-run", action="store_true", help="show what would be submitted")
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
@@ -111,12 +112,16 @@ def run(chosen: argparse.Namespace) -> int:
     """Submit the jobs that are needed. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
-    old = run_folder.load(folder) if run_folder.exists(folder) else None
-    fleet = _continued(old, chosen, folder) if old else _begun(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)
+    if chosen.timeout and not chosen.wait:
+        raise BadFile("--timeout: only with --wait")
+    fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
-        return _show_plan(fleet, folder, _needed(fleet, folder, chosen) if old else _usable(fleet))
+        again = run_folder.exists(folder)
+        return _show_plan(fleet, folder, _needed(fleet, folder, chosen) if again else _usable(fleet))
     folder.mkdir(parents=True, exist_ok=True)
     with run_folder.submitting(folder):
+        if run_folder.exists(folder):  # another process may have begun the run, or submitted jobs, before the lock
+            fleet = _asked(chosen, fleet.id, folder)
         run_folder.save(fleet, folder)
         nodes = _needed(fleet, folder, chosen)
         skipped = sum(bool(each.skipped) for each in fleet.expected)
@@ -129,12 +134,19 @@ def run(chosen: argparse.Namespace) -> int:
             progress.end()
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
             print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
-    return _wait(folder, None) if chosen.wait else 0
+    return _wait(folder, chosen.timeout) if chosen.wait else 0
+
+
+def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
+    """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
+    if run_folder.exists(folder):
+        return _continued(run_folder.load(folder), chosen, folder)
+    return _begun(chosen, name, folder)
 
 
 def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     """Return what a new run is asked. Raises BadFile or SlurmError."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(each.name != run_folder.LOCK for each in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
     if not chosen.sku:
         raise BadFile("--sku: name the SKU that the nodes are judged as, or the folder of a run with --output")
@@ -158,6 +170,7 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         minutes=minutes,
         partition=chosen.partition,
         reservation=chosen.reservation,
+        sku="" if chosen.sku == AUTO else loader.load(chosen.sku).name,
         expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
     )
 
@@ -200,7 +213,8 @@ def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> list[str]
     again = {name for names in chosen.again for name in slurm.expand(names)}
     if unknown := sorted(again - {each.name for each in fleet.expected}):
         raise BadFile(f"--again: {', '.join(unknown)} is not among the expected nodes of {folder}")
-    found = states.of_all(fleet, run_folder.Results(folder).read(), slurm.jobs(fleet.prefix))
+    jobs, results = slurm.jobs(fleet.prefix), run_folder.Results(folder)
+    found = states.of_all(fleet, results.read(), jobs, unreadable=results.unreadable)
     return submission.needed(found, again)
 
 
@@ -238,19 +252,25 @@ def status(chosen: argparse.Namespace) -> int:
 def _look(watch: Watch) -> list[NodeResult]:
     """Return the states, and say on standard error why the queue could not be asked."""
     found, problem = watch.look_anywhere()
+    _tell(problem)
+    return found
+
+
+def _tell(problem: str) -> None:
+    """Say on standard error why the queue could not be asked, if it could not."""
     if problem:
         print(f"note: the states are those of the files alone: {problem}", file=sys.stderr)
-    return found
 
 
 def wait(chosen: argparse.Namespace) -> int:
     """Wait for the results of a run, and print its states. Raises BadFile."""
-    return _wait(chosen.folder.absolute(), chosen.timeout and 60.0 * chosen.timeout)
+    return _wait(chosen.folder.absolute(), chosen.timeout)
 
 
-def _wait(folder: Path, seconds: float | None) -> int:
+def _wait(folder: Path, minutes: int | None) -> int:
     watch = Watch(folder)
-    found = until_done(watch, Progress(), seconds)
+    found, problem = until_done(watch, Progress(), minutes and 60.0 * minutes)
+    _tell(problem)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.words import listed
 from pytest_accel.drivers import registry
-from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node
+from pytest_accel.skus.packing_list import Listed, PackingList, index_of, pci_address, same
 
 SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
 """The metrics: the serial number of each device, and the completeness of the node."""
@@ -40,46 +42,84 @@ def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limi
     }
 
 
+class State(Enum):
+    """How a device stands to the list."""
+
+    AS_LISTED = "as listed"
+    NOT_LISTED = "not listed"
+    ELSEWHERE = "elsewhere"
+    """Listed for another node of the list."""
+    DIFFERENT = "different"
+    """Its UUID, model or slot is another."""
+    BUT_FOR_ZEROS = "but for zeros"
+    NODE_UNKNOWN = "node unknown"
+    """The list has the board, and no row for the node that it is in."""
+    NO_SERIAL = "no serial"
+    NOT_APPLICABLE = "not applicable"
+
+
+UNKNOWN = (State.BUT_FOR_ZEROS, State.NODE_UNKNOWN, State.NO_SERIAL)
+"""The states in which nothing is known of the board: the list, or what can be read, has to become better."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a device stands to the list, in words that a verdict shows, with its row if there is one."""
+
+    state: State
+    words: str
+    row: Listed | None = None
+
+
 def measured(
     metric: str, boards: PackingList, devices: Sequence[Device], host: str, now: float = 0.0
 ) -> list[Measurement]:
     """Return the measurements of one of the metrics, made at `now` (seconds since the epoch), on the node `host`."""
     if metric == DELIVERED:
         return [_of_node(boards, devices, host, now)]
-    found = [(device, *_compared(boards, device, host)) for device in devices]
-    return [
-        Measurement(metric, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
-        for device, value, trouble in found
-    ]
+    return [_of_device(standing(boards, device, host), device, now) for device in devices]
 
 
-def _compared(boards: PackingList, device: Device, host: str) -> tuple[str | None, Trouble | None]:
-    """Return how a device stands to the list in words, or the trouble that explains why that is not known."""
+def _of_device(found: Standing, device: Device, now: float) -> Measurement:
+    trouble: Trouble | None = None
+    if found.state in UNKNOWN:
+        trouble = Trouble("need", found.words)
+    elif found.state is State.NOT_APPLICABLE:
+        trouble = Trouble("not_applicable", found.words)
+    value = None if trouble else found.words
+    return Measurement(SERIAL, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
+
+
+def standing(boards: PackingList, device: Device, host: str) -> Standing:
+    """Return how a device of the node `host` stands to the list. Its run and the document of the delivery go by it."""
     if unread := _no_serial(device):
-        return None, unread
+        return unread
     serial = printable(device.serial or "", SHOWN)
     row = boards.by_serial.get(same(device.serial or ""))
     if row is None:
         other = boards.but_for_zeros(device.serial or "")
         if other is None:
-            return f"{serial} is not on the list", None
-        return None, Trouble("need", f"{serial} is not on the list, but {_but_for_zeros(other)}")
-    if row.node and same_node(row.node) != same_node(host):
+            return Standing(State.NOT_LISTED, f"{serial} is not on the list")
+        return Standing(State.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
+    if row.node and boards.nodes.find(row.node) != boards.nodes.find(host):
         return _elsewhere(boards, row, host)
-    wrong = differences(row, device)
-    return (f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}" if wrong else AS_LISTED), None
+    if wrong := differences(row, device):
+        words = f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}"
+        return Standing(State.DIFFERENT, words, row)
+    return Standing(State.AS_LISTED, AS_LISTED, row)
 
 
-def _no_serial(device: Device) -> Trouble | None:
-    """Return why the serial number of a device is not known, None if it is."""
+def _no_serial(device: Device) -> Standing | None:
+    """Return the standing of a device whose serial number is not known, None if it is."""
     vendor = registry.vendor(device.driver)
     if not vendor.accelerator:
-        return Trouble("not_applicable", f"a {vendor.title} states no serial number, so no list can name it")
+        why = f"a {vendor.title} states no serial number, so no list can name it"
+        return Standing(State.NOT_APPLICABLE, why)
     if device.serial and device.serial.strip():
         return None
     unread = device.facts.get("unread", {})
     why = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
-    return Trouble("need", f"serial number: {why}")
+    return Standing(State.NO_SERIAL, f"serial number: {why}")
 
 
 def _but_for_zeros(row: Listed) -> str:
@@ -89,13 +129,16 @@ def _but_for_zeros(row: Listed) -> str:
     )
 
 
-def _elsewhere(boards: PackingList, row: Listed, host: str) -> tuple[str | None, Trouble | None]:
-    """Return the words on a board that the list has in another node; a trouble if the list does not know this node."""
+def _elsewhere(boards: PackingList, row: Listed, host: str) -> Standing:
+    """Return the standing of a board that the list has in another node; unknown if it does not know this node."""
     node = printable(row.node, SHOWN)
     if not boards.of_node(host):
-        why = f"listed for {node} (line {row.line}), and the list has no row for this node, {host}: correct its names"
-        return None, Trouble("need", why)
-    return f"{row.serial} is listed for {node} (line {row.line}): a board of another node", None
+        here = printable(host, SHOWN)
+        why = f"listed for {node} (line {row.line}), and the list has no row for this node, {here}: correct its names"
+        return Standing(State.NODE_UNKNOWN, why, row)
+    return Standing(
+        State.ELSEWHERE, f"{row.serial} is listed for {node} (line {row.line}): a board of another node", row
+    )
 
 
 def differences(row: Listed, device: Device) -> list[str]:
@@ -112,16 +155,10 @@ def differences(row: Listed, device: Device) -> list[str]:
 
 def in_slot(slot: str, device: Device) -> bool:
     """Return True if a slot of the list, an index or a PCI address, is that of the device."""
-    if slot.isascii() and slot.isdigit():
-        return int(slot) == device.index
-    return _address(slot) == _address(device.pci_address or "")
-
-
-def _address(text: str) -> str:
-    """Return a PCI address as 0000:1b:00.0; libraries write the domain with four digits or with eight."""
-    domain, _, rest = text.strip().lower().rpartition(":")[0].rpartition(":")
-    bus = f"{rest}:{text.strip().lower().rpartition(':')[2]}"
-    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}"
+    index = index_of(slot)
+    if index is not None:
+        return index == device.index
+    return pci_address(slot) == pci_address(device.pci_address or "")
 
 
 def _words(text: str) -> list[str]:

@@ -29,8 +29,10 @@ WITH_THE_LOAD = {
     "health.clock_lock": "a job may set clocks",
     "health.foreign_processes": "a job is one",
     "health.perf_level": "a job may set it",
+    "health.power_limit_lowered": "a job may set it",
     "health.slowdown": "a state of a moment under load",
     "health.thermal_margin": "a temperature of a moment under load",
+    "inventory.power_limit": "a job may set it on some devices",
 }
 """The metrics of facts that are not judged beside a job, each with the reason."""
 

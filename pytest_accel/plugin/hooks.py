@@ -311,7 +311,7 @@ class Acceptance:
         session.exitstatus = closing.exit  # whatever another plugin made of it
         closing_file.write(closing.line)
         width = self._width() if self._is_terminal() else None
-        lines = closing_lines.lines(self.accel_session, closing, width, full=self._config.option.verbose > 0)
+        lines = closing_lines.lines(self.accel_session, closing, width, full=self._config.getoption("verbose", 0) > 0)
         self._write([*lines, *self._report_lines()], bold=True)
 
     def _report_lines(self) -> list[terminal.Line]:

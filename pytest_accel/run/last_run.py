@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import count
@@ -25,8 +25,11 @@ MOST_NIGHTS = 100
 """Most folders of nights in which the folder of this node is looked for: those whose names sort last."""
 MOST_OF_NODE = 100
 """Most results of this node that are read, those whose names sort last."""
-GOOD = ("ACCEPTED", "HELD")
-"""The words of results in which nothing was broken."""
+ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
+"""The words of results that say something of the node: it is accepted, nothing was broken, it is rejected."""
+AHEAD_SECONDS = 300.0
+"""How far ahead of this clock a result may have begun. One that began later was stamped by a clock that was not set,
+and would count as the newest for as long."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,17 @@ class LastRun:
     @property
     def rejects(self) -> bool:
         """True if the run rejected the node."""
-        return self.word == "REJECTED"
+        return self.word == REJECTED
+
+    @property
+    def accepts(self) -> bool:
+        """True if the run accepted the node."""
+        return self.word == ACCEPTED
 
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.word in GOOD and not self.summary["filtered"]
+        return self.word in (ACCEPTED, HELD) and not self.summary["filtered"]
 
     @property
     def day(self) -> str:
@@ -66,7 +74,9 @@ class LastRun:
 def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | None:
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
-    A run that is under way has no result yet, and a place that does not exist yet holds none.
+    A run that is under way has no result yet, and a place that does not exist yet holds none. A result that says
+    nothing of the node, such as that of an interrupted run or of a part of the checks, does not hide an older one that
+    does; and of a run that accepts nothing, HELD does not hide a rejection.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -75,7 +85,15 @@ def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | No
         return None
     own = [place.parent] if place.is_file() else [place, *_of_node(place, node)]
     found = [each for folder in own if (each := _read(folder, node, simulated=simulated))]
-    return min(found, key=lambda each: each.age, default=None)
+    return _telling(sorted(found, key=lambda each: each.age))
+
+
+def _telling(found: Sequence[LastRun]) -> LastRun | None:
+    """Return the result that tells most of the node now, of results that are newest first."""
+    telling = [each for each in found if each.good or each.rejects]
+    first = next(iter([*telling, *found]), None)
+    decided = next((each for each in telling if each.accepts or each.rejects), None)
+    return decided if first and first.good and decided and decided.rejects else first
 
 
 def _of_node(place: Path, node: str) -> Iterator[Path]:
@@ -114,5 +132,6 @@ def _read(folder: Path, node: str, *, simulated: bool) -> LastRun | None:
         if not of_node or found["judged_again"] or not found["word"]:
             return None
         zoned = began if began.tzinfo else began.replace(tzinfo=timezone.utc)
-        return LastRun(folder, found, max(0.0, time.time() - zoned.timestamp()))
+        age = time.time() - zoned.timestamp()
+        return LastRun(folder, found, max(0.0, age)) if age > -AHEAD_SECONDS else None
     return None

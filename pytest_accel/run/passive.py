@@ -197,13 +197,13 @@ class _Check:
         return terms.level if terms else LEVEL, requirements.applying(limits, sku, platform)
 
     def _judge(self, limits: Mapping[str, Limit], waivers: Waivers) -> None:
-        """Judge the facts of the devices, and the kernel log since the boot or since the last good run."""
+        """Judge the facts of the devices, and the kernel log since the boot or since the run that accepted the node."""
         reports, last = None, self.known.last
         since = Window("since boot", 0.0, 0.0)
         if self.asked.kernel_log and any(map(passive.of_log, limits)):
             self.known.reads = "kernel log"
             deaf = self.sensor.kernel_past()
-            if last and last.good:
+            if last and last.accepts and last.good:
                 since = Window(f"since the run of {last.day}", last.started, 0.0)
             past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
             reports = Reports(past, {SOURCE: deaf})  # other sources tell only what happens from now on

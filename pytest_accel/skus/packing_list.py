@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import difflib
 import hashlib
+import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +20,14 @@ MOST_ERRORS = 20
 """Errors of one file that are listed; the others are counted."""
 LINE_ENDS = re.compile(r"\r\n|\r|\n")
 DELIMITERS = ",;\t"
-AS_A_NUMBER = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
-"""The form in which a spreadsheet writes a long number: the last digits of the serial number are lost."""
+AS_A_NUMBER = re.compile(r"\d(?:[.,]\d+)?[eE]\+\d{2,}|\d+\.0+")
+"""The forms in which tables write a long number: the last digits of the serial number, or its leading zeros, are lost.
+
+A spreadsheet writes the sign and two digits of the exponent: 7E12 is a serial number.
+"""
+INDEX = re.compile(r"(?:gpu)?([0-9]{1,4})", re.IGNORECASE)
+"""A slot as the index of a device: 3, or gpu3 as the verdicts call it."""
+PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.IGNORECASE)
 AS_TEXT = re.compile(r'="(.*)"')
 """The form by which some tables keep a spreadsheet from making a number of it."""
 
@@ -33,7 +40,7 @@ class Listed:
     node: str = ""
     """The name of the node that it belongs in."""
     slot: str = ""
-    """The index of the device in its node, or its PCI address."""
+    """The index of the device in its node, also as gpu3, or its PCI address."""
     model: str = ""
     uuid: str = ""
     node_serial: str = ""
@@ -62,12 +69,17 @@ class PackingList:
         return {same(each.serial).lstrip("0"): each for each in self.rows}
 
     @cached_property
+    def nodes(self) -> NodeNames:
+        """The names of the nodes."""
+        return NodeNames(each.node for each in self.rows if each.node)
+
+    @cached_property
     def by_node(self) -> Mapping[str, Sequence[Listed]]:
-        """The rows that name a node, by that name as `same_node` writes it."""
+        """The rows that name a node, by that name as `nodes` finds it."""
         found: dict[str, list[Listed]] = {}
         for each in self.rows:
             if each.node:
-                found.setdefault(same_node(each.node), []).append(each)
+                found.setdefault(self.nodes.find(each.node), []).append(each)
         return found
 
     def but_for_zeros(self, serial: str) -> Listed | None:
@@ -77,7 +89,7 @@ class PackingList:
 
     def of_node(self, node: str) -> Sequence[Listed]:
         """Return the rows of a node; none if the list names no such node."""
-        return self.by_node.get(same_node(node), ())
+        return self.by_node.get(self.nodes.find(node), ())
 
 
 def same(serial: str) -> str:
@@ -85,9 +97,59 @@ def same(serial: str) -> str:
     return serial.strip().upper()
 
 
-def same_node(name: str) -> str:
-    """Return the name of a node so that it equals its name with the domain: "n1" and "N1.example.org" are one node."""
-    return name.strip().lower().partition(".")[0]
+class NodeNames:
+    """Names of nodes, in which a node is found by its name with its domain and by its name without one.
+
+    Two names with different domains are two nodes. A name without domain is the node of that name with one, if there is
+    only one.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Take the names as they were written."""
+        self._names = {_written(each) for each in names}
+        self._with_domain: dict[str, list[str]] = {}
+        for each in sorted(self._names):
+            if _short(each) != each:
+                self._with_domain.setdefault(_short(each), []).append(each)
+
+    def find(self, name: str) -> str:
+        """Return the name under which a node is known; empty if none, or more than one, could be meant."""
+        name = _written(name)
+        longer = self._with_domain.get(name, [])
+        if len(longer) == 1:
+            return longer[0]
+        if name in self._names:
+            return name
+        short = _short(name)
+        return short if short in self._names and short not in self._with_domain else ""
+
+
+def _written(name: str) -> str:
+    return name.strip().lower().rstrip(".") or name
+
+
+def _short(name: str) -> str:
+    """Return the name of a node without its domain. An IP address has none."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.partition(".")[0] or name
+    return name
+
+
+def index_of(slot: str) -> int | None:
+    """Return the index of the device that a slot names, None for a PCI address."""
+    found = INDEX.fullmatch(slot.strip())
+    return int(found[1]) if found else None
+
+
+def pci_address(text: str) -> str:
+    """Return a PCI address as 0000:1b:00.0; empty for what is none. Libraries write four or eight digits of domain."""
+    found = PCI_ADDRESS.fullmatch(text.strip())
+    if not found:
+        return ""
+    domain, bus, device, function = (int(each or "0", 16) for each in found.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
 
 
 def load(path: Path) -> PackingList:
@@ -174,6 +236,9 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
         elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
             why = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
             yield f"column '{name}': '{cell}': {why}"
+        elif name == "slot" and cell and index_of(cell) is None and not pci_address(cell):
+            why = "is no slot; write the index of the device (3 or gpu3) or its PCI address (0000:1b:00.0)"
+            yield f"column 'slot': '{printable(cell, SHOWN)}' {why}"
         elif len(cell) > SHOWN:
             yield f"column '{name}': has {len(cell):,} characters; at most {SHOWN} are read"
 
@@ -191,9 +256,13 @@ def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:
             first = seen.setdefault(value, each) if value else each
             if first is not each:
                 yield f"{shown}:{each.line}: column '{name}': '{printable(value)}' is in line {first.line} already"
-    slots: dict[tuple[str, str], Listed] = {}
+    nodes = NodeNames(each.node for each in rows if each.node)
+    slots: dict[tuple[str, object], Listed] = {}
     for each in rows:
-        first = slots.setdefault((same_node(each.node), each.slot.lower()), each) if each.node and each.slot else each
-        if first is not each:
-            where = f"'{printable(each.slot)}' of {printable(each.node)}"
-            yield f"{shown}:{each.line}: column 'slot': {where} is listed in line {first.line} already"
+        if each.node and each.slot:
+            index = index_of(each.slot)
+            slot = pci_address(each.slot) if index is None else index
+            first = slots.setdefault((nodes.find(each.node), slot), each)
+            if first is not each:
+                where = f"'{printable(each.slot)}' of {printable(each.node)}"
+                yield f"{shown}:{each.line}: column 'slot': {where} is listed in line {first.line} already"

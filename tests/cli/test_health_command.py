@@ -264,3 +264,40 @@ def test_results_of_others_are_not_taken_for_ones_own(tmp_path: Path) -> None:
     assert found.word == "ACCEPTED"
     assert last_run(tmp_path, "node1") is None
     assert last_run(tmp_path / "nowhere", "node17") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        (["REJECTED", "ACCEPTED"], "ACCEPTED"),
+        (["ACCEPTED", "REJECTED"], "REJECTED"),
+        (["REJECTED", "INTERRUPTED"], "REJECTED"),
+        (["REJECTED", "NOT JUDGED"], "REJECTED"),
+        (["REJECTED", "HELD"], "REJECTED"),
+        (["REJECTED", "ACCEPTED", "HELD"], "HELD"),
+        (["NOT JUDGED"], "NOT JUDGED"),
+    ],
+)
+def test_a_run_that_accepts_nothing_does_not_hide_a_rejection(tmp_path: Path, words: list[str], counts: str) -> None:
+    """The words are those of a node's runs, the oldest first."""
+    for place, word in enumerate(words):
+        summary(tmp_path / f"node17-{place}", word, hours=9 - place)
+    found = last_run(tmp_path, "node17")
+    assert found is not None
+    assert found.word == counts
+
+
+def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:
+    """A clock that was not set at boot; such a result would be the newest for as long as it lies ahead."""
+    summary(tmp_path / "node17", "REJECTED", hours=2)
+    summary(tmp_path / "node17-2", "ACCEPTED", hours=-48)
+    found = last_run(tmp_path, "node17")
+    assert found is not None
+    assert found.word == "REJECTED"
+
+
+def test_what_a_job_may_set_is_not_judged_beside_it() -> None:
+    sku = loader.load("h100-sxm")
+    judged = passive.metrics(requirements.limits(sku, sku.platforms["hgx8"], 8))
+    assert {"health.power_limit_lowered", "inventory.power_limit", "health.clock_lock"}.isdisjoint(judged)
+    assert "health.nvlink_up" in judged

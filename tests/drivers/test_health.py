@@ -36,7 +36,7 @@ def test_health_is_judged_on_every_device_and_blames_the_sick_one(tmp_path: Path
     assert ran.closing == "REJECTED gpu6: health.remap_pending 1, expected 0"
     found = ran.statuses("health.remap_pending")
     assert sorted(found.values()) == ["FAIL", *["PASS"] * 7]
-    same = next(line for line in ran.out.splitlines() if line.startswith("inventory and health: "))
+    same = next(line for line in ran.out.splitlines() if line.startswith("inventory, health: "))
     assert " facts as expected on 8 devices" in same, "what is as it should be is one line"
     assert "health.remap_pending on 7" in same
     assert not any("health.recovery_action" in line for line in ran.out.splitlines())

@@ -13,6 +13,7 @@ from known_good_nodes import record, save
 from pytest_accel.cli.main import main
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery import records
+from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import Expected, Fleet
@@ -38,6 +39,12 @@ def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **
     made = replace(made, verdicts=judged, closing=closing_entry(line), **changed)
     made.run["host"] = f"node{number}"
     return replace(made, findings=finding_entries(made))
+
+
+def on_host(made: Record, host: str, started: str = "") -> Record:
+    made.run["host"] = host
+    made.run["started"] = started or made.run["started"]
+    return made
 
 
 def packing(folder: Path, nodes: int, **instead: str) -> Path:
@@ -102,6 +109,7 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     one, other = str(record(0).devices[2].serial), str(record(1).devices[6].serial)
     unlisted = str(record(2).devices[7].serial)
     boards = packing(tmp_path, 4, **{one: other, other: one, unlisted: "XYZ"})
+    boards.write_text(boards.read_text() + "X5,node5\n")
     status, found = told(tmp_path, f"--expect={boards}")
     against = found["against"]
     assert status == 1
@@ -109,7 +117,11 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     assert {(each["seen"], each["listed"]) for each in against["moved"]} == {("node5", "node0"), ("node5", "node1")}
     assert [each["serial"] for each in against["unlisted"]] == [unlisted]
     assert against["absent_nodes"] == ["node3"]
-    assert {each["serial"] for each in against["unseen"]} == {"XYZ", *(str(each.serial) for each in record(3).devices)}
+    assert {each["serial"] for each in against["unseen"]} == {
+        "XYZ",
+        "X5",
+        *(str(each.serial) for each in record(3).devices),
+    }
     assert (
         sorted((what, len(places)) for what, _, places in found["duplicates"])
         == [("UUID", 2)] * 8 + [("serial", 2)] * 8
@@ -140,6 +152,82 @@ def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_
     assert (found["of_nodes"]["accepted"], found["of_nodes"]["rejected"], found["older"]) == (1, 0, 1)
     assert status == 6
     assert "is damaged" in found["refused"][0][1]
+
+
+def test_a_rejected_node_is_not_hidden_by_another_one_of_its_name(tmp_path: Path) -> None:
+    one, other = tmp_path / "records" / "a", tmp_path / "records" / "b"
+    save(on_host(node(0, fails=True), "localhost", "2026-11-01T02:00:00+00:00"), one)
+    save(on_host(node(1), "localhost", "2026-11-01T03:00:00+00:00"), other)
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["accepted"], found["of_nodes"]["rejected"], found["older"]) == (1, 1, 1, 0)
+    assert [(each["node"], each["serial"]) for each in found["rejections"]] == [(f"localhost ({one})", "16500003")]
+    _, text = made(tmp_path, form="md")
+    assert "SEVERAL NODES named localhost" in text
+
+
+def test_an_older_record_counts_only_for_boards_that_no_newer_one_has(tmp_path: Path) -> None:
+    exchanged = node(0)
+    new_board = replace(exchanged.devices[3], uuid="GPU-new", serial="77")
+    devices = [new_board if each is exchanged.devices[3] else each for each in exchanged.devices]
+    later = "2026-11-01T03:00:00+00:00"
+    save(node(0, fails=True), tmp_path / "records" / "before")
+    save(on_host(replace(exchanged, devices=devices, verdicts=[]), "node0", later), tmp_path / "records" / "after")
+    status, found = told(tmp_path)
+    assert (status, found["shared"], found["rejections"][0]["serial"]) == (1, ["node0"], "16500003")
+
+
+def test_the_time_of_a_record_is_compared_as_a_time(tmp_path: Path) -> None:
+    save(on_host(node(0), "node0", "2026-11-01T12:00:00+09:00"), tmp_path / "records" / "first")  # 03:00 in UTC
+    save(on_host(node(0, fails=True), "node0", "2026-11-01T04:00:00+00:00"), tmp_path / "records" / "second")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"], found["older"]) == (1, 1, 1)
+    save(on_host(node(0), "node0", "yesterday"), tmp_path / "records" / "third")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"]) == (1, 1)
+    assert [why for _, why in found["refused"]] == [
+        "does not say when its run began, and there are other records of node0"
+    ]
+
+
+def test_a_record_that_was_judged_again_is_refused_by_name(tmp_path: Path) -> None:
+    save(node(0, fails=True), tmp_path / "records" / "node0")
+    again = on_host(node(0), "node0", "2026-11-20T02:00:00+00:00")
+    path = save(replace(again, judged_from={"record": "/srv/node0/record.json"}), tmp_path / "records" / "again")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"]) == (1, 1)
+    (refused,) = found["refused"]
+    assert refused[0] == str(path)
+    assert refused[1].startswith("judges another record again (/srv/node0/record.json)")
+
+
+def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: Path) -> None:
+    for number, host in ((0, "n1.a"), (1, "n1.b")):
+        save(on_host(node(number), host), tmp_path / "records" / host)
+    rows = ["serial,node"]
+    for number, host in ((0, "n1.b"), (1, "n1.a")):
+        rows += [f"{each.serial},{host}" for each in record(number).devices]
+    (tmp_path / "delivery.csv").write_text("\n".join(rows))
+    status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
+    assert (status, len(found["against"]["swapped"]), found["against"]["absent_nodes"]) == (1, 8, [])
+    expected = (Expected("n1.a"), Expected("n1.b"), Expected("n1.c"))
+    run_folder.save(Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
+    assert told(tmp_path)[1]["without_record"] == ["n1.c"]
+
+
+def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp_path: Path) -> None:
+    one = on_host(node(0), "u12")  # the list calls it node0
+    save(one, tmp_path / "records" / "u12")
+    blind = node(1)
+    unread = replace(blind.devices[0], serial=None, facts={"unread": {"serial": "no permission"}})
+    save(replace(blind, devices=[unread, *blind.devices[1:]]), tmp_path / "records" / "node1")
+    status, found = told(tmp_path, f"--expect={packing(tmp_path, 2)}")
+    against = found["against"]
+    assert (status, found["result"]) == (6, "NOT JUDGED")
+    assert (against["moved"], against["unlisted"], len(against["unknown"])) == ([], [], 9)
+    assert "the list has no row for this node, u12: correct its names" in against["unknown"][8][1]
+    assert against["unknown"][0][1] == "serial number: no permission"
+    _, text = made(tmp_path, f"--expect={tmp_path / 'delivery.csv'}", form="md")
+    assert "In node1, not compared with the list: 1 board: gpu0 (0000:00:00.0). gpu0 (0000:00:00.0): serial" in text
 
 
 def test_a_record_that_was_changed_is_not_accepted(tmp_path: Path) -> None:
@@ -199,8 +287,8 @@ def spread_out(count: int, deviation: float, centre: float = 2970.0) -> dict[tup
 
 
 def test_the_risk_follows_the_spread_of_the_delivery() -> None:
-    narrow = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [TRIAD], SKU.spread_of)
-    wide = distribution("stream.triad", "GB/s", spread_out(80, 0.03), [TRIAD], SKU.spread_of)
+    narrow = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [TRIAD], SKU.spread_of, of_accepted=80)
+    wide = distribution("stream.triad", "GB/s", spread_out(80, 0.03), [TRIAD], SKU.spread_of, of_accepted=80)
     assert narrow.between_devices == pytest.approx(0.003, rel=0.1)
     assert wide.between_devices == pytest.approx(0.03, rel=0.1)
     assert narrow.found is not None
@@ -213,19 +301,35 @@ def test_the_risk_follows_the_spread_of_the_delivery() -> None:
     assert narrow.stated.accepted == accepted(TRIAD, SKU.spread_of("stream.triad"), 0.08)
 
 
+def test_the_risk_is_that_of_what_was_accepted(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    save(node(1, fails=True), tmp_path / "records" / "node1")
+    odd = node(2)
+    broken = replace(odd.verdicts[0], status=Status.UNMEASURED, value=1e9)
+    save(replace(odd, verdicts=[broken, *odd.verdicts[1:]]), tmp_path / "records" / "node2")
+    _, found = told(tmp_path)
+    (triad,) = (each for each in found["metrics"] if each["metric"] == "stream.triad")
+    assert (triad["n"], triad["accepted"]) == (23, 15)
+    assert triad["most"] < 1e4
+    assert triad["found"]["expected"] == pytest.approx(0.15 * triad["found"]["accepted"])
+    none = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [TRIAD], SKU.spread_of, of_accepted=0)
+    assert none.found is not None
+    assert words.in_words(none, none.found) == "no device was accepted"
+
+
 def test_a_risk_that_nobody_knows_is_not_told_as_a_number() -> None:
-    few = distribution("stream.triad", "GB/s", spread_out(6, 0.003), [TRIAD], lambda metric: None)
+    few = distribution("stream.triad", "GB/s", spread_out(6, 0.003), [TRIAD], lambda metric: None, of_accepted=6)
     assert few.found is not None
     assert few.stated is not None
     assert (few.found.accepted, few.found.basis) == (None, "not known: 6 figures, at least 8 tell a spread")
     assert (few.stated.accepted, few.stated.basis) == (None, "not known: the threshold file states no spread")
-    temperature = distribution("soak.power", "W", spread_out(80, 0.003, 700.0), [], SKU.spread_of)
+    temperature = distribution("soak.power", "W", spread_out(80, 0.003, 700.0), [], SKU.spread_of, of_accepted=80)
     assert (temperature.found, temperature.stated, temperature.between_devices) == (None, None, None)
 
 
 def test_a_limit_that_does_not_see_the_loss_says_so(tmp_path: Path) -> None:
     low = replace(TRIAD, floor=2000.0)
-    blind = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [low], SKU.spread_of)
+    blind = distribution("stream.triad", "GB/s", spread_out(80, 0.003), [low], SKU.spread_of, of_accepted=80)
     assert blind.found is not None
     assert blind.found.accepted == pytest.approx(1.0, abs=1e-6)
     for number in range(2):

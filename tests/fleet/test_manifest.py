@@ -53,6 +53,12 @@ def test_a_manifest_is_one_of_kubernetes(args: list[str], capsys: pytest.Capture
     assert errors(found) == ["$.spec"], "an unknown key is found"
 
 
+def test_a_night_whose_pod_never_starts_does_not_hold_up_the_next(capsys: pytest.CaptureFixture[str]) -> None:
+    night = printed(capsys, *CRON)["spec"]
+    assert night["concurrencyPolicy"] == "Forbid"
+    assert 0 < night["jobTemplate"]["spec"]["activeDeadlineSeconds"] < 24 * 3600
+
+
 def test_a_job_has_a_pod_for_each_node_and_its_exit_status_is_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     job = printed(capsys, *JOB)["spec"]
     assert (job["completions"], job["parallelism"], job["backoffLimitPerIndex"]) == (2, 2, 0)

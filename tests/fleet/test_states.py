@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,17 @@ import pytest
 
 from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Result, Results, Submitted, found, load, save
+from pytest_accel.fleet.jobs.run_folder import (
+    Expected,
+    Fleet,
+    Result,
+    Results,
+    Submitted,
+    found,
+    last_words,
+    load,
+    save,
+)
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
 from pytest_accel.run.summaries import Summary
@@ -31,6 +44,8 @@ def state(*results: Result, job: JobState | None = None, submitted: str = "7", s
     """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
     jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
     asked = fleet(Expected("n", skipped=skipped), jobs=jobs)
+    if results and all(each.summary["simulated"] for each in results):
+        asked = replace(asked, arguments=(*asked.arguments, "--accel-simulate=h100-sxm"))
     return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
 
 
@@ -71,6 +86,46 @@ def test_state(given: NodeResult, expected: State, reason: str) -> None:
 def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
     found = of_all(fleet(Expected("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, [])
     assert found[0].state is State.REJECTED
+
+
+FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
+BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"simulated": True}, "simulated"),
+        ({"sku": "cpu"}, "of SKU cpu"),
+        ({"terms": {"level": "standard"}}, "of level standard"),
+    ],
+)
+def test_a_later_run_of_something_else_hides_nothing(other: dict[str, Any], said: str) -> None:
+    asked = replace(fleet(Expected("n")), sku="h100-sxm", arguments=("--accel-sku=h100-sxm", "--accel-level=quick"))
+    bad, good = result(EARLY, **FITTING, **BAD), result(LATE, **{**FITTING, **other})
+    found = of_all(asked, {"n": [good, bad]}, [])[0]
+    assert (found.state, found.result) == (State.REJECTED, bad)
+    assert f"n does not count: it is {said}, which was not asked" in found.reason
+    assert of_all(asked, {"n": [result(LATE, **{**FITTING, **other, **BAD})]}, [])[0].state is State.NO_RESULT
+
+
+def test_a_result_counts_that_fits_or_does_not_tell() -> None:
+    asked = replace(fleet(Expected("n")), sku="own", arguments=("--accel-sku=/a/file.yaml", "--accel-level=quick"))
+    assert of_all(asked, {"n": [result(sku="own", terms={"level": "quick"})]}, [])[0].state is State.ACCEPTED
+    assert of_all(asked, {"n": [result(sku="", terms={})]}, [])[0].state is State.ACCEPTED
+    unknown = fleet(Expected("n"))
+    assert of_all(unknown, {"n": [result(sku="any", terms={"level": "long"})]}, [])[0].state is State.ACCEPTED
+
+
+def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> None:
+    asked = replace(fleet(Expected("n"), Expected("s")), listed=False, arguments=())
+    bad = result(LATE, simulated=True, **BAD)
+    real, simulated = of_all(asked, {"n": [bad, result(EARLY)], "s": [bad]}, [])
+    assert (real.state, simulated.state) == (State.ACCEPTED, State.REJECTED)
+    plan = drain.plan_of([real, simulated], {"s": [SLOW]}, [NodeState("s", "idle")])
+    assert plan.left == [("s", "its run was simulated, and those of other nodes were not")]
+    assert not plan.steps
+    assert drain.plan_of([simulated], {"s": [SLOW]}, [NodeState("s", "idle")]).steps, "a rehearsal drains"
 
 
 def of(**states: State) -> list[NodeResult]:
@@ -162,6 +217,47 @@ def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> Non
     assert "a node that left no record is not in this report" in said
 
 
+def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_result(tmp_path: Path) -> None:
+    def put(name: str, started: str, word: str, **files: str) -> None:
+        (tmp_path / name).mkdir()
+        closing = {"word": word, "exit": 0 if word == "ACCEPTED" else 1, "line": word}
+        content = {"run": {"host": "n", "started": started}, "closing": closing, "state": "finished", "devices": []}
+        (tmp_path / name / "record.json").write_text(json.dumps(content))
+        for file, text in files.items():
+            (tmp_path / name / f"{file}.json").write_text(text)
+
+    def state_of_n() -> NodeResult:
+        results = Results(tmp_path)
+        return of_all(asked, results.read(), [], unreadable=results.unreadable)[0]
+
+    asked = fleet(Expected("n"))
+    put("n", EARLY, "ACCEPTED")
+    put("n-2", LATE, "REJECTED", summary='{"started":')
+    assert state_of_n().state is State.REJECTED
+    (tmp_path / "n-2/record.json").write_text("")
+    assert (state_of_n().state, state_of_n().reason) == (State.NO_RESULT, "n-2/summary.json is damaged")
+    put("n-3", "2099-01-01T00:00:00+00:00", "ACCEPTED")
+    assert state_of_n().state is State.ACCEPTED, "what was repeated after the damage counts"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/record.json").mkdir()
+    assert [each.name for each in found(tmp_path).expected] == ["n", "other"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_the_output_of_a_job_is_read_from_regular_files_alone(kind: str, tmp_path: Path) -> None:
+    log, other = tmp_path / "jobs/n-7.out", tmp_path / "other"
+    log.parent.mkdir()
+    other.write_text("first\nanother file\n")
+    if kind == "pipe":
+        os.mkfifo(log)
+    else:
+        log.symlink_to(other)
+    assert last_words(tmp_path, "n", "7") == ""
+    log.unlink()
+    log.write_text("first\nlast\n")
+    assert last_words(tmp_path, "n", "7") == "last"
+
+
 # -- the report
 
 
@@ -211,19 +307,36 @@ def test_a_reason_begins_with_its_essence() -> None:
     long = drain.reason_of([Failure("A401", f"gpu{place}", "matmul.bf16") for place in range(64)])
     assert len(long) <= drain.REASON_CHARACTERS
     assert long.endswith("more")
-    assert drain.metrics_of(long) is None
+    assert drain.is_cut(long)
+    assert drain.metrics_of(long) == {"matmul.bf16"}
 
 
 def test_only_rejected_nodes_without_a_reason_of_others_are_drained() -> None:
-    nodes = rejected("bad", "theirs", "ours", of_all_nodes=100)
+    nodes = rejected("bad", "theirs", "ours", "quiet", of_all_nodes=100)
     nodes += of(sick=State.NOT_JUDGED, lost=State.NO_RESULT)
     now = [NodeState("bad", "idle"), NodeState("theirs", "drained", reason="fan"), NodeState("sick", "idle")]
-    now += [NodeState("ours", "drained", reason="[accel] A401 gpu0 x")]
-    plan = drain.plan_of(nodes, {name: [SLOW] for name in ("bad", "theirs", "ours")}, now, most=0.1)
+    now += [NodeState("ours", "drained", reason="[accel] A401 gpu0 x"), NodeState("quiet", "down*")]
+    plan = drain.plan_of(nodes, {name: [SLOW] for name in ("bad", "theirs", "ours", "quiet")}, now, most=0.1)
     assert [step.command for step in plan.steps] == [
         ("scontrol", "update", "nodename=bad", "state=drain", "reason=[accel] A401 gpu3 matmul.bf16")
     ]
-    assert [node for node, _ in plan.left] == ["theirs", "ours"]
+    assert [node for node, _ in plan.left] == ["theirs", "ours", "quiet"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "changed"),
+    [
+        (NodeState("n", "idle"), NodeState("n", "allocated"), False),
+        (NodeState("n", "idle"), NodeState("n", "draining"), True),
+        (NodeState("n", "idle"), NodeState("n", "idle", reason="fan"), True),
+        (NodeState("n", "idle"), None, True),
+        (NodeState("n", "draining", reason="[accel] x"), NodeState("n", "drained", reason="[accel] x"), False),
+        (NodeState("n", "drained", reason="[accel] x"), NodeState("n", "down*", reason="[accel] x"), True),
+        (NodeState("n", "drained", reason="[accel] x"), NodeState("n", "drained", reason="fan"), True),
+    ],
+)
+def test_a_step_is_not_taken_on_a_node_that_changed(seen: NodeState, now: NodeState | None, changed: bool) -> None:
+    assert bool(drain.changed(seen, now)) is changed
 
 
 def test_a_mass_drain_is_refused() -> None:
@@ -237,6 +350,10 @@ def test_a_mass_drain_is_refused() -> None:
     assert not drain.plan_of(rejected(*names[:5], of_all_nodes=100), failed, now).refused
     before = [NodeState(name, "drained", reason="[accel] x") for name in names[:3]] + now[3:]
     assert "(3 of them drained already)" in drain.plan_of(rejected(*names, of_all_nodes=100), failed, before).refused
+    nodes = rejected(*names[:5], of_all_nodes=40)
+    nodes += [NodeResult(f"out{place}", State.SKIPPED, "drained: [accel] x") for place in range(60)]
+    out = [NodeState(f"out{place}", "drained", reason="[accel] x") for place in range(60)]
+    assert "65 of 100 nodes (60 of them drained already)" in drain.plan_of(nodes, failed, [*now, *out]).refused
     assert not drain.plan_of(rejected("bad0", of_all_nodes=4), failed, now).refused, "one node always may be drained"
 
 
@@ -262,6 +379,9 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
         ("[accel] simulated A401 gpu3 matmul.bf16", result(LATE, simulated=True), True),
         ("[accel] A401 gpu3 matmul.bf16", result(LATE, word="HELD"), True),
         ("[accel] A401 gpu3 stream.copy", result(LATE, word="HELD"), False),
+        ("[accel] A401 gpu3 stream.copy", result(LATE), False),
+        ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE), True),
+        ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE, word="HELD"), False),
     ],
 )
 def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:
@@ -273,8 +393,15 @@ def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest
     assert [step.node for step in plan.steps] == ["n"] * resumed
 
 
+def test_what_an_accepted_node_measured_is_read_from_its_record() -> None:
+    kinds = {"a": "PASS", "b": "MARGINAL", "c": "FAIL", "d": "UNMEASURED", "e": "NOT APPLICABLE"}
+    verdicts: list[dict[str, Any]] = [{"metric": name, "status": status} for name, status in kinds.items()]
+    verdicts.append({"metric": "f", "status": "FAIL", "waiver": {"by": "me"}})
+    assert drain.measured({"verdicts": verdicts}) == {"a", "b", "f"}
+
+
 def test_what_rejects_a_node_is_read_from_its_record() -> None:
-    raw = {
+    raw: dict[str, Any] = {
         "devices": [{"uuid": "u3", "called": "gpu", "index": 3}],
         "verdicts": [
             {"metric": "matmul.bf16", "subject": "u3", "status": "FAIL"},
@@ -289,3 +416,10 @@ def test_what_rejects_a_node_is_read_from_its_record() -> None:
     }
     assert drain.failures(raw) == [SLOW, Failure("", "node", "host.bad_name")]
     assert drain.failures({"devices": 3, "verdicts": [None]}) == []
+    damaged = {
+        "devices": [{"uuid": []}],
+        "findings": [{"metric": {}}],
+        "verdicts": [{**raw["verdicts"][0], "subject": []}],
+    }
+    assert drain.failures(damaged) == []
+    assert drain.held({"verdicts": [{"metric": [], "status": "FAIL", "limit": {}}]}) == set()

@@ -35,6 +35,18 @@ def test_a_complete_node_passes() -> None:
     assert {each.status for each in judged(WHOLE, host="N1.example.org").values()} == {Status.PASS}
 
 
+def test_names_with_different_domains_are_different_nodes() -> None:
+    text = "serial,node\n000,n1.a\n001,n1.b\n"
+    found = judged(text, host="n1.a")
+    assert (found["GPU-0"].status, found["GPU-1"].status) == (Status.PASS, Status.FAIL)
+    assert "001 is listed for n1.b (line 3): a board of another node" in found["GPU-1"].sentence
+    assert found[NODE].status is Status.PASS
+    short = judged(text, host="n1")  # either could be meant
+    assert {each.status for each in short.values()} == {Status.UNMEASURED}
+    ip = judged("serial,node\n000,10.0.0.1\n001,10.0.0.2\n", host="10.0.0.1")
+    assert (ip["GPU-0"].status, ip["GPU-1"].status) == (Status.PASS, Status.FAIL)
+
+
 def test_a_list_without_nodes_says_nothing_of_the_node() -> None:
     found = judged("serial\n000\n001\n")
     assert set(found) == {"GPU-0", "GPU-1"}
@@ -62,6 +74,9 @@ def test_a_list_without_nodes_says_nothing_of_the_node() -> None:
         ("serial,uuid\n000,\n001,GPU-7\n", "GPU-1", Status.FAIL, "its UUID is GPU-1, listed GPU-7"),
         ("serial,model\n000,\n001,NVIDIA H200\n", "GPU-1", Status.FAIL, f"its model is {MODEL}, listed NVIDIA H200"),
         (f"serial,model\n000,\n001,{MODEL.lower()}\n", "GPU-1", Status.PASS, ""),
+        ("serial,slot\n000,gpu0\n001,GPU1\n", "GPU-1", Status.PASS, ""),
+        ("serial,slot\n000,\n001,gpu0\n", "GPU-1", Status.FAIL, "it is in slot 1 (0000:01:00.0), listed gpu0"),
+        ("serial,slot\n000,\n001,1:0.0\n", "GPU-1", Status.PASS, ""),
     ],
 )
 def test_what_is_wrong_is_said(text: str, subject: str, status: Status, words: str) -> None:

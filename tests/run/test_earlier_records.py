@@ -204,4 +204,4 @@ def test_many_large_records_are_known_at_once(tmp_path: Path) -> None:
     one = time.perf_counter() - began
     began = time.perf_counter()
     assert len(entries(tmp_path)) == MOST_SUMMARIES
-    assert time.perf_counter() - began < 100 * one
+    assert time.perf_counter() - began < 500 * one

@@ -11,8 +11,8 @@ from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
 from pytest_accel.fleet.delivery.risk import Distribution, distribution
 from pytest_accel.judging.closing import NOT_JUDGED
-from pytest_accel.judging.delivery import differences
-from pytest_accel.skus.packing_list import Listed, PackingList, same, same_node
+from pytest_accel.judging.delivery import UNKNOWN, State, differences, standing
+from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
 
 ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
 """The results of a node and of a device."""
@@ -84,6 +84,8 @@ class Against:
     """Boards that the list has but for leading zeros, which a spreadsheet drops."""
     differing: Sequence[tuple[Board, str]]
     """Boards whose UUID, model or slot is not as listed, with the difference."""
+    unknown: Sequence[tuple[Board, str]]
+    """Boards of which nothing is known, with the reason: no serial number, or a node that the list does not have."""
     absent_nodes: Sequence[str]
 
     @property
@@ -125,6 +127,8 @@ class Delivery:
     older: int
     """Records that a newer one of the same node replaces."""
     refused: Sequence[tuple[str, str]] = field(default=())
+    shared: Sequence[str] = field(default=())
+    """Hosts of which several records with different devices count, each as a node of its own."""
     without_record: Sequence[str] = field(default=())
     """Nodes that a fleet's run was asked to examine, and that have no record."""
 
@@ -144,8 +148,8 @@ class Delivery:
         if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
             return 1
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING]
-        listed = self.against and self.against.but_for_zeros
-        return NOT_JUDGED if unclear or listed or self.duplicates or self.refused else 0
+        vague = self.against and (self.against.but_for_zeros or self.against.unknown)
+        return NOT_JUDGED if unclear or vague or self.duplicates or self.refused else 0
 
 
 def delivery(
@@ -155,7 +159,7 @@ def delivery(
     limit_of: Callable[[str], Limit],
     spread_of: Callable[[str], Spread | None],
     *,
-    expected: Iterable[str] = (),
+    expected: Sequence[str] = (),
 ) -> Delivery:
     """Return what the records of a delivery show.
 
@@ -164,13 +168,16 @@ def delivery(
     """
     nodes = [_node(each) for each in records.nodes]
     seen = [board for node in nodes for board in node.boards]
+    hosts = [each.host for each in records.nodes]
     against = _against(boards, records.nodes, seen) if boards else None
     days = sorted(each.started[:10] for each in nodes if each.started)
     found = Counter(each.result for each in nodes)
-    listed = {same_node(name) for name in against.absent_nodes} if against else set()
-    here = {same_node(each.node) for each in records.nodes}
-    without_record = [name for name in expected if same_node(name) not in here | listed]
-    found[MISSING] += len(listed) + len(without_record)
+    names = NodeNames(expected)
+    here = {names.find(each) for each in hosts}
+    if against:
+        here |= {names.find(each) for each in against.absent_nodes}
+    without_record = [name for name in dict.fromkeys(expected) if names.find(name) not in here]
+    found[MISSING] += (len(against.absent_nodes) if against else 0) + len(without_record)
     devices = Counter(each.result for each in seen)
     devices[MISSING] += len(against.unseen) if against else 0
     return Delivery(
@@ -187,6 +194,7 @@ def delivery(
         metrics=list(_metrics(records.nodes, limit_of, spread_of)),
         rejections=[each for node in records.nodes for each in _rejections(node)],
         older=records.older,
+        shared=records.shared,
         refused=records.refused,
         without_record=without_record,
     )
@@ -247,27 +255,27 @@ def _rejections(record: NodeRecord) -> Iterator[Rejection]:
 
 
 def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[Board]) -> Against:
-    """Return how the boards that were seen stand to the list."""
-    misplaced, unlisted, zeros, differing = [], [], [], []
+    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
+    misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
     found: set[str] = set()
-    devices = {(record.node, each.uuid): each for record in records for each in record.devices}
+    devices = {(record.node, each.uuid): (each, record.host) for record in records for each in record.devices}
     for board in seen:
-        row = boards.by_serial.get(same(board.serial)) if board.serial else None
-        other = boards.but_for_zeros(board.serial) if board.serial and row is None else None
-        if row is None:
-            if other:
-                zeros.append((board, other))
-                found.add(same(other.serial))
-            else:
-                unlisted.append(board)
-            continue
-        found.add(same(row.serial))
-        if row.node and same_node(row.node) != same_node(board.node):
-            misplaced.append(Misplaced(board.serial, row.node, board.node, board.place, row.line))
-        elif wrong := differences(row, devices[board.node, board.uuid]):
-            differing.append((board, "; ".join(wrong)))
-    swapped, moved = _pairs(misplaced)
-    here = {same_node(each.node) for each in records}
+        device, host = devices[board.node, board.uuid]
+        stands = standing(boards, device, host)
+        if stands.row:
+            found.add(same(stands.row.serial))
+        if stands.state is State.NOT_LISTED:
+            unlisted.append(board)
+        elif stands.state is State.BUT_FOR_ZEROS and stands.row:
+            zeros.append((board, stands.row))
+        elif stands.state is State.ELSEWHERE and stands.row:
+            misplaced.append(Misplaced(board.serial, stands.row.node, host, board.place, stands.row.line))
+        elif stands.state is State.DIFFERENT and stands.row:
+            differing.append((board, "; ".join(differences(stands.row, device))))
+        elif stands.state in UNKNOWN:
+            unknown.append((board, stands.words))
+    swapped, moved = _pairs(misplaced, boards.nodes)
+    here = {boards.nodes.find(each.host) for each in records}
     return Against(
         file=boards.file,
         sha256=boards.sha256,
@@ -278,16 +286,19 @@ def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[
         unlisted=unlisted,
         but_for_zeros=zeros,
         differing=differing,
+        unknown=unknown,
         absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
     )
 
 
-def _pairs(misplaced: Sequence[Misplaced]) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
+def _pairs(
+    misplaced: Sequence[Misplaced], nodes: NodeNames
+) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
     """Return the pairs of boards that are each in the node of the other, and the boards that are in no such pair."""
     pairs: list[tuple[Misplaced, Misplaced]] = []
     left: dict[tuple[str, str], list[Misplaced]] = defaultdict(list)
     for each in misplaced:
-        listed, seen = same_node(each.listed), same_node(each.seen)
+        listed, seen = nodes.find(each.listed), nodes.find(each.seen)
         if partners := left[seen, listed]:
             pairs.append((partners.pop(0), each))
         else:
@@ -304,8 +315,11 @@ def _metrics(
     """Yield the distribution of every metric of the delivery, in the order of the records."""
     values: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     judged_by: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    accepted = Counter[tuple[str, str]]()
     for record in records:
+        counts = result_of(record) == ACCEPTED
         for metric, unit, subject, value, key in record.figures:
+            accepted[metric, unit] += counts
             values[metric, unit][record.node, subject] = value
             if key:
                 judged_by[metric, unit][key] += 1
@@ -314,7 +328,7 @@ def _metrics(
         for key, _ in judged_by[metric, unit].most_common():
             limit = limit_of(key)
             limits.setdefault(_demands(limit), limit)
-        yield distribution(metric, unit, found, list(limits.values()), spread_of)
+        yield distribution(metric, unit, found, list(limits.values()), spread_of, of_accepted=accepted[metric, unit])
 
 
 def _demands(limit: Limit) -> object:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import simulated, untrusted
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
@@ -38,10 +40,13 @@ TERMS = (
     "driver",
 )
 """What the nodes of one delivery should have in common."""
+UNDATED = "does not say when its run began, and there are other records of {host}"
+AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
 BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
 """The beginning and the end of the measurements in the file of a record, which has a line for each."""
 MANY, CHUNK = 100, 20
 """Records from which on several processes read them, and how many each takes at a time."""
+UNJUDGED = Status.UNMEASURED.value
 NOT_FIGURES = ("text", "version", "count")
 """Units of values that have no distribution."""
 
@@ -64,7 +69,10 @@ class NodeRecord:
     """What a delivery keeps of the record of one node."""
 
     path: str
+    host: str
+    """The name of the node, as its run states it."""
     node: str
+    """The name that tells it from the other nodes: that of the host, with its folder where several nodes share it."""
     started: str
     exit: int | None
     """The exit status of the run; None if it did not end."""
@@ -93,6 +101,8 @@ class Records:
     """Each limit as the records hold it, by its JSON text."""
     older: int = 0
     """The records that a newer one of the same node replaces."""
+    shared: list[str] = field(default_factory=list)
+    """Hosts of which several records with different devices count, each as a node of its own."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Path and reason of every file that could not be used."""
 
@@ -102,18 +112,62 @@ def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
 
     With `verify` the hash of every record is checked, which needs all of it; else the samples are not read.
     """
-    found, newest = Records(), dict[str, NodeRecord]()
+    found, by_host = Records(), defaultdict[str, list[NodeRecord]](list)
     for path, one, limits, why in _read_each(paths, partial(_read, verify=verify)):
         if one is None:
             found.refused.append((str(path), why))
             continue
         found.limits |= limits
-        other = newest.get(one.node)
-        found.older += other is not None
-        if other is None or one.started > other.started:
-            newest[one.node] = one
-    found.nodes = [newest[name] for name in sorted(newest)]
+        by_host[one.host].append(one)
+    for host in sorted(by_host):
+        several = by_host[host]
+        dated = [each for each in several if len(several) == 1 or _moment(each.started)]
+        found.refused += [(each.path, UNDATED.format(host=host)) for each in several if each not in dated]
+        kept = _newest(dated)
+        found.older += len(dated) - len(kept)
+        if len(kept) > 1:
+            found.shared.append(host)
+            kept = [replace(each, node=f"{host} ({_folder(each.path)})") for each in kept]
+        found.nodes += kept
     return found
+
+
+def _newest(records: Sequence[NodeRecord]) -> list[NodeRecord]:
+    """Return the newest of the records of one host, and the older ones that hold a device that no newer one holds.
+
+    Such an older record is of another node of that name, or of this one before a board was exchanged: a board that it
+    rejects stays rejected.
+    """
+    kept: list[NodeRecord] = []
+    for one in sorted(records, key=_order, reverse=True):
+        later = [device for each in kept for device in each.devices]
+        if not kept or not all(any(_is_one(device, other) for other in later) for device in one.devices):
+            kept.append(one)
+    return kept
+
+
+def _order(record: NodeRecord) -> tuple[float, bool, str]:
+    """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
+    return _moment(record.started) or 0.0, record.exit == 1, record.path
+
+
+def _is_one(one: Device, other: Device) -> bool:
+    """Return True if two devices are the same board."""
+    serials = {each.serial.strip().upper() for each in (one, other) if each.serial}
+    return one.uuid == other.uuid and len(serials) < 2
+
+
+def _moment(started: str) -> float | None:
+    """Return the time at which a run began in seconds since the epoch, None if it is not stated."""
+    try:
+        moment = datetime.fromisoformat(started.replace("Z", "+00:00"))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _folder(path: str) -> str:
+    return str(Path(path).parent if Path(path).name == FILE else path)
 
 
 Read = tuple[Path, "NodeRecord | None", dict[str, Any], str]
@@ -156,6 +210,8 @@ def _kept(path: Path, limits: dict[str, Any], *, verify: bool) -> NodeRecord:
     if schema not in READABLE or isinstance(schema, bool):
         raise BadFile(f"{path}: is not a record of pytest-accel that this version reads")
     try:
+        if raw.get("judged_from"):
+            raise BadFile(f"{path}: {AGAIN.format(record=raw['judged_from'].get('record', 'not named'))}")
         return _node(path, raw, limits, verify=verify)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise BadFile(f"{path}: is damaged: {type(error).__name__}: {error}") from None
@@ -179,6 +235,7 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
     ended = closing.get("exit") if raw.get("state") == "finished" else None
     return NodeRecord(
         path=str(path),
+        host=str(run["host"]),
         node=str(run["host"]),
         started=str(run.get("started") or ""),
         exit=ended if isinstance(ended, int) and not isinstance(ended, bool) else None,
@@ -205,6 +262,7 @@ def _device(raw: Mapping[str, Any]) -> Device:
         serial=str(raw["serial"]) if raw.get("serial") else None,
         pci_address=str(raw["pci_address"]) if raw.get("pci_address") else None,
         called=str(raw.get("called") or "gpu"),
+        facts={"unread": dict((raw.get("facts") or {}).get("unread") or {})},
     )
 
 
@@ -259,8 +317,11 @@ def _key(limit: Any, limits: dict[str, Any]) -> str:
 def _figures(
     verdicts: Sequence[Mapping[str, Any]], own: Sequence[str], limits: dict[str, Any]
 ) -> Iterator[tuple[str, str, str, float, str]]:
-    """Yield the measured figures of a record: those that have a distribution over devices, each once."""
-    seen: set[tuple[str, str]] = set()
+    """Yield the measured figures of a record: those that have a distribution over devices, each once.
+
+    A value that a verdict left unjudged, such as an implausible one, is no figure.
+    """
+    seen = {(str(each["metric"]), str(each["subject"])) for each in verdicts if each["status"] == UNJUDGED}
     for each in verdicts:
         metric, subject, unit = str(each["metric"]), str(each["subject"]), str(each.get("unit", ""))
         value: Any = each.get("value")
@@ -283,8 +344,3 @@ def _is_figure(metric: str, unit: str, value: Any) -> bool:
 def place_of(device: Device) -> str:
     """Return the place of a device in its node: "gpu3 (0000:1b:00.0)"."""
     return f"{device.name} ({device.pci_address})" if device.pci_address else device.name
-
-
-def called(record: NodeRecord, uuid: str) -> Device | None:
-    """Return the device of a record, None for the node."""
-    return next((each for each in record.devices if each.uuid == uuid), None) if uuid != NODE else None

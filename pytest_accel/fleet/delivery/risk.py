@@ -29,8 +29,8 @@ class Risk:
     """How sure an acceptance by one limit is, with deviations of one origin.
 
     `accepted` is the chance that a device that lost `LOSS` of its speed is accepted by the limit alone, `expected` the
-    number of such devices that were accepted if `SLOW_SHARE` of all had that loss, and `finds` the smallest loss that
-    the limit finds at 95 %. Where they are None, `basis` says why; else it tells the deviations.
+    number of such devices among the accepted ones if `SLOW_SHARE` of them had that loss, and `finds` the smallest loss
+    that the limit finds at 95 %. Where they are None, `basis` says why; else it tells the deviations.
     """
 
     basis: str
@@ -46,6 +46,8 @@ class Distribution:
     metric: str
     unit: str
     n: int
+    accepted: int
+    """How many of the `n` figures are of accepted nodes."""
     of_node: bool
     least: float
     low: float
@@ -76,9 +78,18 @@ Values = Mapping[tuple[str, str], float]
 
 
 def distribution(
-    metric: str, unit: str, values: Values, limits: Sequence[Limit], spread_of: Callable[[str], Spread | None]
+    metric: str,
+    unit: str,
+    values: Values,
+    limits: Sequence[Limit],
+    spread_of: Callable[[str], Spread | None],
+    *,
+    of_accepted: int,
 ) -> Distribution:
-    """Return the distribution of one metric. `limits` are those that it was judged by, the commonest first."""
+    """Return the distribution of one metric. `limits` are those that it was judged by, the commonest first.
+
+    `of_accepted` is the number of the values that are of accepted nodes: the risk is that of what was accepted.
+    """
     every, limit = sorted(values.values()), limits[0] if limits else None
     of_node = all(subject == NODE for _, subject in values)
     centre = median(every)
@@ -90,6 +101,7 @@ def distribution(
         metric=metric,
         unit=unit,
         n=len(every),
+        accepted=of_accepted,
         of_node=of_node,
         least=every[0],
         low=quantile(every, 0.05),
@@ -104,8 +116,8 @@ def distribution(
         healthy=absolute.healthy if absolute else None,
         advises=limit is not None and (bool(limit.differs) or limit.severity == "warn"),
         limits=len(limits),
-        found=_found(limit, spread, centre, len(every)) if speed and limit else None,
-        stated=_risk(limit, spread_of(metric), len(every), _stated_words(spread_of(metric)))
+        found=_found(limit, spread, centre, len(every), of_accepted) if speed and limit else None,
+        stated=_risk(limit, spread_of(metric), of_accepted, _stated_words(spread_of(metric)))
         if speed and limit
         else None,
     )
@@ -139,21 +151,21 @@ def _spread(values: Values, centre: float, *, of_node: bool) -> Spread | None:
     return Spread(source, between_devices=None if of_node else found.devices, between_nodes=found.nodes)
 
 
-def _found(limit: Limit, spread: Spread | None, centre: float, n: int) -> Risk:
+def _found(limit: Limit, spread: Spread | None, centre: float, n: int, of_accepted: int) -> Risk:
     """Return the risk by the spread of the delivery: for a device that is slower than its median."""
     if spread is None:
         return Risk(f"not known: {n} figures, at least {ENOUGH} tell a spread")
     if limit.relative:
         return Risk("not known: the limit is a share of a peak")
     here = replace(limit, reference=centre, healthy=None)
-    return _risk(here, spread, n, _words(spread))
+    return _risk(here, spread, of_accepted, _words(spread))
 
 
-def _risk(limit: Limit, spread: Spread | None, n: int, words: str) -> Risk:
+def _risk(limit: Limit, spread: Spread | None, of_accepted: int, words: str) -> Risk:
     chance = accepted(limit, spread, LOSS)
     if chance is None:
         return Risk(words if words.startswith("not known") else f"not known by {words}: no healthy figure is stated")
-    return Risk(words, chance, n * SLOW_SHARE * chance, smallest_loss_of_limit(limit, spread))
+    return Risk(words, chance, of_accepted * SLOW_SHARE * chance, smallest_loss_of_limit(limit, spread))
 
 
 def _words(spread: Spread) -> str:

@@ -28,8 +28,8 @@ DOUBTFUL_NODES: Final = 3
 """The fewest nodes on which it has to fail."""
 REASON_CHARACTERS = 200
 """Length of the longest reason. `sinfo -R` shows the first 20 characters."""
-DRAINED = ("drain", "down", "fail", "maint")
-"""Beginnings of the states of nodes that take no job."""
+DRAINED = ("drain", "drng", "down", "fail")
+"""Beginnings of the states of nodes that somebody, or Slurm, took out of service."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Step:
 
     node: str
     reason: str
+    seen: NodeState
+    """The node in Slurm by which this was planned."""
     command: tuple[str, ...]
     did: str
     """What was done once the command has run: "drained" or "resumed"."""
@@ -69,13 +71,15 @@ class Plan:
 def failures(raw: Any) -> list[Failure]:
     """Return what rejects a node, from the content of its record, worst first. Whatever is damaged is left out."""
     raw = raw if isinstance(raw, dict) else {}
-    names = {each.get("uuid"): each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
-             for each in _dicts(raw.get("devices"))}  # fmt: skip
-    failed = [each for each in _dicts(raw.get("verdicts")) if each.get("status") == Status.FAIL.value]
-    rejecting = [(each.get("metric"), each.get("subject")) for each in failed if not each.get("waiver")]
-    codes: dict[tuple[Any, Any], Any] = {}
-    for each in _dicts(raw.get("findings")):
-        codes.setdefault((each.get("metric"), each.get("subject")), each.get("code"))
+    names = {each["uuid"]: each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
+             for each in _dicts(raw.get("devices"), "uuid")}  # fmt: skip
+    failed = [
+        each for each in _dicts(raw.get("verdicts"), "metric", "subject") if each.get("status") == Status.FAIL.value
+    ]
+    rejecting = [(each["metric"], each["subject"]) for each in failed if not each.get("waiver")]
+    codes: dict[tuple[str, str], Any] = {}
+    for each in _dicts(raw.get("findings"), "metric", "subject"):
+        codes.setdefault((each["metric"], each["subject"]), each.get("code"))
     ordered = [key for key in codes if key in rejecting] + [key for key in rejecting if key not in codes]
     return [
         Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0]))
@@ -83,8 +87,10 @@ def failures(raw: Any) -> list[Failure]:
     ]
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+def _dicts(value: Any, *texts: str) -> list[dict[str, Any]]:
+    """Return the objects of a list that have texts under these names."""
+    found = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [each for each in found if all(isinstance(each.get(name), str) for name in texts)]
 
 
 def _word(value: Any) -> str:
@@ -123,35 +129,57 @@ def plan_of(
         f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
-    ours = 0
+    rehearsal = all(each.result.summary["simulated"] for each in nodes if each.result)
+    ours = sum(each.node in states and states[each.node].reason.startswith(TAG) for each in nodes)
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
-        why = _left_alone(state, grounds, found.get(each.node, ()))
-        ours += bool(state and state.reason.startswith(TAG))
-        if why:
+        if state is None:
+            plan.left.append((each.node, "Slurm does not know it"))
+            continue
+        rehearsed = each.result.summary["simulated"]
+        if why := _left_alone(state, grounds, found.get(each.node, ()), alien=rehearsed and not rehearsal):
             plan.left.append((each.node, why))
             continue
-        reason = reason_of(grounds, simulated=each.result.summary["simulated"])
-        plan.steps.append(Step(each.node, reason, tuple(drain_command(each.node, reason)), "drained"))
+        reason = reason_of(grounds, simulated=rehearsed)
+        plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
     plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
     return plan
 
 
-def _left_alone(state: NodeState | None, grounds: Sequence[Failure], every: Sequence[Failure]) -> str:
-    """Return why a rejected node is not drained; empty if it is."""
-    if state is None:
-        return "Slurm does not know it"
+def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Failure], *, alien: bool) -> str:
+    """Return why a rejected node is not drained; empty if it is. `alien` is a simulated node among real ones."""
+    if alien:
+        return "its run was simulated, and those of other nodes were not"
     if state.reason.startswith(TAG):
         return f"drained already: {state.reason}"
     if state.reason:
         return f"{state.state} with a reason of somebody else: {state.reason}"
+    if _out_of_service(state):
+        return f"{state.state} without a reason"
     if every and not grounds:
         return "rejected only by limits that are in doubt"
     if not every:
         return "its record does not say what rejects it"
+    return ""
+
+
+def _out_of_service(state: NodeState) -> str:
+    """Return how a node was taken out of service, by the beginning of its state; empty if it was not."""
+    return next((each for each in DRAINED if state.state.startswith(each)), "")
+
+
+def changed(seen: NodeState, now: NodeState | None) -> str:
+    """Return what has changed since a step was planned so that it is not taken; empty if nothing has.
+
+    A job that begins or ends on the node is no such change.
+    """
+    if now is None:
+        return "Slurm does not know it any more"
+    if (now.reason, now.since) != (seen.reason, seen.since) or _out_of_service(now) != _out_of_service(seen):
+        return f"changed meanwhile: {now.state}{': ' if now.reason else ''}{now.reason}"
     return ""
 
 
@@ -175,10 +203,19 @@ def _refused(wanted: int, ours: int, expected: int, most: float) -> str:
     )
 
 
-def metrics_of(reason: str) -> set[str] | None:
-    """Return the metrics that a reason of ours names; None if it leaves some out."""
-    if re.search(r"; and \d+ more$", reason) or len(reason) >= REASON_CHARACTERS:
-        return None
+REST = re.compile(r"; and \d+ more$")
+
+
+def is_cut(reason: str) -> bool:
+    """Return whether a reason of ours leaves out some of the metrics."""
+    return bool(REST.search(reason)) or len(reason) >= REASON_CHARACTERS
+
+
+def metrics_of(reason: str) -> set[str]:
+    """Return the metrics that a reason of ours names. The last one of a reason without room for more may be a part."""
+    reason = REST.sub("", reason)
+    if len(reason) >= REASON_CHARACTERS:
+        reason = reason.rpartition(" ")[0]
     parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
     bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
     return {metric for words in bare for metric in words[1:]}
@@ -186,29 +223,40 @@ def metrics_of(reason: str) -> set[str] | None:
 
 def held(raw: Any) -> set[str]:
     """Return the metrics of a record whose limits hold on every device, from its content."""
-    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None) if "limit" in each]
+    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
+              if "limit" in each]  # fmt: skip
     good = (Status.PASS.value, Status.MARGINAL.value)
-    failed = {each.get("metric") for each in judged if each.get("status") not in good}
-    return {_word(each.get("metric")) for each in judged if each.get("metric") not in failed}
+    failed = {each["metric"] for each in judged if each.get("status") not in good}
+    return {_word(each["metric"]) for each in judged if each["metric"] not in failed}
 
 
-def resume_plan(
-    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]] | None = None
-) -> Plan:
-    """Return which nodes are to be resumed: those that we drained and that were accepted by a run that began later.
+def measured(raw: Any) -> set[str]:
+    """Return the metrics that the record of an accepted node has a value of, or a failure that a waiver accepts."""
+    good = (Status.PASS.value, Status.MARGINAL.value)
+    return {
+        _word(each["metric"])
+        for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
+        if each.get("status") in good
+        or (each.get("status") == Status.FAIL.value and each.get("waiver"))
+        or (each.get("status") == Status.NOT_APPLICABLE.value and each.get("value") is not None)
+    }
 
-    A later run that holds and is no acceptance counts if it measured what the node was drained for: `holds` are the
-    metrics whose limits hold, by node.
+
+def resume_plan(nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]]) -> Plan:
+    """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
+
+    It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
+    that were measured where the node was accepted.
     """
     plan, results = Plan(), {each.node: each for each in nodes}
     for state in now:
         each = results.get(state.name)
         if not state.reason.startswith(TAG) or each is None:
             continue
-        if why := _not_resumed(state, each, (holds or {}).get(state.name, ())):
+        if why := _not_resumed(state, each, holds.get(state.name, ())):
             plan.left.append((state.name, f"{why}; drained: {state.reason}"))
         else:
-            plan.steps.append(Step(state.name, state.reason, tuple(resume_command(state.name)), "resumed"))
+            plan.steps.append(Step(state.name, state.reason, state, tuple(resume_command(state.name)), "resumed"))
     return plan
 
 
@@ -223,8 +271,8 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> 
     began = moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
-    if each.state is State.HELD:
-        wanted = metrics_of(state.reason)
-        if wanted is None or not wanted <= set(holds):
-            return "the later run was no acceptance, and did not measure all that it was drained for"
+    if missing := sorted(metrics_of(state.reason) - set(holds)):
+        return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
+    if each.state is State.HELD and is_cut(state.reason):
+        return "the later run was no acceptance, and the reason has no room for all that it was drained for"
     return ""

@@ -6,13 +6,16 @@ import contextlib
 import fcntl
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_accel.core import untrusted
-from pytest_accel.core.printable import printable_data
+from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, summaries
 from pytest_accel.run.earlier_records import RECORD_BYTES, SUMMARY_BYTES
@@ -21,6 +24,8 @@ from pytest_accel.run.summaries import Summary
 
 FORMAT: Final = 1
 FILE = "fleet.json"
+LOCK = ".submitting"
+"""The file that a process locks while it submits."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "smallest loss found", "next: ", "(to show a full traceback")
@@ -65,6 +70,8 @@ class Fleet:
     reservation: str = ""
     expected: tuple[Expected, ...] = ()
     jobs: tuple[Submitted, ...] = ()
+    sku: str = ""
+    """The name of the SKU that the records state; empty if none was named, or it is not known."""
     listed: bool = True
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
 
@@ -119,6 +126,7 @@ def load(folder: Path) -> Fleet:
             minutes=int(raw["minutes"]),
             partition=str(raw["partition"]),
             reservation=str(raw["reservation"]),
+            sku=str(raw.get("sku", "")),
             expected=expected,
             jobs=jobs,
         )
@@ -143,18 +151,20 @@ def found(folder: Path) -> Fleet:
     """
     if exists(folder):
         return load(folder)
-    results = Results(folder).read()
-    if not results:
+    read = Results(folder)
+    results = read.read()
+    unknown = {each.folder for each in read.unreadable if not any(each.is_of(name) for name in results)}
+    if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
-    expected = tuple(Expected(name) for name in sorted(results))
-    created = min(each.summary["started"] for runs in results.values() for each in runs)
+    expected = tuple(Expected(name) for name in sorted({*results, *unknown}))
+    created = min((each.summary["started"] for runs in results.values() for each in runs), default="")
     return Fleet("", created, "", (), 0, expected=expected, listed=False)
 
 
 @contextlib.contextmanager
 def submitting(folder: Path) -> Iterator[None]:
     """Keep other processes from submitting jobs for this folder meanwhile. Raises BadFile if one does."""
-    handle = os.open(folder / ".submitting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,50 +177,99 @@ def submitting(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """The folder of a run on a node that cannot be read, or whose files are damaged."""
+
+    folder: str
+    """Its name."""
+    changed: datetime
+    """When it, or one of the files in it, was changed last."""
+    why: str
+
+    def is_of(self, node: str) -> bool:
+        """Return whether the name is one that the folder of a node's run has: NODE, NODE-2, NODE-3 ..."""
+        own = file_name(node)
+        return self.folder == own or re.fullmatch(rf"{re.escape(own)}-\d+", self.folder) is not None
+
+
 @dataclass
 class Results:
     """The records in the folder of a fleet's run. What has not changed since it was read is not read again."""
 
     folder: Path
+    unreadable: list[Unreadable] = field(default_factory=list)
+    """What could not be read at the last `read`."""
     _known: dict[str, tuple[int, Result | None]] = field(default_factory=dict)
 
     def read(self) -> dict[str, list[Result]]:
         """Return the results of each node by its name, newest first."""
         by_node: dict[str, list[Result]] = {}
-        for name, changed, path in self._files():
-            kept = self._known.get(name)
-            if kept is None or kept[0] != changed:
-                kept = self._known[name] = (changed, _result(path))
-            if kept[1]:
-                by_node.setdefault(kept[1].summary["host"], []).append(kept[1])
+        self.unreadable = []
+        for folder in self._folders():
+            try:
+                result = self._result(folder)
+            except BadFile as bad:
+                self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), str(bad)))
+                continue
+            if result:
+                by_node.setdefault(result.summary["host"], []).append(result)
         for runs in by_node.values():
             runs.sort(key=lambda each: each.summary["started"], reverse=True)
         return by_node
 
-    def _files(self) -> Iterator[tuple[str, int, Path]]:
-        """Yield name, time of change, and summary of each folder, or the record of one that has no summary."""
+    def _folders(self) -> Iterator[Path]:
+        """Yield the folders that may be those of nodes."""
         try:
             entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
         except OSError as error:
             raise BadFile(f"{self.folder}: cannot be read: {error.strerror}") from None
         for entry in entries:
-            if entry.name == JOBS or entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+            if entry.name != JOBS and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+
+    def _result(self, folder: Path) -> Result | None:
+        """Return the result in a folder, by its summary, or else by its record; None if it holds none.
+
+        Raises BadFile if there is one and neither file can be read.
+        """
+        bad = None
+        for file in (summaries.SUMMARY, record.FILE):
+            path = folder / file
+            try:
+                changed = path.lstat().st_mtime_ns
+                kept = self._known.get(folder.name)
+                if kept is None or kept[0] != changed:
+                    kept = self._known[folder.name] = (changed, _result(path))
+                return kept[1]
+            except FileNotFoundError:
                 continue
-            for file in (summaries.SUMMARY, record.FILE):
-                path = Path(entry.path) / file
-                with contextlib.suppress(OSError):
-                    yield entry.name, path.lstat().st_mtime_ns, path
-                    break
+            except OSError as error:
+                bad = bad or f"{folder.name}/{file} cannot be read: {error.strerror}"
+            except BadFile:
+                bad = bad or f"{folder.name}/{file} is damaged"
+        if bad:
+            raise BadFile(bad)
+        return None
+
+
+def _changed(folder: Path) -> datetime:
+    """Return when a folder or one of its files was changed last, as far as that is to be seen."""
+    newest = 0.0
+    for path in (folder, folder / summaries.SUMMARY, folder / record.FILE):
+        with contextlib.suppress(OSError):
+            newest = max(newest, path.lstat().st_mtime)
+    return datetime.fromtimestamp(newest, timezone.utc)
 
 
 def _result(path: Path) -> Result | None:
-    """Return the result that a summary, or a record, tells of; None for a file that cannot be read as one."""
+    """Return the result that a summary, or a record, tells of; None if it judges one again. Raises BadFile."""
     is_summary = path.name == summaries.SUMMARY
     try:
         raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
         summary = summaries.checked(raw) if is_summary else summaries.summary(raw)
-    except (BadFile, KeyError, TypeError, AttributeError, ValueError):
-        return None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadFile(f"{path}: is damaged ({error})") from None
     if summary["judged_again"]:  # that is no measurement of hardware
         return None
     texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})
@@ -221,11 +280,19 @@ def last_words(folder: Path, node: str, job: str) -> str:
     """Return the last line of the output of a job that may say why it ended; empty if there is none."""
     path = folder / JOBS / f"{file_name(node)}-{job}.out"
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-            lines = [line.strip() for line in file.read(TAIL_BYTES).decode(errors="replace").splitlines()]
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):  # a pipe has no end
+            return ""
+        end = os.pread(handle, TAIL_BYTES, max(0, status.st_size - TAIL_BYTES))
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
+    lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
     told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
     return str(printable_data(told[-1], 200)) if told else ""
 

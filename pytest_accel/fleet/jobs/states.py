@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from enum import Enum
 
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted
+from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
@@ -32,6 +32,7 @@ class State(Enum):
 
 ENDS = "; its output ends: "
 """What stands before the last line of the output of a job in a reason."""
+SIMULATE = "--accel-simulate"
 PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
@@ -57,11 +58,12 @@ def of_all(
     results: Mapping[str, Sequence[Result]],
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
+    unreadable: Sequence[Unreadable] = (),
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list.
 
     `jobs` are None where the queue could not be asked. `last_words` returns the last line
-    of the output of a node's job.
+    of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
     """
     submitted: dict[str, list[Submitted]] = {}
     for one in fleet.jobs:
@@ -69,28 +71,90 @@ def of_all(
     queued: dict[str, list[JobState]] = {}
     for job in jobs or ():
         queued.setdefault(job.name, []).append(job)
+    asked = asked_of(fleet)
     names = {each.name for each in fleet.expected}
     runs: dict[str, list[Result]] = {}
     for host, of_host in results.items():  # by hand, a run states the name of the host, which may have a domain
         runs.setdefault(host if host in names else host.partition(".")[0], []).extend(of_host)
     found = []
     for each in fleet.expected:
+        counted_in, left_out = _counting(runs.get(each.name, ()), asked)
         of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
         known = _Known(
             each.name,
             each.skipped,
-            max(runs.get(each.name, ()), key=_started, default=None),
+            max(counted_in, key=_started, default=None),
             submitted.get(each.name, ()),
             of_node[-1] if of_node else None,
+            max((one for one in unreadable if one.is_of(each.name)), key=_changed, default=None),
             queue_known=jobs is not None,
         )
-        found.append(replace(_state(known, last_words), skipped=each.skipped))
+        state = _state(known, last_words)
+        found.append(replace(state, reason=_with_note(state, left_out, asked), skipped=each.skipped))
     return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the results of a run have to agree with to count. What is None may be anything."""
+
+    simulated: bool | None = None
+    sku: str | None = None
+    level: str | None = None
+
+    def other(self, result: Result) -> str:
+        """Return how a result differs from what was asked; empty if it does not, or does not tell."""
+        summary = result.summary
+        sku, level = summary.get("sku", ""), summary.get("terms", {}).get("level", "")
+        if self.simulated is not None and summary["simulated"] != self.simulated:
+            return "simulated" if summary["simulated"] else "not simulated"
+        if self.sku and sku and sku != self.sku:
+            return f"of SKU {sku}"
+        return f"of level {level}" if self.level and level and level != self.level else ""
+
+
+def asked_of(fleet: Fleet) -> Asked:
+    """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
+    if not fleet.listed:
+        return Asked()
+    level = next((word.partition("=")[2] for word in fleet.arguments if word.startswith("--accel-level=")), None)
+    return Asked(any(word.partition("=")[0] == SIMULATE for word in fleet.arguments), fleet.sku or None, level)
+
+
+def _counting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[Result]]:
+    """Return the results of a node that count, and those that were measured otherwise than asked.
+
+    Where nothing tells what was asked, simulated results do not count beside real ones.
+    """
+    if asked.simulated is None and not all(each.summary["simulated"] for each in runs):
+        asked = replace(asked, simulated=False)
+    fits = [each for each in runs if not asked.other(each)]
+    return fits, [each for each in runs if asked.other(each)]
+
+
+def _with_note(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
+    """Return the reason of a node with a note on the newest result that does not count, if it is newer."""
+    newest = max(left_out, key=_started, default=None)
+    if newest is None or (state.result and _started(newest) <= _started(state.result)):
+        return state.reason
+    how = asked.other(newest) or "simulated"
+    return _noted(state.reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
+
+
+def _noted(reason: str, note: str) -> str:
+    """Return a reason with a note, which stands before the output of a job."""
+    head, ends, tail = reason.partition(ENDS)
+    return f"{head}; {note}{ends}{tail}" if note else reason
 
 
 def _started(result: Result) -> str:
     """Return when a run began, by which the newest one is found."""
     return result.summary["started"]
+
+
+def _changed(run: Unreadable) -> datetime:
+    """Return when a run that cannot be read was changed last."""
+    return run.changed
 
 
 def _number(job: JobState) -> int:
@@ -108,12 +172,22 @@ class _Known:
     submitted: Sequence[Submitted]
     job: JobState | None
     """Its last job in the queue."""
+    unreadable: Unreadable | None
+    """The run that was changed last of those that cannot be read."""
     queue_known: bool
 
     @property
     def last(self) -> str:
         """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
         return self.job.id if self.job else (self.submitted[-1].job if self.submitted else "")
+
+    @property
+    def damage(self) -> str:
+        """Why the newest result is not known: a run that cannot be read may be a newer one. Empty if it is."""
+        if self.unreadable is None:
+            return ""
+        began = moment(self.newest.summary["started"]) if self.newest else None
+        return self.unreadable.why if began is None or self.unreadable.changed > began else ""
 
     @property
     def result(self) -> Result | None:
@@ -126,10 +200,12 @@ class _Known:
 def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
     """Return the state of one node."""
     name, last, result = known.name, known.last, known.result
-    if result and result.summary["state"] != "running":
+    if result and result.summary["state"] != "running" and not known.damage:
         return _judged(name, result)
     if known.job and known.job.state in ACTIVE:
         return _queued(name, known.job)
+    if known.damage and (result or not (last and known.queue_known)):
+        return NodeResult(name, State.NO_RESULT, known.damage)
     if not last:
         if result:
             return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", result)
@@ -138,7 +214,8 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
     if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    return NodeResult(name, State.NO_RESULT, _why_none(result, last, known.job, last_words(name, last)))
+    why = _why_none(result, last, known.job, last_words(name, last))
+    return NodeResult(name, State.NO_RESULT, _noted(why, known.damage))
 
 
 def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs import run_folder, slurm, states
 from pytest_accel.fleet.jobs.run_folder import Results
-from pytest_accel.fleet.jobs.slurm import SlurmError
+from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 
 LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
@@ -20,6 +20,8 @@ LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
 SETTLE = 5.0
 """Seconds after which nodes without a result are looked at once more: on a network file system a record may be seen
 only some seconds after the job has ended."""
+PATIENCE = 600.0
+"""Seconds without an answer of Slurm after which it is not asked any more."""
 LINE_EVERY = 30.0
 """Fewest seconds between two lines where there is no terminal."""
 
@@ -35,14 +37,14 @@ class Watch:
     def look(self) -> list[NodeResult]:
         """Return the state of every node. Raises BadFile or SlurmError."""
         if not self.fleet.listed:
-            return states.of_all(self.fleet, self._results.read(), [])
+            return self._states([])
         jobs = slurm.jobs(self.fleet.prefix)  # asked first: a job that ends meanwhile has its record by then
         self.fleet = run_folder.load(self.folder)
-        return states.of_all(self.fleet, self._results.read(), jobs, self._last_words)
+        return self._states(jobs)
 
     def look_without_queue(self) -> list[NodeResult]:
         """Return the state of every node by the files alone, where Slurm cannot be asked. Raises BadFile."""
-        return states.of_all(self.fleet, self._results.read(), None, self._last_words)
+        return self._states(None)
 
     def look_anywhere(self) -> tuple[list[NodeResult], str]:
         """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
@@ -50,6 +52,10 @@ class Watch:
             return self.look(), ""
         except SlurmError as error:
             return self.look_without_queue(), str(error)
+
+    def _states(self, jobs: list[JobState] | None) -> list[NodeResult]:
+        results = self._results.read()
+        return states.of_all(self.fleet, results, jobs, self._last_words, self._results.unreadable)
 
     def _last_words(self, node: str, job: str) -> str:
         return run_folder.last_words(self.folder, node, job)
@@ -104,19 +110,24 @@ class Progress:
 
 def until_done(
     watch: Watch, progress: Progress, seconds: float | None = None, sleep: Callable[[float], None] = time.sleep
-) -> list[NodeResult]:
-    """Look until no node is waiting or running, or until `seconds` are over; return the states.
+) -> tuple[list[NodeResult], str]:
+    """Look until no node is waiting or running, or until `seconds` are over.
 
-    A look at which Slurm does not answer is made again. Raises BadFile.
+    Returns the states, and why the queue could not be asked at last (empty if it could). A look at which Slurm does not
+    answer is made again, until it has not answered for PATIENCE. Raises BadFile.
     """
     end = time.monotonic() + seconds if seconds is not None else None
     settled = False
+    answered = time.monotonic()
     while True:
         began = time.monotonic()
         found, problem = watch.look_anywhere()
         if problem:
             progress.text(problem)
+            if time.monotonic() - answered >= PATIENCE:
+                break
         else:
+            answered = time.monotonic()
             progress.nodes(found)
             if not any(each.state in PENDING for each in found):
                 if settled or not any(each.state is State.NO_RESULT for each in found):
@@ -128,4 +139,4 @@ def until_done(
         pause = SETTLE if settled else pause
         sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
     progress.end()
-    return found
+    return found, problem

@@ -35,6 +35,9 @@ KEPT_SECONDS = 7 * 24 * 3600
 """Seconds for which a finished Job, with its pods and their logs, is kept."""
 LATEST_SECONDS = 3600
 """Seconds by which a nightly Job may start late; it is left out else."""
+NIGHT_SECONDS = 6 * 3600
+"""Seconds after which a nightly Job is ended. A pod that never starts, since its node is gone, would hold up all later
+nights."""
 LONGEST_NAME = 52
 """Characters of the longest name of a CronJob, which gives its Jobs names of 63."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -88,7 +91,10 @@ def manifest(wanted: Wanted) -> Manifest:
         "startingDeadlineSeconds": LATEST_SECONDS,
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 7,
-        "jobTemplate": {"metadata": {"labels": _labels(wanted)}, "spec": job},
+        "jobTemplate": {
+            "metadata": {"labels": _labels(wanted)},
+            "spec": {**job, "activeDeadlineSeconds": NIGHT_SECONDS},
+        },
     }
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted), "spec": spec}
 

@@ -87,7 +87,8 @@ RISK = (
     "What a device that is 8 % slow would get from each limit by itself, with the repeat of a shortfall. Neighbours",
     "and earlier runs, which every node is judged by as well, find more. *found* goes by the spread between the",
     "devices of this delivery and counts from its median; *stated* by the spread and the healthy figures of the",
-    "threshold file. *expected* is the number of slow devices that were accepted if 1 in 100 were 8 % slow.",
+    "threshold file. *accepted* counts the devices, or nodes, of accepted nodes with this figure, and *expected* those",
+    "among them that would be 8 % slow if 1 in 100 were.",
 )
 
 

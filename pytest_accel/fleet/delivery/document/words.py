@@ -18,8 +18,14 @@ MOST_NAMED = 16
 LIKELY = 0.5
 """The chance of acceptance from which on a limit does not see a loss."""
 NEARLY = 0.99999
+FEWEST = 0.001
+"""The smallest expected number of devices that is told as a figure."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
-RISK_HEAD = ("metric", "n", "spread", "8 % slow accepted", "expected", "found at 95 % from", "in words")
+SHARED = (
+    "SEVERAL NODES named {host}: their records hold different devices, and each counts as a node of its own. Give the "
+    "nodes names; if a board of one node was exchanged, take its older record out of the folder."
+)
+RISK_HEAD = ("metric", "accepted", "spread", "8 % slow accepted", "expected", "found at 95 % from", "in words")
 FIGURES_HEAD = ("metric", "n", "least", "5 %", "median", "95 %", "most", "spread", "limit", "healthy", "distribution")
 
 
@@ -51,6 +57,8 @@ def _what(of: Delivery) -> str:
         wrong = len(against.moved) + len(against.unlisted) + len(against.differing)
         told += [f"{counted(wrong, 'board')} not as listed"] if wrong else []
         zeros = len(against.but_for_zeros)
+        unknown = len(against.unknown)
+        told += [f"{counted(unknown, 'board')} not compared with the list"] if unknown else []
         told += [f"{counted(zeros, 'board')} listed without leading zeros"] if zeros else []
     told += [f"{counted(len(of.duplicates), 'number')} twice"] if of.duplicates else []
     told += [f"{counted(len(of.refused), 'file')} not read"] if of.refused else []
@@ -101,6 +109,7 @@ def warnings(of: Delivery) -> list[str]:
         told.append(f"CHANGED after they were written, and not judged: the records of {listed(changed, 6)}.")
     if of.older:
         told.append(f"{counted(of.older, 'older record')} of the same nodes: the newest of every node counts.")
+    told += [SHARED.format(host=each) for each in of.shared]
     told += [f"Not read: {path}: {why}" for path, why in of.refused]
     return told
 
@@ -139,6 +148,7 @@ def across(of: Delivery) -> list[str]:
         "correct the list"
         for each, row in against.but_for_zeros
     ]
+    told += _not_compared(against.unknown)
     told += [f"Missing: {name} is on the list, and has no record" for name in against.absent_nodes]
     told += _grouped(
         against.unseen,
@@ -146,6 +156,18 @@ def across(of: Delivery) -> list[str]:
         lambda each: each.serial,
     )
     return told
+
+
+def _not_compared(unknown: Iterable[tuple[Board, str]]) -> list[str]:
+    """Return a sentence for the boards of each node that could not be compared, with the reason of the first."""
+    found: dict[str, list[tuple[Board, str]]] = {}
+    for one, why in unknown:
+        found.setdefault(one.node, []).append((one, why))
+    return [
+        f"In {node}, not compared with the list: {counted(len(several), 'board')}: "
+        f"{listed([one.serial or one.place for one, _ in several], MOST_NAMED)}. {several[0][0].place}: {several[0][1]}"
+        for node, several in found.items()
+    ]
 
 
 def _by_places(of: Delivery) -> dict[tuple[str, str], list[str]]:
@@ -227,11 +249,16 @@ def risks(of: Sequence[Distribution]) -> list[tuple[str, ...]]:
 
 
 def _risk_row(of: Distribution, origin: str, risk: Risk) -> tuple[str, ...]:
-    start = (of.metric, f"{of.n:,}", f"{origin}: {risk.basis}")
+    start = (of.metric, f"{of.accepted:,}", f"{origin}: {risk.basis}")
     if risk.accepted is None or risk.expected is None:
         return (*start, "not known", "not known", "not known", "")
     finds = "not even at 90 %" if risk.finds is None else f"{100 * risk.finds:.2g} %"
-    return (*start, chance(risk.accepted), f"{risk.expected:.2g}", finds, in_words(of, risk))
+    return (*start, chance(risk.accepted), _devices(risk.expected), finds, in_words(of, risk))
+
+
+def _devices(expected: float) -> str:
+    """Return how many slow devices are expected among those that were accepted."""
+    return f"{expected:.2g}" if not expected or expected >= FEWEST else f"below {FEWEST:g}"
 
 
 def in_words(of: Distribution, risk: Risk) -> str:
@@ -239,6 +266,8 @@ def in_words(of: Distribution, risk: Risk) -> str:
     what = "node" if of.of_node else "device"
     if risk.accepted is None or risk.expected is None:
         return risk.basis
+    if not of.accepted:
+        return f"no {what} was accepted"
     if of.advises:
         sure = f"this limit only advises: it would have accepted a {what} that is 8 % slow"
         return sure if risk.accepted > LIKELY else "this limit only advises, and leaves such a loss unjudged"
