@@ -163,6 +163,7 @@ def run(*words: object) -> int:
     return main.main(["store", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A node that is accepted with a waiver night after night is no repeat offender."""
     serial = fleet_nights.record(1).devices[2].serial
@@ -236,6 +237,7 @@ def test_a_device_with_two_drivers_is_one_of_the_devices_that_get_slower(tmp_pat
     assert not drifts
 
 
+@pytest.mark.slow
 def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
     """Two devices lose speed for eleven nights; one of them is gone, or has another driver, on the last."""
     for night in range(11):

@@ -80,6 +80,7 @@ def test_a_copy_of_a_record_adds_nothing(tmp_path: Path, records: Path, capsys: 
     assert len(figures) == len(set(figures)) == 3 * 25
 
 
+@pytest.mark.slow
 def test_a_run_is_in_one_night_alone(tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also if another night is named; one that had not ended is replaced in the night that holds it."""
     place, whole = tmp_path / "store", fleet_nights.record(7)
@@ -96,6 +97,7 @@ def test_a_run_is_in_one_night_alone(tmp_path: Path, records: Path, capsys: pyte
     assert rows(place, "SELECT count(*), count(DISTINCT night) FROM figures") == [(5 * 25, 2)]
 
 
+@pytest.mark.slow
 def test_the_name_of_a_folder_above_the_store_is_no_column(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_filtered_and_rejudged_records_do_not_count(
     assert "judged again" in printed
 
 
+@pytest.mark.slow
 def test_simulated_nodes_have_a_store_of_their_own(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +163,7 @@ def test_simulated_nodes_have_a_store_of_their_own(
     assert json.loads(capsys.readouterr().out)[0]["simulated"] is True
 
 
+@pytest.mark.slow
 def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also one whose serial number could not be read in one of the nights."""
     one = fleet_nights.record(1)
@@ -185,6 +189,7 @@ def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.Captu
     assert "\x1b" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_replaces_what_was_known_of_it_before(tmp_path: Path) -> None:
     whole = fleet_nights.record(1)
     unfinished = replace(whole, state="interrupted", closing={})
@@ -196,6 +201,7 @@ def test_a_run_that_ended_replaces_what_was_known_of_it_before(tmp_path: Path) -
         assert len(rows(place)) == figures
 
 
+@pytest.mark.slow
 def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(tmp_path: Path) -> None:
     made = fleet_nights.record(1)
     late = replace(made, run={**made.run, "started": "2026-11-23T20:30:00-05:00"})
@@ -206,6 +212,7 @@ def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(tmp_path
     assert store.nights(tmp_path / "two") == ["2026-11-22"]
 
 
+@pytest.mark.slow
 def test_prune_removes_old_nights_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for night in range(3):
         fleet_nights.save(fleet_nights.record(0, night), tmp_path / "records")

@@ -104,10 +104,10 @@ class Asked:
 
     def other(self, result: Result) -> str:
         """Return how a result differs from what was asked; empty if it does not, or does not tell."""
-        summary = result.summary
-        sku, level = summary.get("sku", ""), summary.get("terms", {}).get("level", "")
-        if self.simulated is not None and summary["simulated"] != self.simulated:
-            return "simulated" if summary["simulated"] else "not simulated"
+        told = result.summary
+        sku, level = told.get("sku", ""), told.get("terms", {}).get("level", "")
+        if self.simulated is not None and told["simulated"] != self.simulated:
+            return "simulated" if told["simulated"] else "not simulated"
         if self.sku and sku and sku != self.sku:
             return f"of SKU {sku}"
         return f"of level {level}" if self.level and level and level != self.level else ""
