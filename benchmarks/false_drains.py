@@ -91,7 +91,7 @@ class Fault(NamedTuple):
 
 
 class Fleet:
-    """What nodes of one rack share: the temperature of their room, as the share of the hottest day."""
+    """The temperature of the room, which nodes of one rack share, as a share of that of the hottest day."""
 
     def __init__(self, seed: str, nights: int) -> None:
         draw = random.Random(f"rack {seed}")  # noqa: S311  the same every time
@@ -178,7 +178,7 @@ def _centre(limit: Limit, draw: random.Random) -> float:
 
 
 class Asked(NamedTuple):
-    """What the nodes are drawn and judged by: their nights, and the options of the command line."""
+    """The nights of the nodes, and the options by which they are drawn and judged."""
 
     nights: int
     fails: bool

@@ -198,3 +198,35 @@ def cluster(nodes: int, gpus: int = 0, extra: str = "") -> Iterator[SlurmCluster
             yield started
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+SUITE = """
+import os
+import time
+from pathlib import Path
+
+from pytest_accel import accel_limit
+
+PLACE = Path(__file__).parent
+NODE = os.environ["SLURMD_NODENAME"]
+
+
+def product(device, *, n=64):
+    a = device.torch.randn(n, n, device=device.torch_device)
+    slow = (PLACE / f"slow-{NODE}").exists()
+
+    def multiply():
+        time.sleep(0.2 * slow)
+        return a @ a
+
+    return device.sample(multiply, amount=1, unit="ms", as_duration=True)
+
+
+@accel_limit(unit="ms", ceiling=100)
+def test_product(accel_check):
+    (PLACE / f"begun-{NODE}").touch()
+    while (PLACE / f"wait-{NODE}").exists():
+        time.sleep(0.1)
+    accel_check(product)
+"""
+"""A test of a user, of a second. A file `slow-NODE` beside it makes a node slow, and `wait-NODE` holds it up."""

@@ -350,6 +350,17 @@ def test_a_node_that_a_fleet_was_to_examine_is_missing_without_a_record(tmp_path
     assert "node7 was to be examined, and has no record" in text
 
 
+def test_a_simulated_node_among_real_ones_is_not_accepted(tmp_path: Path) -> None:
+    """A rehearsal that was left in the folder: nobody delivered that node."""
+    save(node(0), tmp_path / "records" / "node0")
+    assert told(tmp_path)[0] == 0
+    one = node(1)
+    save(replace(one, run={**one.run, "simulated": {"source": "h100-sxm"}}), tmp_path / "records" / "node1")
+    status, found = told(tmp_path)
+    assert (status, found["simulated"]) == (6, 1)
+    assert "1 node simulated" in made(tmp_path, form="md")[1]
+
+
 def test_options_of_the_document_are_for_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "report", str(tmp_path), "--format=html"]) == 4
     assert "only with --acceptance" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from slurm_cluster import SlurmCluster, cluster, missing
+from slurm_cluster import SUITE, SlurmCluster, cluster, missing
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,35 +18,6 @@ pytestmark = [
 ]
 
 COMMAND = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
-SUITE = """
-import os
-import time
-from pathlib import Path
-
-from pytest_accel import accel_limit
-
-PLACE = Path(__file__).parent
-NODE = os.environ["SLURMD_NODENAME"]
-
-
-def product(device, *, n=64):
-    a = device.torch.randn(n, n, device=device.torch_device)
-    slow = (PLACE / f"slow-{NODE}").exists()
-
-    def multiply():
-        time.sleep(0.2 * slow)
-        return a @ a
-
-    return device.sample(multiply, amount=1, unit="ms", as_duration=True)
-
-
-@accel_limit(unit="ms", ceiling=100)
-def test_product(accel_check):
-    (PLACE / f"begun-{NODE}").touch()
-    while (PLACE / f"wait-{NODE}").exists():
-        time.sleep(0.1)
-    accel_check(product)
-"""
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ class Delivery:
     of_devices: Mapping[str, int]
     terms: Sequence[Term]
     duplicates: Sequence[tuple[str, str, Sequence[Board]]]
-    """What is the same (serial or UUID), its value, and the boards that have it."""
+    """Each serial number or UUID that several boards have: its kind ("serial" or "UUID"), its value, and the boards."""
     against: Against | None
     metrics: Sequence[Distribution]
     rejections: Sequence[Rejection]
@@ -143,11 +143,19 @@ class Delivery:
         return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]
 
     @property
+    def partly_simulated(self) -> bool:
+        """True if simulated nodes are among real ones: nobody delivered them, so the delivery is not accepted."""
+        return 0 < self.simulated < len(self.nodes)
+
+    @property
     def exit(self) -> int:
-        """The exit status: 1 if anything is rejected, 6 if anything is not judged or missing, else 0."""
+        """The exit status: 1 if anything is rejected, 6 if anything is not judged, missing or simulated, else 0.
+
+        A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
+        """
         if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
             return 1
-        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING]
+        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING] or self.partly_simulated
         vague = self.against and (self.against.but_for_zeros or self.against.unknown)
         return NOT_JUDGED if unclear or vague or self.duplicates or self.refused else 0
 

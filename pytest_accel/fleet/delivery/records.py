@@ -39,7 +39,7 @@ TERMS = (
     "torch",
     "driver",
 )
-"""What the nodes of one delivery should have in common."""
+"""The terms on which all nodes of one delivery should be judged."""
 UNDATED = "does not say when its run began, and there are other records of {host}"
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
 BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
@@ -66,7 +66,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """What a delivery keeps of the record of one node."""
+    """The part of a node's record that the document of a delivery needs."""
 
     path: str
     host: str

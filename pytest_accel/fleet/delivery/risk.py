@@ -68,9 +68,9 @@ class Distribution:
     limits: int
     """The number of different limits that the nodes were judged by."""
     found: Risk | None
-    """By the spread of this delivery; None for a metric that is no speed or has no limit."""
+    """The risk by the spread of this delivery; None for a metric that is no speed or has no limit."""
     stated: Risk | None
-    """By the spread that the threshold file states."""
+    """The risk by the spread that the threshold file states."""
 
 
 Values = Mapping[tuple[str, str], float]

@@ -1,4 +1,4 @@
-"""Which nodes to drain after a run, and which to resume. The plans are pure; `cli/fleet_drain.py` applies them.
+"""Plans of the nodes to drain after a run, and to resume. They are pure; `cli/fleet_drain.py` applies them.
 
 Only nodes that a run rejected are drained, and no node is touched whose reason is another's.
 """

@@ -60,6 +60,7 @@ def _what(of: Delivery) -> str:
         unknown = len(against.unknown)
         told += [f"{counted(unknown, 'board')} not compared with the list"] if unknown else []
         told += [f"{counted(zeros, 'board')} listed without leading zeros"] if zeros else []
+    told += [f"{counted(of.simulated, 'node')} simulated"] if of.partly_simulated else []
     told += [f"{counted(len(of.duplicates), 'number')} twice"] if of.duplicates else []
     told += [f"{counted(len(of.refused), 'file')} not read"] if of.refused else []
     return ", ".join(told)
