@@ -119,8 +119,8 @@ def draw(connection: Any, folder: Path, planned: dict[str, Any]) -> None:
     rows = [(device, metric, SHORT, 0.0) for device, metric in planned["sick"].items()]
     rows += [(device, metric, 0.0, LOST / planned["nights"]) for device, metric in planned["drifting"].items()]
     connection.executemany("INSERT INTO planted VALUES (?, ?, ?, ?)", rows)
-    numbers = "(SELECT device, uuid, serial, 'a model' AS model FROM devices ORDER BY device)"
-    connection.execute(f"COPY {numbers} TO {literal(folder / store.DEVICES)} {store.FORMAT}")
+    numbers = "SELECT device, uuid, serial, 'a model' AS model FROM devices ORDER BY device"
+    database.write(connection, numbers, folder / store.DEVICES)
     for at in range(nights):
         draw_night(connection, folder, planned, at)
         print(f"\rdrawn: {at + 1} of {nights} nights", end="", file=sys.stderr)
@@ -162,7 +162,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
         FROM devices d CROSS JOIN metrics m JOIN lottery l ON l.device = d.device AND l.place = m.place
              LEFT JOIN planted p ON p.device = d.device AND p.metric = m.metric
     """  # noqa: S608
-    connection.execute(f"COPY ({rows} {store.SORTED}) TO {literal(place / store.FIGURES)} {store.FORMAT}")
+    database.write(connection, f"{rows} {store.SORTED}", place / store.FIGURES)
     runs = f"""
         SELECT run, format('{{:016x}}', hash(node || '{night}')) AS id,
                format('{{:016x}}', hash(node || 'c{night}')) AS content,
@@ -173,7 +173,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
                count(*)::INTEGER AS devices
         FROM devices GROUP BY run, node ORDER BY run
     """  # noqa: S608
-    connection.execute(f"COPY ({runs}) TO {literal(place / store.RUNS)} {store.FORMAT}")
+    database.write(connection, runs, place / store.RUNS)
 
 
 def literal_list(numbers: list[int]) -> str:

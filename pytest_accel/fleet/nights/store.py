@@ -12,13 +12,12 @@ which is written last, so whoever is killed adds the same records again, and los
 from __future__ import annotations
 
 import contextlib
-import csv
 import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from pathlib import Path
@@ -28,6 +27,7 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
 from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
 from pytest_accel.run.record import replace_file
 
@@ -67,7 +67,6 @@ RUN_COLUMNS: Final = {
     "devices": "INTEGER",
 }
 """The columns of runs.parquet with their types."""
-DEVICE_COLUMNS: Final = {"device": "INTEGER", "uuid": "VARCHAR", "serial": "VARCHAR", "model": "VARCHAR"}
 PLACE_COLUMNS: Final = {
     "content": "VARCHAR",
     "uuid": "VARCHAR",
@@ -84,7 +83,6 @@ JOINED: Final = """
 """
 """The new figures as the rows of figures.parquet."""
 SORTED: Final = "ORDER BY metric, sku, node, name, run"
-FORMAT: Final = "(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)"
 
 
 @dataclass
@@ -229,7 +227,8 @@ def _by_night(
     files = [file for each in nights(store) if (file := folder_of(store, each) / RUNS).exists()]
     held: dict[str, date] = {}
     if wanted and files:
-        _table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, sorted({(run.id,) for run, _ in wanted}))
+        ids = sorted({(run.id,) for run, _ in wanted})
+        database.table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, ids)
         query = f"""
             SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
             ORDER BY state = {literal(FINISHED)}, night DESC
@@ -251,7 +250,7 @@ def _merge(
     added: Added,
 ) -> None:
     """Add runs to their nights, one night after the other."""
-    numbers = _Numbers(connection, store / DEVICES)
+    numbers = DeviceNumbers(connection, store / DEVICES, parts)
     for night in sorted(chosen):
         old = _old_runs(connection, folder_of(store, night))
         runs, kept = _new(chosen[night], old, added)
@@ -310,20 +309,19 @@ def _write_night(
     folder.mkdir(exist_ok=True)
     first = 1 + max((row[0] for row in kept), default=0)
     rows = [_run_row(number, run) for number, (run, _) in enumerate(_by_node(runs), start=first)]
-    _table(connection, parts / "kept.csv", "kept_runs", RUN_COLUMNS, kept)
-    _table(connection, parts / "runs.csv", "new_runs", RUN_COLUMNS, rows)
+    database.table(connection, parts / "kept.csv", "kept_runs", RUN_COLUMNS, kept)
+    database.table(connection, parts / "runs.csv", "new_runs", RUN_COLUMNS, rows)
     spots = [(content, each.uuid, number, each.name, each.slot, each.vbios) for content, each, number in places]
-    _table(connection, parts / "places.csv", "places", PLACE_COLUMNS, spots)
+    database.table(connection, parts / "places.csv", "places", PLACE_COLUMNS, spots)
     tables = sorted({part for _, part in runs})
-    view = f"SELECT DISTINCT * FROM {_csv(tables, FIGURE_COLUMNS)}"  # noqa: S608  once for copies of a record
+    view = f"SELECT DISTINCT * FROM {database.csv_files(tables, FIGURE_COLUMNS)}"  # noqa: S608  once for copies of a record
     connection.execute(f"CREATE OR REPLACE TEMP VIEW new_figures AS {view}")
     old = folder / FIGURES
     every = JOINED
     if old.exists():
         every = f"SELECT * FROM {database.parquet([old])} WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
-    _replace(old, lambda file: connection.execute(f"COPY ({every} {SORTED}) TO {literal(file)} {FORMAT}"))
-    both = "FROM kept_runs UNION ALL FROM new_runs ORDER BY run"
-    _replace(folder / RUNS, lambda file: connection.execute(f"COPY ({both}) TO {literal(file)} {FORMAT}"))
+    database.write(connection, f"{every} {SORTED}", old)
+    database.write(connection, "FROM kept_runs UNION ALL FROM new_runs ORDER BY run", folder / RUNS)
 
 
 def _by_node(runs: Sequence[tuple[KeptRun, Path]]) -> list[tuple[KeptRun, Path]]:
@@ -334,94 +332,6 @@ def _run_row(number: int, run: KeptRun) -> tuple[Any, ...]:
     """Return a run as a row of runs.parquet. The node is not one of its devices."""
     values = {each.name: getattr(run, each.name) for each in fields(run)}
     return tuple({**values, "run": number, "devices": len(run.devices) - 1}[name] for name in RUN_COLUMNS)
-
-
-def _table(
-    connection: DuckDBPyConnection, file: Path, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """Make a table of the database from rows, by way of a file: a row at a time takes minutes for a fleet."""
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        csv.writer(opened, lineterminator="\n").writerows(rows)
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {_csv([file], columns)}")
-
-
-def _csv(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
-    """Return the call that reads tables with these columns; an empty text stays one, an empty number is none."""
-    kinds = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
-    texts = ", ".join(literal(name) for name, kind in columns.items() if kind == "VARCHAR")
-    return (
-        f"read_csv({database.files(paths)}, columns = {{{kinds}}}, header = false, auto_detect = false, delim = ',', "
-        f"quote = '\"', escape = '\"', new_line = '\\n', nullstr = '', force_not_null = [{texts}], "
-        "hive_partitioning = false)"
-    )
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Replace a file by what `write` makes, in one step that survives a loss of power."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        write(temporary)
-        for place in (temporary, None, path.parent):
-            if place is None:
-                temporary.replace(path)
-                continue
-            handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-class _Numbers:
-    """The numbers of the devices of a store. A device is known by UUID and serial number."""
-
-    def __init__(self, connection: DuckDBPyConnection, path: Path) -> None:
-        self._connection, self._path = connection, path
-        self._known: dict[tuple[str, str], int] = {}
-        self._serials: dict[str, list[str]] = {}
-        self._rows: list[tuple[int, str, str, str]] = []
-        self._changed = False
-        if path.exists():
-            columns = ", ".join(DEVICE_COLUMNS)
-            query = f"SELECT {columns} FROM {database.parquet([path])} ORDER BY device"  # noqa: S608
-            for row in connection.execute(query).fetchall():
-                self._enter(*row)
-            self._changed = False
-
-    def of(self, device: KeptDevice) -> int:
-        """Return the number of a device, a new one for a device that was never seen.
-
-        A serial number that is not stated is that of the only device with the UUID, if there is only one.
-        """
-        known = self._serials.get(device.uuid, [])
-        if not device.serial and len(known) == 1:
-            return self._known[device.uuid, known[0]]
-        if device.serial and known == [""]:
-            self._enter(self._known.pop((device.uuid, "")), device.uuid, device.serial, device.model)
-        elif (device.uuid, device.serial) not in self._known:
-            self._enter(len(self._rows) + 1, device.uuid, device.serial, device.model)
-        return self._known[device.uuid, device.serial]
-
-    def _enter(self, number: int, uuid: str, serial: str, model: str) -> None:
-        self._known[uuid, serial] = number
-        self._serials[uuid] = [*(each for each in self._serials.get(uuid, ()) if each), serial]
-        self._rows[number - 1 : number] = [(number, uuid, serial, model)]
-        self._changed = True
-
-    def save(self) -> None:
-        """Write the numbers, if there are new ones."""
-        if not self._changed:
-            return
-        table = self._path.with_name(f"{LEFTOVER}{secrets.token_hex(8)}.csv")
-        try:
-            _table(self._connection, table, "numbers", DEVICE_COLUMNS, self._rows)
-        finally:
-            table.unlink(missing_ok=True)
-        query = "COPY (FROM numbers ORDER BY device) TO"
-        _replace(self._path, lambda file: self._connection.execute(f"{query} {literal(file)} {FORMAT}"))
-        self._changed = False
 
 
 # -- retention

@@ -1,0 +1,61 @@
+"""The numbers by which the figures of a store name its devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_accel.fleet.nights import database
+from pytest_accel.fleet.nights.extract import KeptDevice
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+COLUMNS: Final = {"device": "INTEGER", "uuid": "VARCHAR", "serial": "VARCHAR", "model": "VARCHAR"}
+"""The columns of the file with their types."""
+
+
+class DeviceNumbers:
+    """The numbers of the devices of a store. A device is known by UUID and serial number."""
+
+    def __init__(self, connection: DuckDBPyConnection, path: Path, parts: Path) -> None:
+        """Read the numbers in the file `path`, if it is there. `parts` is a folder for what is written on the way."""
+        self._connection, self._path, self._parts = connection, path, parts
+        self._known: dict[tuple[str, str], int] = {}
+        self._serials: dict[str, list[str]] = {}
+        self._rows: list[tuple[int, str, str, str]] = []
+        self._changed = False
+        if path.exists():
+            columns = ", ".join(COLUMNS)
+            query = f"SELECT {columns} FROM {database.parquet([path])} ORDER BY device"  # noqa: S608
+            for row in connection.execute(query).fetchall():
+                self._enter(*row)
+            self._changed = False
+
+    def of(self, device: KeptDevice) -> int:
+        """Return the number of a device, a new one for a device that was never seen.
+
+        A serial number that is not stated is that of the only device with the UUID, if there is only one.
+        """
+        known = self._serials.get(device.uuid, [])
+        if not device.serial and len(known) == 1:
+            return self._known[device.uuid, known[0]]
+        if device.serial and known == [""]:
+            self._enter(self._known.pop((device.uuid, "")), device.uuid, device.serial, device.model)
+        elif (device.uuid, device.serial) not in self._known:
+            self._enter(len(self._rows) + 1, device.uuid, device.serial, device.model)
+        return self._known[device.uuid, device.serial]
+
+    def _enter(self, number: int, uuid: str, serial: str, model: str) -> None:
+        self._known[uuid, serial] = number
+        self._serials[uuid] = [*(each for each in self._serials.get(uuid, ()) if each), serial]
+        self._rows[number - 1 : number] = [(number, uuid, serial, model)]
+        self._changed = True
+
+    def save(self) -> None:
+        """Write the numbers, if there are new ones. Raises OSError."""
+        if not self._changed:
+            return
+        database.table(self._connection, self._parts / "devices.csv", "numbers", COLUMNS, self._rows)
+        database.write(self._connection, "FROM numbers ORDER BY device", self._path)
+        self._changed = False
