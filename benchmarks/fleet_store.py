@@ -1,7 +1,7 @@
 """Measures the store of a fleet on a drawn one: 10,000 nodes of 8 devices with 25 metrics, and planted faults.
 
     python benchmarks/fleet_store.py FOLDER                    # 30 nights, 12 minutes on two cores, 1 GB of disk
-    python benchmarks/fleet_store.py FOLDER --nights 90        # a point to check an extrapolation to a year by
+    python benchmarks/fleet_store.py FOLDER --nights 365       # a year: 40 minutes, 6 GB of disk
     python benchmarks/fleet_store.py FOLDER --nodes 200        # a look
     python benchmarks/fleet_store.py FOLDER --add 10000        # `store add` of so many record folders
 
@@ -12,6 +12,7 @@ them by the command. Every question runs in a process of its own, whose wall tim
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import by_device, database, store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.night import look, window
 from pytest_accel.fleet.nights.queries import Fleet
@@ -197,6 +198,8 @@ def ask(question: str, folder: Path, nights: int) -> dict[str, Any]:
 def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     """Answer one question, and say how long it took."""
     start, cpu = time.perf_counter(), time.process_time()
+    if question == "weeks":
+        return {"found": make_weeks(folder / "store"), **taken(start, cpu)}
     count = 1 if question == "outliers" else nights
     looked_at = window(folder / "store", None, count)
     found: Any = None
@@ -204,9 +207,21 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
         found = len(Tables(folder / "store", looked_at).history(471, "matmul.bf16" if "metric" in question else ""))
     else:
         found = _of_fleet(question, folder, Fleet(folder / "store", looked_at))
-    seconds = time.perf_counter() - start
-    spent = time.process_time() - cpu
-    return {"found": found, "seconds": seconds, "cpu": spent, "mb": peak()}
+    return {"found": found, **taken(start, cpu)}
+
+
+def taken(start: float, cpu: float) -> dict[str, float]:
+    """Return the seconds since a start, those of the processor, and the largest memory in MB."""
+    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "mb": peak()}
+
+
+def make_weeks(folder: Path) -> int:
+    """Make the files of weeks that are missing, as `store add` does; return how many these were."""
+    nights = {night: store.folder_of(folder, night) / store.FIGURES for night in store.nights(folder)}
+    before = len(list((folder / by_device.FOLDER).glob("*")))
+    with contextlib.closing(database.connect()) as connection:
+        by_device.complete(connection, folder, nights)
+    return len(list((folder / by_device.FOLDER).glob("*"))) - before
 
 
 def _of_fleet(question: str, folder: Path, fleet: Fleet) -> Any:
@@ -247,7 +262,7 @@ def peak() -> float:
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-QUESTIONS = ("outliers", "device", "device, one metric", "trends", "updates", "recalibration", "all", "html")
+QUESTIONS = ("weeks", "outliers", "device", "device, one metric", "trends", "updates", "recalibration", "all", "html")
 
 
 def told(name: str, each: dict[str, Any]) -> None:
@@ -374,14 +389,17 @@ def main() -> None:
         start = time.perf_counter()
         draw(database.connect(), chosen.folder / "store", planned)
         print(f"drawn in {time.perf_counter() - start:.0f} s")
-    size = sum(each.bytes for each in store.sizes(chosen.folder / "store"))
     rows = chosen.nodes * GPUS * len(METRICS) * chosen.nights
+    size = sum(each.stat().st_size for each in (chosen.folder / "store").glob(f"{store.NIGHT}*/*"))
     print(f"{chosen.nights} nights, {rows:,} figures, {size / 1e6:.0f} MB, {size / 1e6 / chosen.nights:.1f} MB a night")
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     answers = {}
     for question in QUESTIONS:
         answers[question] = ask(question, chosen.folder, chosen.nights)
         told(question, answers[question])
+    files = [each.stat().st_size for each in (chosen.folder / "store" / by_device.FOLDER).glob("*")]
+    each = sum(files) / max(1, len(files)) / 1e6
+    print(f"weeks: {answers['weeks']['found']} made; {len(files)} files of {each:.1f} MB each")
     print(f"page: {answers['html']['found'] / 1e6:.2f} MB")
     check(planned, answers)
 

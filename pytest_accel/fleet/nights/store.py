@@ -4,6 +4,7 @@
     STORE/devices.parquet                     the number of every device, by UUID and serial number
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
+    STORE/by-device/2026-W47.parquet          every figure of a week that is over, sorted by device (module by_device)
 
 Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
 which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.nights import database
+from pytest_accel.fleet.nights import by_device, database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
 from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
@@ -117,6 +118,9 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
             try:
                 wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
                 _merge(connection, store, _by_night(connection, store, wanted, parts), parts, added)
+                by_device.complete(
+                    connection, store, {each: folder_of(store, each) / FIGURES for each in nights(store)}
+                )
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added
@@ -133,7 +137,7 @@ def _locked(store: Path) -> Iterator[None]:
                 shutil.rmtree(each, ignore_errors=True)
             else:
                 each.unlink(missing_ok=True)
-        for each in [*store.glob(".*.parquet.*"), *store.glob(f"{NIGHT}*/.*.parquet.*")]:
+        for each in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
             each.unlink(missing_ok=True)
         yield
     finally:
@@ -258,6 +262,7 @@ def _merge(
             continue
         places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
         numbers.save()
+        by_device.forget(store, night)
         _write_night(connection, folder_of(store, night), runs, kept, places=places, parts=parts)
         added.runs[night] = len(runs)
 
@@ -346,12 +351,22 @@ class Night:
 
 
 def sizes(store: Path) -> list[Night]:
-    """Return the nights of a store with their space, oldest first."""
-    return [Night(each, _size(folder_of(store, each))) for each in nights(store)]
+    """Return the nights of a store with their space, oldest first; each with its share of the file of its week."""
+    found = []
+    for week, some in by_device.by_week(nights(store)).items():
+        shared = _size(by_device.file_of(store, week)) // len(some)
+        found += [
+            Night(each, shared + sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS))) for each in some
+        ]
+    return found
 
 
-def _size(folder: Path) -> int:
-    return sum((folder / name).stat().st_size for name in (FIGURES, RUNS) if (folder / name).exists())
+def _size(path: Path) -> int:
+    """Return the size of a file, 0 if it is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def prune(store: Path, keep: int) -> list[Night]:
@@ -359,6 +374,7 @@ def prune(store: Path, keep: int) -> list[Night]:
     with _locked(store):
         gone = sizes(store)[: -keep or None]
         for each in gone:
+            by_device.forget(store, each.night)
             _remove(folder_of(store, each.night))
     return gone
 

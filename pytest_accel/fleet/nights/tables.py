@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import by_device, database, store
 
 
 class Tables:
@@ -65,10 +65,33 @@ class Tables:
         return self.rows("SELECT device, uuid, serial, model FROM devices WHERE uuid = ? OR serial = ?", name, name)
 
     def history(self, device: int, metric: str = "") -> list[tuple[Any, ...]]:
-        """Return every figure of a device, or those of a metric: night, place, software, value, limit; oldest first."""
-        columns = (
-            "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
+        """Return every figure of a device, or those of a metric, as `by_device.COLUMNS`; oldest first.
+
+        They are read from the files of weeks as far as there are any, and else from those of the nights.
+        """
+        weeks = by_device.by_week(self.nights)
+        files = {week: file for week in weeks if (file := by_device.file_of(self.path, week)).exists()}
+        nights = [night for week, some in weeks.items() if week not in files for night in some]
+        try:
+            return self._history(device, metric, list(files.values()), nights)
+        except BadFile:  # damaged, or just removed by `store add`: the nights hold the same
+            if not files:
+                raise
+            return self._history(device, metric, [], self.nights)
+
+    def _history(self, device: int, metric: str, weeks: Sequence[Path], nights: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the figures of a device that are in files of weeks and of nights. Raises BadFile."""
+        sources = [weeks, [store.folder_of(self.path, night) / store.FIGURES for night in nights]]
+        every = " UNION ALL ".join(
+            f"SELECT device, run, {by_device.COLUMNS} FROM {database.parquet(files)}"  # noqa: S608
+            for files in sources
+            if files
         )
-        which = "metric = ? AND device = ?" if metric else "device = ?"
-        query = f"SELECT {columns} FROM figures WHERE {which} ORDER BY night, metric, run"  # noqa: S608
-        return self.rows(query, *((metric, device) if metric else (device,)))
+        query = f"""
+            SELECT {by_device.COLUMNS} FROM ({every})
+            WHERE device = ? AND night BETWEEN ? AND ? {"AND metric = ?" if metric else ""}
+            ORDER BY night, metric, run
+        """  # noqa: S608
+        given = [device, self.nights[0], self.nights[-1], *([metric] if metric else [])]
+        with database.reading(self.path):
+            return self.rows(query, *given)
