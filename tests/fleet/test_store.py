@@ -349,6 +349,113 @@ def test_a_file_of_the_store_that_is_damaged_is_named(
     assert "holds no night" in capsys.readouterr().err
 
 
+def nights_of(place: Path, records: Path, count: int) -> None:
+    """Add one run of each of some nights, in a row."""
+    for night in range(count):
+        fleet_nights.save(fleet_nights.record(0, night), records)
+    assert run("add", place, records) == 0
+
+
+def damage(place: Path, night: str, name: str) -> Path:
+    """Cut off the end of a file of a night."""
+    file = place / f"night={night}" / name
+    file.write_bytes(file.read_bytes()[:-40])
+    return file
+
+
+@pytest.mark.parametrize("name", ["runs.parquet", "figures.parquet"])
+def test_a_damaged_night_stops_no_other_night(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Nothing is added to it until its folder is removed; then all of its records are."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    nights_of(place, records, 3)
+    file = damage(place, "2026-11-02", name)
+    before = file.read_bytes()
+    for node, night in ((1, 1), (0, 3)):
+        fleet_nights.save(fleet_nights.record(node, night), records)
+    capsys.readouterr()
+    assert run("add", place, records) == 6
+    printed = capsys.readouterr()
+    assert "2026-11-04: 1 run added" in printed.out
+    assert f"damaged: {file}: cannot be read" in printed.err
+    assert f"remove {file.parent} and add the records of that night again" in printed.err
+    refused = "2 runs" if name == "runs.parquet" else "1 run"
+    assert f"not added: {refused} of the damaged night 2026-11-02" in printed.err
+    assert ("the store has it twice" in printed.err) == (name == "runs.parquet")
+    assert file.read_bytes() == before
+    shutil.rmtree(file.parent)
+    assert run("add", place, records) == 0
+    assert capsys.readouterr().out == "2026-11-02: 2 runs added\n3 runs already there\n"
+    assert rows(place, "SELECT night::VARCHAR, count(*) FROM runs GROUP BY ALL ORDER BY ALL") == [
+        (f"2026-11-0{night}", 2 if night == 2 else 1) for night in range(1, 5)
+    ]
+    assert rows(place, "SELECT count(*) FROM figures") == [(5 * 25,)]
+
+
+def test_a_week_with_a_damaged_night_stops_no_other_week(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2026-11-02 is a Monday. The damaged night is of the week that ends with 2026-11-01."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    nights_of(place, records, 1)
+    file = damage(place, "2026-11-01", "figures.parquet")
+    for night in (1, 8):
+        fleet_nights.save(fleet_nights.record(0, night), records)
+    assert run("add", place, records) == 6
+    assert f"damaged: {file}" in capsys.readouterr().err
+    assert [each.name for each in (place / "by-device").iterdir()] == ["2026-W45.parquet"]
+
+
+def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output says so, whatever its format; the night that is to be shown is never left out."""
+    place = tmp_path / "store"
+    nights_of(place, tmp_path / "records", 3)
+    assert run("show", place) == 0
+    files = {
+        night: place / f"night={night}" / "figures.parquet" for night in ("2026-11-01", "2026-11-02", "2026-11-03")
+    }
+    capsys.readouterr()
+    for night in ("2026-11-01", "2026-11-02"):
+        whole = files[night].read_bytes()
+        for broken in (whole[:-40], whole[:200] + b"\xff" * (len(whole) - 1000) + whole[-800:]):
+            files[night].write_bytes(broken)
+            assert run("show", place) == 6
+            printed = capsys.readouterr()
+            assert f"1 night left out, since the figures cannot be read: {night}\n" in printed.out
+            assert "beside 1 nights" not in printed.out
+            assert f"damaged: {files[night]}" in printed.err
+        assert run("show", place, "--format", "json") == 6
+        assert json.loads(capsys.readouterr().out)["left_out"] == [night]
+        assert run("show", place, "--format", "prometheus") == 6
+        assert 'accel_fleet_nights{state="damaged"} 1.0' in capsys.readouterr().out
+        assert run("show", place, "--format", "html") == 6
+        assert f"1 night left out, since the figures cannot be read: {night}" in capsys.readouterr().out
+        files[night].write_bytes(whole)
+    files["2026-11-03"].write_bytes(b"PAR1")
+    assert run("show", place) == 4
+    assert str(files["2026-11-03"]) in capsys.readouterr().err
+    assert run("show", place, "--night", "2026-11-02") == 0
+
+
+def test_the_past_of_a_device_says_which_nights_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file of a week that is over tells the same as its nights, so none of these is needed."""
+    place = tmp_path / "store"
+    nights_of(place, tmp_path / "records", 4)
+    week = damage(place, "2026-11-01", "figures.parquet")
+    assert run("device", place, "16500003") == 0
+    damage(place, "2026-11-03", "figures.parquet")
+    capsys.readouterr()
+    assert run("device", place, "16500003") == 6
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0].endswith(": 3 nights")
+    assert printed.out.splitlines()[1] == "  1 night left out, since the figures cannot be read: 2026-11-03"
+    assert str(week) not in printed.err
+    for night in ("2026-11-02", "2026-11-04"):
+        damage(place, night, "figures.parquet")
+    (place / "by-device" / "2026-W44.parquet").write_bytes(b"damaged")
+    assert run("device", place, "16500003") == 4
+    assert "cannot be read" in capsys.readouterr().err
+
+
 def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, records: Path) -> None:
     fleet_nights.save(fleet_nights.record(0, 1), records)
     place = tmp_path / "store"

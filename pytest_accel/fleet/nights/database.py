@@ -36,17 +36,15 @@ def connect() -> DuckDBPyConnection:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise BadFile with the name of a file that turns out to be none that the database reads."""
+def reading(path: Path, advice: str = "the records can be added to a new store") -> Iterator[None]:
+    """Raise BadFile with the name of a file that turns out to be none that the database reads, and what to do."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
         told = printable(str(error).splitlines()[0], SHOWN)
-        raise BadFile(
-            f"{path}: cannot be read, or is damaged ({told}); the records can be added to a new store"
-        ) from None
+        raise BadFile(f"{path}: cannot be read, or is damaged ({told}); {advice}") from None
 
 
 def literal(text: object) -> str:

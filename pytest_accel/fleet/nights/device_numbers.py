@@ -28,7 +28,9 @@ class DeviceNumbers:
         if path.exists():
             columns = ", ".join(COLUMNS)
             query = f"SELECT {columns} FROM {database.parquet([path])} ORDER BY device"  # noqa: S608
-            for row in connection.execute(query).fetchall():
+            with database.reading(path):
+                rows = connection.execute(query).fetchall()
+            for row in rows:
                 self._enter(*row)
             self._changed = False
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.night import plain
+from pytest_accel.fleet.nights.night import left_out, plain
 from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.closing import SIMULATED
 
@@ -63,13 +63,15 @@ class History:
     serial: str
     model: str
     entries: Sequence[Entry]
+    left_out: Sequence[str] = ()
+    """Nights whose figures cannot be read."""
 
 
 def history(tables: Tables, known: Sequence[Any], metric: str = "") -> History:
     """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
     device, uuid, serial, model = known
     entries = [Entry(*row) for row in tables.history(device, metric)]
-    return History(tables.simulated, device, uuid, serial, model, entries)
+    return History(tables.simulated, device, uuid, serial, model, entries, sorted(tables.left_out))
 
 
 def text(found: History, show: Show) -> Iterator[str]:
@@ -78,6 +80,8 @@ def text(found: History, show: Show) -> Iterator[str]:
     known = f"serial {found.serial}, " if found.serial else ""
     simulated = f"{SIMULATED} " if found.simulated else ""
     yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
+    if found.left_out:
+        yield f"  {left_out(found.left_out)}"
     for (place, software), some in groupby(found.entries, key=lambda each: (each.place, each.software)):
         days = [each.night for each in some]
         node, name, slot = place

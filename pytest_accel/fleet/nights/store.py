@@ -13,12 +13,11 @@ which is written last, so whoever is killed adds the same records again, and los
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from pathlib import Path
@@ -26,20 +25,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.nights import by_device, database
+from pytest_accel.fleet.nights import by_device, damage, database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
 from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.fleet.nights.lock import LEFTOVER, locked
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SCHEMA: Final = 1
-ABOUT, DEVICES, FIGURES, RUNS, LOCK = "store.json", "devices.parquet", "figures.parquet", "runs.parquet", ".lock"
+ABOUT, DEVICES, FIGURES, RUNS = "store.json", "devices.parquet", "figures.parquet", "runs.parquet"
 NIGHT: Final = "night="
-LEFTOVER: Final = ".adding-"
-"""The beginning of the name of a folder in which records are read. One that is there without a lock is left over."""
 BATCH: Final = 64
 """Records that a process reads at a time."""
 GLOB: Final = frozenset("*?[")
@@ -98,6 +96,10 @@ class Added:
     """Files that cannot be read, or that contradict the store: path and reason."""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     """Records that do not count: path and reason."""
+    damaged: dict[Path, str] = field(default_factory=dict)
+    """Files of nights that cannot be read, with the reason and what to do."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """The number of runs that were not added since their night is damaged, by night."""
 
 
 def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Added:
@@ -111,37 +113,17 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
     added = Added()
     with contextlib.closing(database.connect()) as connection:
         store.mkdir(parents=True, exist_ok=True)
-        with _locked(store):
+        with locked(store):
             _demand_kind(store, simulated=simulated)
             parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
             parts.mkdir()
             try:
                 wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
-                _merge(connection, store, _by_night(connection, store, wanted, parts), parts, added)
-                by_device.complete(
-                    connection, store, {each: folder_of(store, each) / FIGURES for each in nights(store)}
-                )
+                _merge(connection, store, _by_night(connection, store, wanted, parts, added), parts, added)
+                _complete_weeks(connection, store, added)
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added
-
-
-@contextlib.contextmanager
-def _locked(store: Path) -> Iterator[None]:
-    """Hold the lock of a store, and remove what a killed process left behind. The lock ends with the process."""
-    handle = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        for each in store.glob(f"{LEFTOVER}*"):
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            else:
-                each.unlink(missing_ok=True)
-        for each in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
-            each.unlink(missing_ok=True)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _demand_kind(store: Path, *, simulated: bool) -> None:
@@ -225,25 +207,41 @@ def _wanted(
 
 
 def _by_night(
-    connection: DuckDBPyConnection, store: Path, wanted: Sequence[tuple[KeptRun, Path]], parts: Path
+    connection: DuckDBPyConnection, store: Path, wanted: Sequence[tuple[KeptRun, Path]], parts: Path, added: Added
 ) -> dict[str, list[tuple[KeptRun, Path]]]:
-    """Return runs by night. One that the store holds already, ended or not, belongs to the night that holds it."""
+    """Return runs by night. One that the store holds already, ended or not, belongs to the night that holds it.
+
+    Enters the files of runs that cannot be read in `added`. Which runs these hold is not known.
+    """
     files = [file for each in nights(store) if (file := folder_of(store, each) / RUNS).exists()]
     held: dict[str, date] = {}
     if wanted and files:
         ids = sorted({(run.id,) for run, _ in wanted})
         database.table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, ids)
-        query = f"""
-            SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
-            ORDER BY state = {literal(FINISHED)}, night DESC
-        """  # noqa: S608
-        with database.reading(store):
-            held = dict(connection.execute(query).fetchall())
+        try:
+            held = _held(connection, store, files)
+        except BadFile:
+            added.damaged |= damage.damaged(connection, files)
+            if not added.damaged:
+                raise
+            held = _held(connection, store, [each for each in files if each not in added.damaged])
     by_night: dict[str, list[tuple[KeptRun, Path]]] = {}
     for run, part in wanted:
         night = held.get(run.id, run.night)
         by_night.setdefault(night.isoformat(), []).append((replace(run, night=night), part))
     return by_night
+
+
+def _held(connection: DuckDBPyConnection, store: Path, files: Sequence[Path]) -> dict[str, date]:
+    """Return the night that holds each run of the table `wanted`, given files of runs. Raises BadFile."""
+    if not files:
+        return {}
+    query = f"""
+        SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
+        ORDER BY state = {literal(FINISHED)}, night DESC
+    """  # noqa: S608
+    with database.reading(store):
+        return dict(connection.execute(query).fetchall())
 
 
 def _merge(
@@ -253,27 +251,53 @@ def _merge(
     parts: Path,
     added: Added,
 ) -> None:
-    """Add runs to their nights, one night after the other."""
+    """Add runs to their nights, one night after the other. Nothing is added to a night that cannot be read."""
     numbers = DeviceNumbers(connection, store / DEVICES, parts)
     for night in sorted(chosen):
-        old = _old_runs(connection, folder_of(store, night))
-        runs, kept = _new(chosen[night], old, added)
+        folder, runs = folder_of(store, night), list(chosen[night])
+        file = folder / RUNS
+        try:
+            runs, kept = _new(runs, _old_runs(connection, folder), added)
+            file = folder / FIGURES
+            if runs and file.exists():
+                damage.demand_whole(connection, file)
+        except BadFile as bad:
+            added.damaged[file], added.refused[night] = str(bad), len(runs)
+            continue
         if not runs:
             continue
         places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
         numbers.save()
         by_device.forget(store, night)
-        _write_night(connection, folder_of(store, night), runs, kept, places=places, parts=parts)
+        _write_night(connection, folder, runs, kept, places=places, parts=parts)
         added.runs[night] = len(runs)
 
 
+def _complete_weeks(connection: DuckDBPyConnection, store: Path, added: Added) -> None:
+    """Make the missing files of weeks that are over. A week with a night that cannot be read gets none."""
+    week = by_device.week_of
+    files = {each: folder_of(store, each) / FIGURES for each in nights(store)}
+    try:
+        by_device.complete(connection, store, files)
+    except BadFile:
+        read = {night: file for night, file in files.items() if not by_device.file_of(store, week(night)).exists()}
+        found = damage.damaged(connection, read.values())
+        if not found:
+            raise
+        added.damaged |= found
+        damaged = {week(night) for night, file in files.items() if file in found}
+        by_device.complete(
+            connection, store, {night: file for night, file in files.items() if week(night) not in damaged}
+        )
+
+
 def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of a night's runs."""
+    """Return the rows of a night's runs, none if the figures of these runs are not there. Raises BadFile."""
     file = folder / RUNS
-    if not file.exists():
+    if not file.exists() or not (folder / FIGURES).exists():
         return []
     query = f"SELECT {', '.join(RUN_COLUMNS)} FROM {database.parquet([file])}"  # noqa: S608
-    with database.reading(file):
+    with database.reading(file, damage.advice(file)):
         return connection.execute(query).fetchall()
 
 
@@ -371,7 +395,7 @@ def _size(path: Path) -> int:
 
 def prune(store: Path, keep: int) -> list[Night]:
     """Remove all but the last `keep` nights; return those that were removed. Raises OSError."""
-    with _locked(store):
+    with locked(store):
         gone = sizes(store)[: -keep or None]
         for each in gone:
             by_device.forget(store, each.night)

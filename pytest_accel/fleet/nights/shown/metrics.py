@@ -35,6 +35,8 @@ def _families(night: Night) -> Iterator[tuple[str, str, Iterable[tuple[Labels, f
     yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
     simulated = float(night.simulated)
     yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
+    nights = [((("state", "read"),), float(night.nights)), ((("state", "damaged"),), float(len(night.left_out)))]
+    yield "accel_fleet_nights", "Nights that the findings are from, and damaged ones that were left out.", nights
     words = night.words
     runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs

@@ -12,7 +12,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
 from pytest_accel.fleet.nights.shown import text
 from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.views.html import page, words
@@ -30,6 +30,8 @@ MEANS: Final = {
     "pass": "Every node was accepted, and no device is behind its like or losing speed.",
 }
 """What the colour of the first line means."""
+LEFT_OUT: Final = "No node was rejected, and nothing was found. But not all nights could be read."
+"""The same where the nights that were left out are the only reason for it."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
     return template.render(
         night=night,
         kind=kind,
-        meaning=MEANS[kind],
+        meaning=_meaning(night, kind),
         line=lines[0],
+        left_out_nights=left_out(night.left_out) if night.left_out else "",
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
         verdicts=[(_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts],
         rows=rows[:ROWS],
@@ -87,6 +90,12 @@ def _kind(night: Night) -> str:
     if night.exit:
         return "fail" if night.exit == REJECTED else "not-judged"
     return "pass" if set(night.words) == {ACCEPTED} else "marginal"
+
+
+def _meaning(night: Night, kind: str) -> str:
+    """Return what the colour of the first line means."""
+    judged = all(each.exit == 0 for each in night.runs)
+    return LEFT_OUT if kind == "not-judged" and judged else MEANS[kind]
 
 
 def _badge(status: str) -> words.Badge:

@@ -14,7 +14,7 @@ from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
 
 Rows = list[tuple[str, ...]]
 LINES: Final = 60
@@ -50,13 +50,14 @@ def text(night: Night) -> str:
 
 
 def head(night: Night) -> list[str]:
-    """Return the first lines: the night, the results, the statuses."""
+    """Return the first lines: the night, the results, the statuses, and nights that were left out."""
     simulated = "SIMULATED " if night.simulated else ""
     count = counted(len({each.node for each in night.runs}), "node")
     words = ", ".join(f"{number} {word}" for word, number in night.words.items())
-    nights = "one night" if night.nights == 1 else f"beside {night.nights - 1} nights since {night.first}"
+    nights = "one night" if night.nights == 1 else f"beside {counted(night.nights - 1, 'night')} since {night.first}"
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    return [f"{simulated}{night.night}, {nights}: {count}, {counted(night.devices, 'device')}", words, verdicts]
+    lines = [f"{simulated}{night.night}, {nights}: {count}, {counted(night.devices, 'device')}", words, verdicts]
+    return [*lines, left_out(night.left_out)] if night.left_out else lines
 
 
 def table(rows: Rows) -> list[str]:
