@@ -419,7 +419,7 @@ def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: py
             assert run("show", place) == 6
             printed = capsys.readouterr()
             assert f"1 night left out, since the figures cannot be read: {night}\n" in printed.out
-            assert "beside 1 nights" not in printed.out
+            assert "; compared with 1 night from" in printed.out
             assert f"damaged: {files[night]}" in printed.err
         assert run("show", place, "--format", "json") == 6
         assert json.loads(capsys.readouterr().out)["left_out"] == [night]

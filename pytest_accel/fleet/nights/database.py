@@ -43,7 +43,7 @@ def reading(path: Path, advice: str = "the records can be added to a new store")
     try:
         yield
     except duckdb.Error as error:
-        told = printable(str(error).splitlines()[0], SHOWN)
+        told = printable(str(error).splitlines()[0].replace(f"'{path}' ", ""), SHOWN)
         raise BadFile(f"{path}: cannot be read, or is damaged ({told}); {advice}") from None
 
 
