@@ -16,12 +16,12 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights import store
 from pytest_accel.fleet.nights.analysis import limits, offenders
-from pytest_accel.fleet.nights.analysis.groups import Group
+from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES, Group
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
 from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.extract import FINISHED
 from pytest_accel.fleet.nights.queries import Fleet
@@ -77,6 +77,16 @@ class Night:
     groups: Sequence[Group]
     left_out: Sequence[str] = ()
     """Nights whose figures cannot be read. What they would show is not in the findings."""
+
+    @property
+    def unsought(self) -> dict[str, str]:
+        """The findings on devices that were not looked for, and what that takes."""
+        found = {}
+        if not any(each.enough for each in self.groups):
+            found["outliers"] = f"{ENOUGH_DEVICES} devices of a SKU on {ENOUGH_NODES} nodes"
+        if self.nights < ENOUGH_NIGHTS:
+            found["trends"] = f"{ENOUGH_NIGHTS} nights"
+        return found
 
     @property
     def words(self) -> dict[str, int]:

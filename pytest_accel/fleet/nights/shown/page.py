@@ -98,8 +98,10 @@ def _meaning(night: Night) -> str:
         f"{len(night.trends)} losing speed" if night.trends else "",
         f"{len(night.offenders)} that failed again" if night.offenders else "",
     ]
-    found = ", ".join(filter(None, devices)) or "none far behind its like, losing speed, or failing again"
-    return f"{'; '.join(filter(None, runs))}. Devices: {found}."
+    found = ", ".join(filter(None, devices)) or "nothing was found"
+    unsought = [f"{text.NAMES[name]} (takes {least})" for name, least in night.unsought.items()]
+    told = f" Not looked for: {', '.join(unsought)}." if unsought else ""
+    return f"{'; '.join(filter(None, runs))}. Devices: {found}.{told}"
 
 
 def _badge(status: str) -> words.Badge:

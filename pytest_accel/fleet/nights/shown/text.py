@@ -21,6 +21,11 @@ from pytest_accel.fleet.nights.shown import cells
 Rows = list[tuple[str, ...]]
 LINES: Final = 60
 """Most lines of the text."""
+NAMES: Final = {
+    "outliers": "far behind the median of their like tonight",
+    "trends": "losing speed from night to night",
+}
+"""The titles of the findings that take many devices or nights."""
 COLUMNS: Final = 80
 """Columns of a terminal. A line is longer only if its names are."""
 
@@ -32,8 +37,8 @@ def text(night: Night) -> str:
     sections: list[tuple[str, Sequence[Any], Callable[[Any], tuple[str, ...]], int]] = [
         ("rejected", rejected, _run, 6),
         ("not judged, or not ended", other, _run, 3),
-        ("far behind the median of their like tonight", night.outliers, _outlier, 8),
-        ("losing speed from night to night", night.trends, _trend, 6),
+        (NAMES["outliers"], night.outliers, _outlier, 8),
+        (NAMES["trends"], night.trends, _trend, 6),
         ("failed again", night.offenders, _offender, 4),
         ("MARGINAL in the same metric again", night.repeated, cells.repeated, 3),
         ("changed with an update", night.updates, _update, 3),
@@ -47,10 +52,19 @@ def text(night: Night) -> str:
         if found:
             more = f", the first {most}" if len(found) > most else ""
             lines += [f"{title} ({len(found)}{more})", *table([shown(each) for each in found[:most]])]
-    nothing = [title for title, found, _, _ in sections if not found]
+    if night.unsought:
+        lines += _wrapped(
+            "not looked for", (f"{NAMES[name]} (takes {least})" for name, least in night.unsought.items())
+        )
+    unsought = [NAMES[name] for name in night.unsought]
+    nothing = [title for title, found, _, _ in sections if not found and title not in unsought]
     if nothing:
-        lines += textwrap.wrap(f"nothing found: {'; '.join(nothing)}", COLUMNS, subsequent_indent="  ")
+        lines += _wrapped("nothing found", nothing)
     return "\n".join(map(printable, lines[:LINES])) + "\n"
+
+
+def _wrapped(title: str, names: Iterable[str]) -> list[str]:
+    return textwrap.wrap(f"{title}: {'; '.join(names)}", COLUMNS, subsequent_indent="  ")
 
 
 def head(night: Night) -> list[str]:
