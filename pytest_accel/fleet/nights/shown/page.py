@@ -87,9 +87,10 @@ def _meaning(night: Night) -> str:
     """Return what was found, and how many: nodes, and devices."""
     rejected = sum(each.exit == REJECTED for each in night.runs)
     other = sum(each.exit not in (0, REJECTED) for each in night.runs)
+    passed = "Every node was accepted" if set(night.words) == {ACCEPTED} else "No run rejected a node"
     held = sum(each.exit == 0 and each.word != ACCEPTED for each in night.runs)
     runs = [
-        f"{counted(rejected, 'run')} rejected a node" if rejected else "No run rejected a node",
+        f"{counted(rejected, 'run')} rejected a node" if rejected else passed,
         f"{counted(other, 'run')} did not judge it, or did not end" if other else "",
         f"{counted(held, 'run')} held, but accepted nothing" if held else "",
     ]
