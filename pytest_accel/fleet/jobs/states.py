@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
+from pytest_accel.run.summaries import moment
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
 """Exit statuses of a run whose verdict is not that everything holds."""
@@ -37,6 +38,8 @@ PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
 """States of runs that ended with exit status 0."""
+JUDGED = (State.REJECTED, State.ERROR, State.NOT_JUDGED, *HOLDS)
+"""States of nodes whose run has ended with an exit status."""
 MISSING = (State.NO_RESULT, State.ERROR)
 """States of nodes for which `fleet run` submits another job."""
 
@@ -223,15 +226,6 @@ def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> b
     at = next((each.at for each in submitted if each.job == last), "")
     began, asked = moment(newest.summary["started"]), moment(at)
     return began is not None and asked is not None and began > asked
-
-
-def moment(text: str) -> datetime | None:
-    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
-    try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 def _queued(name: str, job: JobState) -> NodeResult:

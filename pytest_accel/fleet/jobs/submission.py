@@ -118,6 +118,10 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
     return replace(fleet, expected=tuple(expected))
 
 
+class _OutOfTime(Exception):
+    """The time is over in which jobs may be submitted."""
+
+
 class Submitter:
     """Submits the jobs of a run. `tell` is called with what it waits for, and with an empty text when it goes on."""
 
@@ -126,13 +130,15 @@ class Submitter:
         self._folder = folder
         self._tell = tell
         self._unsaved = 0
+        self._end: float | None = None
 
-    def submit(self, nodes: Sequence[str], at_once: int = 0) -> None:
+    def submit(self, nodes: Sequence[str], at_once: int = 0, end: float | None = None) -> Sequence[str]:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
 
-        If the queue refuses, wait until it takes more. Raises SlurmError for any other refusal; what was submitted is
-        in fleet.json then.
+        If the queue refuses, wait until it takes more. After `end`, a time of the monotonic clock, no further job is
+        submitted. Returns the nodes that are left then. Raises SlurmError for any other refusal; what was submitted is in fleet.json then.
         """
+        self._end = end
         (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
         script = script_of(self.fleet, self._folder)
         places = {each.name: each for each in self.fleet.expected}
@@ -143,8 +149,11 @@ class Submitter:
                     room = self._wait_for_room(at_once, len(nodes) - number)
                 room -= 1
                 self._submit(places[node], script, len(nodes) - number)
+        except _OutOfTime:
+            return nodes[number:]
         finally:
             self._save()
+        return ()
 
     def _submit(self, node: Expected, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""
@@ -169,6 +178,7 @@ class Submitter:
         """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
         pause = SHORTEST_WAIT
         while True:
+            self._pause(0)  # raises where the time is over
             try:
                 return slurm.submit(job)
             except SlurmError as error:
@@ -176,7 +186,7 @@ class Submitter:
                     raise
                 self._save()
                 self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(2 * pause, LONGEST_WAIT)
 
     def _wait_for_room(self, at_once: int, left: int) -> int:
@@ -185,9 +195,16 @@ class Submitter:
         while (queued := len(self._active())) >= at_once:
             self._save()
             self._tell(f"{queued} jobs in the queue, as many as may be at once; {left} left to submit")
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(1.5 * pause, LONGEST_WAIT / 4)
         return at_once - queued
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but only as long as jobs may be submitted. Raises _OutOfTime after that."""
+        left = seconds if self._end is None else min(seconds, self._end - time.monotonic())
+        if left < 0:
+            raise _OutOfTime
+        time.sleep(left)
 
     def _active(self) -> list[JobState]:
         """Return the jobs of the run that have not ended."""
