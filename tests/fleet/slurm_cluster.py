@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SBIN = "/usr/sbin:/sbin"
@@ -139,6 +140,29 @@ class SlurmCluster:
         daemon.kill()
         daemon.wait()
 
+    def processes(self, name: str) -> list[int]:
+        """Return the ids of the processes of the jobs on a node."""
+        wanted = {f"SLURM_CONF={self.environment['SLURM_CONF']}".encode(), f"SLURMD_NODENAME={name}".encode()}
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if wanted <= set((place / "environ").read_bytes().split(b"\0")):
+                    found.append(int(place.name))
+        return found
+
+    def lose(self, name: str) -> int:
+        """Kill the daemon of a node, its slurmstepd and the processes of its jobs; return how many of the latter.
+
+        So it is if the node loses power.
+        """
+        jobs = self.processes(name)
+        steps = {parent for each in jobs if _name(parent := _parent(each)) == "slurmstepd"}
+        self.kill(name)
+        for each in (*steps, *jobs):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        return len(jobs)
+
     def _start(self, name: str, *command: str) -> None:
         with open(self.root / f"log/{name}.log", "ab") as log:
             self.daemons[name] = subprocess.Popen(
@@ -167,6 +191,20 @@ class SlurmCluster:
         """Return the state of each node, as sinfo names it, without the mark of one that answers late."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines()
         return dict(line.rstrip("*").split() for line in lines)
+
+
+def _parent(process: int) -> int:
+    """Return the id of the parent of a process, 0 if it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _name(process: int) -> str:
+    """Return the name of the program of a process, empty if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
 
 
 def _pretend_gpus(folder: Path, count: int) -> str:
