@@ -21,8 +21,8 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
+from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.slurm import Submission
 from pytest_accel.fleet.jobs.states import NOT_JUDGED_EXIT, NodeResult

@@ -1,4 +1,4 @@
-"""The summary of the run that a folder holds, read from summary.json, or from the record where that is damaged or absent.
+"""The summary of the run that a folder holds: summary.json, or that of the record where it is damaged or absent.
 
 Whoever can write into the folder can change both files: only regular files are read, up to a size, and no links.
 """

@@ -69,6 +69,11 @@ def state(*results: Result, job: JobState | None = None, submitted: str = "7", s
             State.NO_RESULT,
             "job 7 ended as NODE_FAIL with an incomplete record; its output ends: last words of 7",
         ),
+        (
+            state(job=JobState("7", "accel-1-n", "NODE_FAIL"), skipped="down: Not responding"),
+            State.NO_RESULT,
+            "job 7 ended as NODE_FAIL without a record; no job was submitted since: down: Not responding; its output",
+        ),
         (state(), State.NO_RESULT, "job 7 ended without a record; its output ends: last words of 7"),
         (state(submitted="", skipped="drained: fan"), State.SKIPPED, "drained: fan"),
         (state(submitted=""), State.NO_RESULT, "no job was submitted"),

@@ -12,7 +12,7 @@ from pytest_accel.cli.main import main
 
 PROGRAMS = {
     "sinfo": r"""printf 'n%d\037idle\037(null)\037accel*\037Unknown\037none\n' 1 2 3""",
-    "squeue": """cat "$PLACE/queue" 2>/dev/null""",
+    "squeue": 'cat "$PLACE/queue"',
     "scontrol": "exit 1",
     "sbatch": r"""
         name=$(echo "$*" | sed 's/.*-J \([^ ]*\).*/\1/')
@@ -34,6 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setenv("PLACE", str(tmp_path))
+    (tmp_path / "queue").touch()
     return tmp_path
 
 

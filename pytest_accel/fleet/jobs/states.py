@@ -92,8 +92,8 @@ def of_all(
             max((one for one in unreadable if one.is_of(each.name)), key=_changed, default=None),
             queue_known=jobs is not None,
         )
-        state = _state(known, last_words)
-        found.append(replace(state, reason=_with_note(state, left_out, asked), skipped=each.skipped))
+        state = replace(_state(known, last_words), skipped=each.skipped)
+        found.append(replace(state, reason=_with_notes(state, left_out, asked)))
     return found
 
 
@@ -135,13 +135,18 @@ def _counting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[
     return fits, [each for each in runs if asked.other(each)]
 
 
-def _with_note(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
-    """Return the reason of a node with a note on the newest result that does not count, if it is newer."""
+def _with_notes(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
+    """Return the reason of a node with notes: why its missing result is not made up for, and which run does not count.
+
+    The latter is the newest of those that were measured otherwise than asked, if it is newer than the result.
+    """
+    missing = state.state in MISSING and state.skipped
+    reason = _noted(state.reason, f"no job was submitted since: {state.skipped}" if missing else "")
     newest = max(left_out, key=_started, default=None)
     if newest is None or (state.result and _started(newest) <= _started(state.result)):
-        return state.reason
+        return reason
     how = asked.other(newest) or "simulated"
-    return _noted(state.reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
+    return _noted(reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
 
 
 def _noted(reason: str, note: str) -> str:

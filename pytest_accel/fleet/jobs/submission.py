@@ -136,24 +136,26 @@ class Submitter:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
 
         If the queue refuses, wait until it takes more. After `end`, a time of the monotonic clock, no further job is
-        submitted. Returns the nodes that are left then. Raises SlurmError for any other refusal; what was submitted is in fleet.json then.
+        submitted. Returns the nodes that are left then. Raises SlurmError for any other refusal; what was submitted is
+        in fleet.json then.
         """
         self._end = end
         (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
         script = script_of(self.fleet, self._folder)
         places = {each.name: each for each in self.fleet.expected}
-        room = 0
+        room = done = 0
         try:
-            for number, node in enumerate(nodes):
+            for node in nodes:
                 if at_once and not room:
-                    room = self._wait_for_room(at_once, len(nodes) - number)
+                    room = self._wait_for_room(at_once, len(nodes) - done)
                 room -= 1
-                self._submit(places[node], script, len(nodes) - number)
+                self._submit(places[node], script, len(nodes) - done)
+                done += 1
         except _OutOfTime:
-            return nodes[number:]
+            pass
         finally:
             self._save()
-        return ()
+        return nodes[done:]
 
     def _submit(self, node: Expected, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""

@@ -24,7 +24,7 @@ def newest_results(folder: Path) -> list[Summary]:
 
     Simulated results, those that were judged again, those of runs under way and damaged ones are left out.
     """
-    newest = []
+    newest: list[Summary] = []
     for _, of_node in sorted(Results(folder).read().items()):
         ended = (each.summary for each in of_node if each.summary["word"] and not each.summary["simulated"])
         newest.extend(islice(ended, 1))
