@@ -140,7 +140,20 @@ class SlurmCluster:
         daemon.kill()
         daemon.wait()
 
-    def processes(self, name: str) -> list[int]:
+    def kill_jobs(self, name: str) -> int:
+        """Kill all processes of the jobs on a node at once; return their number."""
+        processes = self._processes(name)
+        _kill(processes)
+        return len(processes)
+
+    def lose(self, name: str) -> None:
+        """Kill the daemon of a node and all that belongs to its jobs, as a loss of power would."""
+        processes = self._processes(name)
+        parents = {_parent(each) for each in processes}
+        self.kill(name)
+        _kill([*(each for each in parents if _name(each) == "slurmstepd"), *processes])
+
+    def _processes(self, name: str) -> list[int]:
         """Return the ids of the processes of the jobs on a node."""
         wanted = {f"SLURM_CONF={self.environment['SLURM_CONF']}".encode(), f"SLURMD_NODENAME={name}".encode()}
         found = []
@@ -149,19 +162,6 @@ class SlurmCluster:
                 if wanted <= set((place / "environ").read_bytes().split(b"\0")):
                     found.append(int(place.name))
         return found
-
-    def lose(self, name: str) -> int:
-        """Kill the daemon of a node, its slurmstepd and the processes of its jobs; return how many of the latter.
-
-        So it is if the node loses power.
-        """
-        jobs = self.processes(name)
-        steps = {parent for each in jobs if _name(parent := _parent(each)) == "slurmstepd"}
-        self.kill(name)
-        for each in (*steps, *jobs):
-            with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
-        return len(jobs)
 
     def _start(self, name: str, *command: str) -> None:
         with open(self.root / f"log/{name}.log", "ab") as log:
@@ -191,6 +191,13 @@ class SlurmCluster:
         """Return the state of each node, as sinfo names it, without the mark of one that answers late."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines()
         return dict(line.rstrip("*").split() for line in lines)
+
+
+def _kill(processes: Sequence[int]) -> None:
+    """Kill processes, as far as they have not ended."""
+    for each in processes:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def _parent(process: int) -> int:

@@ -141,7 +141,7 @@ def _with_notes(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> 
     The latter is the newest of those that were measured otherwise than asked, if it is newer than the result.
     """
     missing = state.state in MISSING and state.skipped
-    reason = _noted(state.reason, f"no job was submitted since: {state.skipped}" if missing else "")
+    reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
     newest = max(left_out, key=_started, default=None)
     if newest is None or (state.result and _started(newest) <= _started(state.result)):
         return reason

@@ -37,6 +37,7 @@ UNUSABLE = (
 """Beginnings of the states of nodes that start no job."""
 RESERVED = ("maint", "resv", "reserved")
 """Those of them that start the jobs of their reservation."""
+SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
 
@@ -56,7 +57,9 @@ def skipped_of(state: NodeState, *, reserved: bool = False) -> str:
     bare = state.state.rstrip("*~#!%$@^-+")
     usable = not bare.startswith(UNUSABLE) or (reserved and bare.startswith(RESERVED))
     if "*" in state.state[len(bare) :]:
-        bare, usable = f"{bare}, not responding", False
+        usable = False
+        if state.reason.lower() != SILENT:  # which is Slurm's reason for a node that is down for it
+            bare = f"{bare}, {SILENT}"
     return "" if usable else f"{bare}: {state.reason}" if state.reason else bare
 
 
