@@ -65,5 +65,4 @@ def complete(connection: DuckDBPyConnection, store: Path, nights: Mapping[str, P
         file.parent.mkdir(exist_ok=True)
         figures = database.parquet([nights[night] for night in weeks[week]])
         query = f"SELECT device, run, {COLUMNS} FROM {figures} ORDER BY device, metric, night, run"  # noqa: S608
-        with database.reading(store):
-            database.write(connection, query, file, ROWS)
+        database.write(connection, query, file, ROWS)

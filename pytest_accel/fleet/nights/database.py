@@ -50,10 +50,13 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        told = printable(str(error).splitlines()[0], SHOWN)
-        raise BadFile(
-            f"{path}: cannot be read, or is damaged ({told}); the records can be added to a new store"
-        ) from None
+        what = f"cannot be read, or is damaged ({_told(error)}); the records can be added to a new store"
+        raise BadFile(f"{path}: {what}") from None
+
+
+def _told(error: Exception) -> str:
+    """Return what the database says of an error."""
+    return printable(str(error).splitlines()[0], SHOWN)
 
 
 def literal(text: object) -> str:
@@ -94,8 +97,11 @@ def csv_files(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
 def write(connection: DuckDBPyConnection, query: str, path: Path, rows: int = 0) -> None:
     """Replace a Parquet file by what a query finds, in one step that survives a loss of power.
 
-    `rows` is how many rows are read together by whoever looks for a few of them; 0 leaves it to the database.
+    `rows` is how many rows are read together by whoever looks for a few of them; 0 leaves it to the database. Raises
+    BadFile, or OSError.
     """
+    import duckdb
+
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     size = f", ROW_GROUP_SIZE {rows}" if rows else ""
     try:
@@ -105,6 +111,8 @@ def write(connection: DuckDBPyConnection, query: str, path: Path, rows: int = 0)
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
+    except duckdb.Error as error:
+        raise BadFile(f"{path}: cannot be written ({_told(error)})") from None
     finally:
         temporary.unlink(missing_ok=True)
 
