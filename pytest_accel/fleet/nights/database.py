@@ -94,19 +94,17 @@ def csv_files(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     )
 
 
-def write(connection: DuckDBPyConnection, query: str, path: Path, rows: int = 0) -> None:
+def write(connection: DuckDBPyConnection, query: str, path: Path) -> None:
     """Replace a Parquet file by what a query finds, in one step that survives a loss of power.
 
-    `rows` is how many rows are read together by whoever looks for a few of them; 0 leaves it to the database. Raises
-    BadFile, or OSError.
+    Raises BadFile, or OSError.
     """
     import duckdb
 
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    size = f", ROW_GROUP_SIZE {rows}" if rows else ""
     try:
         connection.execute(
-            f"COPY ({query}) TO {literal(temporary)} (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2{size})"
+            f"COPY ({query}) TO {literal(temporary)} (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)"
         )
         _flush(temporary)
         temporary.replace(path)
