@@ -33,7 +33,7 @@ offenders, what an update changed, limits to be doubted, and the limits that the
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
 judged."""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
-PRUNE = "Remove all but the last nights of a store. Without --yes it prints what it would remove."
+PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
 FORMATS: Final = ("text", "html", "prometheus", "json")
 NAMED: Final = 10
 """Most files that are named one by one."""
@@ -212,21 +212,28 @@ def _device(chosen: argparse.Namespace) -> int:
 
 def _declare_prune(parser: argparse.ArgumentParser) -> None:
     _store(parser)
-    parser.add_argument("--keep-nights", metavar="N", type=_count, required=True, help="how many nights stay")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--keep-nights", metavar="N", type=_count, help="how many nights stay, the last ones")
+    which.add_argument("--night", metavar="YYYY-MM-DD", type=_day, help="the night that is removed")
     parser.add_argument("--yes", action="store_true", help="remove them")
 
 
 def _prune(chosen: argparse.Namespace) -> int:
-    """Remove old nights, or print what would be removed; return 0."""
+    """Remove nights, or print what would be removed; return 0. Raises BadFile for a night that is not there."""
     from pytest_accel.fleet.nights import store
 
     store.is_simulated(chosen.store)  # demands a store
     every = store.sizes(chosen.store)
-    gone = store.prune(chosen.store, chosen.keep_nights) if chosen.yes else every[: -chosen.keep_nights]
+    night = chosen.night and chosen.night.isoformat()
+    gone = [each for each in every if each.night == night] if night else every[: -chosen.keep_nights]
+    if night and not gone:
+        raise BadFile(f"--night: {chosen.store} holds no night {night}")
+    if chosen.yes:
+        store.prune(chosen.store, [each.night for each in gone])
     what = "removed" if chosen.yes else "would remove"
     for each in gone:
         print(f"{what} {each.night}: {each.bytes / 1e6:.1f} MB")
-    stay = every[len(gone) :]
+    stay = [each for each in every if each not in gone]
     print(f"{counted(len(stay), 'night')} with {sum(each.bytes for each in stay) / 1e6:.1f} MB stay")
     if gone and not chosen.yes:
         print("nothing was removed; --yes removes them")

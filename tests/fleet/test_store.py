@@ -400,7 +400,7 @@ def test_a_week_with_a_damaged_night_stops_no_other_week(tmp_path: Path, capsys:
         fleet_nights.save(fleet_nights.record(0, night), records)
     assert run("add", place, records) == 6
     assert f"damaged: {file}" in capsys.readouterr().err
-    assert [each.name for each in (place / "by-device").iterdir()] == ["2026-W45.parquet"]
+    assert [each.name[:8] for each in (place / "by-device").iterdir()] == ["2026-W45"]
 
 
 def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -437,21 +437,19 @@ def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: py
 def test_the_past_of_a_device_says_which_nights_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file of a week that is over tells the same as its nights, so none of these is needed."""
+    """Whether or not they are of a week that is over. If none can be read, that is an error."""
     place = tmp_path / "store"
     nights_of(place, tmp_path / "records", 4)
-    week = damage(place, "2026-11-01", "figures.parquet")
-    assert run("device", place, "16500003") == 0
-    damage(place, "2026-11-03", "figures.parquet")
-    capsys.readouterr()
-    assert run("device", place, "16500003") == 6
-    printed = capsys.readouterr()
-    assert printed.out.splitlines()[0].endswith(": 3 nights")
-    assert printed.out.splitlines()[1] == "  1 night left out, since the figures cannot be read: 2026-11-03"
-    assert str(week) not in printed.err
+    for number, night in enumerate(("2026-11-01", "2026-11-03"), start=1):
+        file = damage(place, night, "figures.parquet")
+        capsys.readouterr()
+        assert run("device", place, "16500003") == 6
+        printed = capsys.readouterr()
+        assert printed.out.splitlines()[0].endswith(f": {4 - number} nights")
+        assert f"left out, since the figures cannot be read: 2026-11-01{', 2026-11-03' * (number - 1)}\n" in printed.out
+        assert f"damaged: {file}" in printed.err
     for night in ("2026-11-02", "2026-11-04"):
         damage(place, night, "figures.parquet")
-    (place / "by-device" / "2026-W44.parquet").write_bytes(b"damaged")
     assert run("device", place, "16500003") == 4
     assert "cannot be read" in capsys.readouterr().err
 
@@ -465,3 +463,53 @@ def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, recor
     (place / "night=2026-11-02" / "runs.parquet").write_bytes(b"damaged")
     assert run("show", place) == 4
     assert run("device", place, "16500003") == 0
+
+
+@pytest.mark.parametrize("how", ["missing", "older"])
+def test_nights_whose_devices_are_not_known_take_no_more_runs(
+    how: str, tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New numbers would give the past of one device to another."""
+    place, first = tmp_path / "store", fleet_nights.save(fleet_nights.record(7), tmp_path / "first")
+    assert run("add", place, first) == 0
+    numbers = (place / "devices.parquet").read_bytes()
+    assert run("add", place, records) == 0
+    (place / "devices.parquet").unlink()
+    if how == "older":
+        (place / "devices.parquet").write_bytes(numbers)
+    before, new = rows_of_figures(place), fleet_nights.save(fleet_nights.record(8), tmp_path / "new")
+    capsys.readouterr()
+    assert run("add", place, new) == 4
+    assert f"devices.parquet: is {how}" in capsys.readouterr().err
+    assert rows_of_figures(place) == before
+
+
+def rows_of_figures(place: Path) -> list[bytes]:
+    """The files of figures of a store, as they are."""
+    return [each.read_bytes() for each in sorted(place.glob("night=*/figures.parquet"))]
+
+
+def test_a_run_from_the_future_is_named_and_hides_no_night(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleet_nights.record(9)
+    ahead = replace(made, run={**made.run, "started": "2999-11-23T02:00:00+00:00"})
+    path, place = fleet_nights.save(ahead, tmp_path / "ahead"), tmp_path / "store"
+    assert run("add", place, records, path) == 6
+    assert "began on 2999-11-23, which is in the future" in capsys.readouterr().err
+    assert store.nights(place) == ["2026-11-01"]
+    assert run("add", place, path, "--night", "2999-11-23") == 4
+    assert run("add", place, path, "--night", "2026-11-02") == 0
+    assert store.nights(place) == ["2026-11-01", "2026-11-02"]
+
+
+def test_prune_removes_the_night_that_is_named(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    assert run("add", place, records, "--night", "2026-11-02") == 0
+    assert run("add", place, fleet_nights.save(fleet_nights.record(9), tmp_path / "other")) == 0
+    assert run("prune", place, "--night", "2026-11-03") == 4
+    assert run("prune", place, "--night", "2026-11-02", "--yes") == 0
+    assert "removed 2026-11-02" in capsys.readouterr().out
+    assert store.nights(place) == ["2026-11-01"]

@@ -4,7 +4,7 @@
     STORE/devices.parquet                     the number of every device, by UUID and serial number
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
-    STORE/by-device/2026-W47.parquet          every figure of a week that is over, sorted by device (module by_device)
+    STORE/by-device/2026-W47-*.parquet        every figure of a week that is over, sorted by device (module by_device)
 
 Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
 which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
@@ -17,9 +17,9 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,6 +110,8 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
     """
     if GLOB & set(str(store.absolute())):
         raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
+    if night and night > latest():
+        raise BadFile(f"--night: {night} is in the future")
     added = Added()
     parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
     with contextlib.closing(database.connect(parts / "room")) as connection:
@@ -124,6 +126,11 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added
+
+
+def latest() -> date:
+    """Return the last night that a run can be of: the day that has begun somewhere on earth."""
+    return (datetime.now(timezone.utc) + timedelta(hours=14)).date()
 
 
 def _demand_kind(store: Path, *, simulated: bool) -> None:
@@ -153,6 +160,11 @@ def nights(store: Path) -> list[str]:
     """Return the nights of a store, oldest first: ISO 8601."""
     found = [each.name.removeprefix(NIGHT) for each in store.glob(f"{NIGHT}*") if (each / FIGURES).exists()]
     return sorted(each for each in found if _is_day(each))
+
+
+def figures(store: Path) -> dict[str, Path]:
+    """Return the file of the figures of every night of a store, oldest first."""
+    return {night: folder_of(store, night) / FIGURES for night in nights(store)}
 
 
 def _is_day(text: str) -> bool:
@@ -196,6 +208,12 @@ def _wanted(
             if run.simulated != simulated:
                 what = (
                     "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
+                )
+                added.unread.append((run.record, what))
+                continue
+            if not night and run.night > latest():
+                what = (
+                    f"began on {run.night}, which is in the future: its node's clock is wrong; --night names the night"
                 )
                 added.unread.append((run.record, what))
                 continue
@@ -252,7 +270,7 @@ def _merge(
     added: Added,
 ) -> None:
     """Add runs to their nights, one night after the other. Nothing is added to a night that cannot be read."""
-    numbers = DeviceNumbers(connection, store / DEVICES, parts)
+    numbers = DeviceNumbers(connection, store / DEVICES, parts, list(figures(store).values()))
     for night in sorted(chosen):
         folder, runs = folder_of(store, night), list(chosen[night])
         file = folder / RUNS
@@ -268,27 +286,25 @@ def _merge(
             continue
         places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
         numbers.save()
-        by_device.forget(store, night)
         _write_night(connection, folder, runs, kept, places=places, parts=parts)
         added.runs[night] = len(runs)
 
 
 def _complete_weeks(connection: DuckDBPyConnection, store: Path, added: Added) -> None:
     """Make the missing files of weeks that are over. A week with a night that cannot be read gets none."""
-    week = by_device.week_of
-    files = {each: folder_of(store, each) / FIGURES for each in nights(store)}
-    try:
-        by_device.complete(connection, store, files)
-    except BadFile:
-        read = {night: file for night, file in files.items() if not by_device.file_of(store, week(night)).exists()}
-        found = damage.damaged(connection, read.values())
-        if not found:
-            raise
-        added.damaged |= found
-        damaged = {week(night) for night, file in files.items() if file in found}
-        by_device.complete(
-            connection, store, {night: file for night, file in files.items() if week(night) not in damaged}
-        )
+    every = figures(store)
+    weeks = by_device.by_week(every)
+    for week, file in by_device.files_of(store, every).items():
+        some = [every[night] for night in weeks[week]]
+        try:
+            if not file.exists():
+                by_device.make(connection, some, file)
+        except BadFile:
+            found = damage.damaged(connection, some)
+            if not found:
+                raise
+            added.damaged |= found
+    by_device.clear(store, every)
 
 
 def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, ...]]:
@@ -376,9 +392,9 @@ class Night:
 
 def sizes(store: Path) -> list[Night]:
     """Return the nights of a store with their space, oldest first; each with its share of the file of its week."""
-    found = []
+    files, found = by_device.files_of(store, figures(store)), []
     for week, some in by_device.by_week(nights(store)).items():
-        shared = _size(by_device.file_of(store, week)) // len(some)
+        shared = _size(files[week]) // len(some) if week in files else 0
         found += [
             Night(each, shared + sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS))) for each in some
         ]
@@ -393,14 +409,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def prune(store: Path, keep: int) -> list[Night]:
-    """Remove all but the last `keep` nights; return those that were removed. Raises OSError."""
+def prune(store: Path, gone: Collection[str]) -> None:
+    """Remove nights. Raises OSError."""
     with locked(store):
-        gone = sizes(store)[: -keep or None]
-        for each in gone:
-            by_device.forget(store, each.night)
-            _remove(folder_of(store, each.night))
-    return gone
+        for night in gone:
+            _remove(folder_of(store, night))
+        by_device.clear(store, figures(store))
 
 
 def _remove(folder: Path) -> None:

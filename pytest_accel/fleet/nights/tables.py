@@ -97,7 +97,8 @@ class Tables:
         figures cannot be read are left out.
         """
         weeks = by_device.by_week(self.nights)
-        files = {week: file for week in weeks if (file := by_device.file_of(self.path, week)).exists()}
+        made = by_device.files_of(self.path, store.figures(self.path))
+        files = {week: made[week] for week in weeks if week in made and made[week].exists()}
         nights = [night for week, some in weeks.items() if week not in files for night in some]
         try:
             return self._history(device, metric, list(files.values()), nights)
