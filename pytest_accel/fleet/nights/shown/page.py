@@ -95,14 +95,14 @@ def _meaning(night: Night) -> str:
         f"{counted(held, 'run')} held, but accepted nothing" if held else "",
     ]
     devices = [
-        f"{len(night.outliers)} far behind their like" if night.outliers else "",
-        f"{len(night.trends)} losing speed" if night.trends else "",
-        f"{len(night.offenders)} that failed again" if night.offenders else "",
+        f"{counted(len(night.outliers), 'device')} far behind their like" if night.outliers else "",
+        f"{counted(len(night.trends), 'device')} losing speed" if night.trends else "",
+        f"{counted(len(night.offenders), 'device')} that failed again" if night.offenders else "",
     ]
-    found = ", ".join(filter(None, devices)) or "nothing was found"
+    found = ", ".join(filter(None, devices)) or "nothing found"
     unsought = [f"{text.NAMES[name]} (takes {least})" for name, least in night.unsought.items()]
     told = f" Not looked for: {', '.join(unsought)}." if unsought else ""
-    return f"{'; '.join(filter(None, runs))}. Devices: {found}.{told}"
+    return f"{'; '.join(filter(None, runs))}. Compared with other nodes and nights: {found}.{told}"
 
 
 def _badge(status: str) -> words.Badge:

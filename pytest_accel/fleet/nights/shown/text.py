@@ -97,7 +97,9 @@ def by_change(found: Iterable[Proposed]) -> list[Proposed]:
 
 
 def _run(run: Run) -> tuple[str, ...]:
-    return run.node, run.word, run.line[:100]
+    """Return node and the beginning of the closing line, which has the result."""
+    line = run.line if run.word in run.line else f"{run.word} {run.line}"
+    return run.node, textwrap.shorten(line, max(COLUMNS // 2, COLUMNS - len(run.node) - 4), placeholder=" ...")
 
 
 def _outlier(one: Outlier) -> tuple[str, ...]:
