@@ -16,6 +16,8 @@ from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
 
 ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
 """The results of a node and of a device."""
+JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
+"""Those of `TERMS` that decide what a node is accepted for. The others only explain its figures."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class Against:
     unknown: Sequence[tuple[Board, str]]
     """Boards of which nothing is known, with the reason: no serial number, or a node that the list does not have."""
     absent_nodes: Sequence[str]
+    several: Sequence[tuple[str, Sequence[str]]]
+    """Each node of the list that more than one node with a record may be, with the names of those."""
+
+    @property
+    def vague(self) -> bool:
+        """True if the list cannot be compared with everything that was seen."""
+        return bool(self.but_for_zeros or self.unknown or self.several)
 
     @property
     def rejects(self) -> bool:
@@ -131,6 +140,12 @@ class Delivery:
     """Hosts of which several records with different devices count, each as a node of its own."""
     without_record: Sequence[str] = field(default=())
     """Nodes that a fleet's run was asked to examine, and that have no record."""
+    waived: Sequence[tuple[str, Sequence[str]]] = field(default=())
+    """Each limit that waivers covered on accepted nodes, with the names of those."""
+    overridden: Sequence[str] = field(default=())
+    """Accepted nodes that were judged by limits other than those of the shipped threshold file."""
+    rejected_before: Sequence[tuple[str, str]] = field(default=())
+    """Accepted nodes that were rejected before, with what is known of it."""
 
     @property
     def verified(self) -> bool:
@@ -143,21 +158,26 @@ class Delivery:
         return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]
 
     @property
+    def unalike(self) -> list[str]:
+        """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
+        return [each.name for each in self.mixed if each.name in JUDGED_BY]
+
+    @property
     def partly_simulated(self) -> bool:
         """True if simulated nodes are among real ones: nobody delivered them, so the delivery is not accepted."""
         return 0 < self.simulated < len(self.nodes)
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 if anything is rejected, 6 if anything is not judged, missing or simulated, else 0.
+        """The exit status: 1 if anything is rejected, 6 if anything is missing, or was not judged or not alike, else 0.
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
         if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
             return 1
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING] or self.partly_simulated
-        vague = self.against and (self.against.but_for_zeros or self.against.unknown)
-        return NOT_JUDGED if unclear or vague or self.duplicates or self.refused else 0
+        vague = self.against is not None and self.against.vague
+        return NOT_JUDGED if unclear or vague or self.unalike or self.duplicates or self.refused else 0
 
 
 def delivery(
@@ -177,7 +197,7 @@ def delivery(
     nodes = [_node(each) for each in records.nodes]
     seen = [board for node in nodes for board in node.boards]
     hosts = [each.host for each in records.nodes]
-    against = _against(boards, records.nodes, seen) if boards else None
+    against = _against(boards, records.nodes, nodes) if boards else None
     days = sorted(each.started[:10] for each in nodes if each.started)
     found = Counter(each.result for each in nodes)
     names = NodeNames(expected)
@@ -205,14 +225,32 @@ def delivery(
         shared=records.shared,
         refused=records.refused,
         without_record=without_record,
+        waived=_waived(records.nodes),
+        overridden=[each.node for each in records.nodes if each.accepted and each.overridden],
+        rejected_before=list(_rejected_before(records)),
     )
 
 
 def result_of(record: NodeRecord) -> str:
-    """Return the result of a node. Only an acceptance counts as one: a run that HELD accepts nothing."""
+    """Return the result of a node."""
     if record.exit == 1:
         return REJECTED
-    return ACCEPTED if record.exit == 0 and record.word == "ACCEPTED" and not record.changed else OPEN
+    return ACCEPTED if record.accepted else OPEN
+
+
+def _waived(records: Sequence[NodeRecord]) -> list[tuple[str, Sequence[str]]]:
+    found: dict[str, list[str]] = {}
+    for record in records:
+        for metric in record.waived if record.accepted else ():
+            found.setdefault(metric, []).append(record.node)
+    return list(found.items())
+
+
+def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
+    """Yield every accepted node of which an older record here, or one that its run knew of, rejects something."""
+    for record in records.nodes:
+        if record.accepted and (record.rejected_before or record.host in records.rejected_before):
+            yield record.node, ", ".join(record.rejected_before) or "by an older record in this folder"
 
 
 def _node(record: NodeRecord) -> Node:
@@ -227,10 +265,12 @@ def _node(record: NodeRecord) -> Node:
 
     boards = [
         Board(record.node, place_of(each), each.serial or "", each.uuid, each.model, of_device(each))
-        for each in sorted(record.devices, key=lambda device: device.index)
+        for each in record.devices
     ]
     marginal = len(record.marginal - {NODE})
     line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
+    if record.contradiction:
+        line += f"; NOT ACCEPTED here, the record contradicts itself: {record.contradiction}"
     return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)
 
 
@@ -262,13 +302,16 @@ def _rejections(record: NodeRecord) -> Iterator[Rejection]:
 # -- the packing list
 
 
-def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[Board]) -> Against:
+def _against(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> Against:
     """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
     misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
     found: set[str] = set()
-    devices = {(record.node, each.uuid): (each, record.host) for record in records for each in record.devices}
-    for board in seen:
-        device, host = devices[board.node, board.uuid]
+    seen = [
+        (board, device, record.host)
+        for record, node in zip(records, nodes, strict=True)
+        for board, device in zip(node.boards, record.devices, strict=True)
+    ]
+    for board, device, host in seen:
         stands = standing(boards, device, host)
         if stands.row:
             found.add(same(stands.row.serial))
@@ -283,7 +326,9 @@ def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[
         elif stands.state in UNKNOWN:
             unknown.append((board, stands.words))
     swapped, moved = _pairs(misplaced, boards.nodes)
-    here = {boards.nodes.find(each.host) for each in records}
+    here: dict[str, list[str]] = defaultdict(list)
+    for each in records:
+        here[boards.nodes.find(each.host)].append(each.node)
     return Against(
         file=boards.file,
         sha256=boards.sha256,
@@ -296,6 +341,7 @@ def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[
         differing=differing,
         unknown=unknown,
         absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
+        several=[(name, meant) for name, meant in here.items() if name and len(meant) > 1],
     )
 
 
