@@ -26,7 +26,7 @@ LISTED, BOARDS = 6, 8
 SWAPPED = {"SIM00000205": "node03", "SIM00000301": "node02"}
 """Boards that the list has in another node than they are in."""
 FAULTS_SHOWN = ("| node02 | gpu5", "| node04 | gpu6")
-METRICS_SHOWN = ("| stream.triad |", "| matmul\\_mamf.bf16 |", "| all\\_reduce.busbw")
+METRICS_SHOWN = ("| stream.triad |", "| matmul_mamf.bf16 |", "| all_reduce.busbw")
 """The beginnings of the rows that the page shows of two tables."""
 
 

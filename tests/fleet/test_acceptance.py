@@ -515,7 +515,7 @@ def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
     status, text = made(tmp_path, form="md")
     assert status == 0
     front = text.partition("\n## ")[0]
-    assert "WAIVED: host.numa\\_balancing is broken or was not measured on 1 accepted node, by a waiver: node0." in front
+    assert "WAIVED: host.numa_balancing is broken or was not measured on 1 accepted node, by a waiver: node0." in front
     assert "OTHER LIMITS than those of the shipped threshold file: 1 accepted node was judged by some (node0)." in front
     assert (
         "REJECTED BEFORE, and accepted now: node0 (gpu3 on 2026-11-01), node1 (by an older record in this folder)."

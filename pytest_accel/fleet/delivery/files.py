@@ -35,9 +35,10 @@ def find(folder: Path) -> Found:
     runs: list[Path] = []
     unreadable: list[tuple[str, str]] = []
     for path, names in _folders(folder, unreadable):
-        records += [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
+        here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
+        records += here
         runs += [path] if run_folder.FILE in names else []
-        if summaries.SUMMARY in names and record.FILE not in names:
+        if summaries.SUMMARY in names and not here:
             unreadable.append((str(path), f"has the summary of a run, and no {record.FILE}"))
         links = [path / name for name in names if (path / name).is_symlink() and not (path / name).exists()]
         unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]

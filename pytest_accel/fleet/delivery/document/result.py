@@ -61,7 +61,7 @@ def reasons(of: Delivery) -> list[str]:
     if of.partly_simulated:
         told.append(f"{many(of.simulated, 'node')} {_is(of.simulated)} simulated: nobody delivered hardware there.")
     if of.refused:
-        told.append(f"{many(len(of.refused), 'file')} or folders could not be read.")
+        told.append(f"{_files(len(of.refused))} could not be read.")
     return told
 
 
@@ -100,6 +100,10 @@ def _boards(against: Against) -> list[str]:
         if number
     ]
     return told + [f"{name} on the packing list may be any of: {listed(meant, 6)}." for name, meant in against.several]
+
+
+def _files(number: int) -> str:
+    return "1 file or folder" if number == 1 else f"{number:,} files or folders"
 
 
 def _is(number: int) -> str:
