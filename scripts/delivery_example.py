@@ -1,6 +1,6 @@
 """Makes the example of docs/delivery.md anew: simulated nodes, their packing list, and parts of the document.
 
-    scripts/delivery_example.py, in an environment that has the package; takes some minutes.
+scripts/delivery_example.py, in an environment that has the package; takes some minutes.
 """
 
 from __future__ import annotations

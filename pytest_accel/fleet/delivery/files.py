@@ -56,7 +56,7 @@ def _folders(folder: Path, unreadable: list[tuple[str, str]]) -> Iterator[tuple[
     seen: set[tuple[int, int]] = set()
     for path, folders, names in os.walk(folder, onerror=fails, followlinks=True):
         try:
-            status = os.stat(path)
+            status = Path(path).stat()
         except OSError as error:
             fails(error)
             continue

@@ -36,7 +36,7 @@ def text(of: Delivery) -> str:
     demand_extra()
     style = asset(HERE, ("delivery.css",))
     word, sentence = result.verdict(of)
-    return (
+    made = (
         environment(HERE)
         .get_template("delivery.html.j2")
         .render(
@@ -58,6 +58,8 @@ def text(of: Delivery) -> str:
             say=words,
         )
     )
+    head, body = made.split("</head>", 1)
+    return f"{head}</head>{body.replace(' %', '&nbsp;%')}"  # a figure and its unit stay on one line
 
 
 def picture(of: Distribution) -> Picture:

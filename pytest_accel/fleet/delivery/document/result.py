@@ -72,13 +72,13 @@ def _nodes(of: Delivery) -> list[str]:
         by_result.setdefault(each.result, []).append(each.name)
     absent = [*(of.against.absent_nodes if of.against else ()), *of.without_record]
     kinds = (
-        (by_result.get("rejected", []), "was", "were", "rejected by the run on it"),
-        (by_result.get("not judged", []), "was", "were", "neither accepted nor rejected"),
-        (absent, "has", "have", "no record"),
+        (by_result.get("rejected", []), "was rejected by its own run", "were rejected by their own runs"),
+        (by_result.get("not judged", []), "was neither accepted nor rejected", "were neither accepted nor rejected"),
+        (absent, "has no record", "have no record"),
     )
     return [
-        f"{many(len(names), 'node')} {one if len(names) == 1 else more} {what}: {listed(names, MOST_NODES)}."
-        for names, one, more, what in kinds
+        f"{many(len(names), 'node')} {one if len(names) == 1 else more}: {listed(names, MOST_NODES)}."
+        for names, one, more in kinds
         if names
     ]
 

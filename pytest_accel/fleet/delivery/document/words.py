@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import listed
 from pytest_accel.fleet.delivery.document.result import MOST_NODES, many
+from pytest_accel.skus.packing_list import same
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.delivery.acceptance import Board, Delivery
@@ -35,20 +36,24 @@ COUNTED = (
 NO_FAULT = "No node and no device was rejected by a run."
 NO_LIMIT = "No limit on a speed was judged."
 NO_FIGURE = "Nothing was measured."
-RISK = (
+HOW_RISKY = (
     "The table says, for every limit on a speed, what would have become of a device that is 8 % slower than it should "
     "be, if this limit alone had judged it. A shortfall counts only if its repeat shows it, too. Every node was also "
-    "compared with its neighbours and its earlier runs, which finds more.",
-    "Both lines of a metric state how much healthy devices differ (the spread), since a loss within that is not seen. "
-    "\"delivery\": the spread of these devices, and a device 8 % below their median. \"threshold file\": spread and "
-    "healthy figure that were published.",
+    "compared with its neighbours and its earlier runs, which finds more."
 )
+TWO_LINES = (
+    "How sure a limit is depends on how much healthy devices differ (the spread). Each metric has two lines: "
+    '"delivery" goes by the spread of these devices, for a device 8 % below their median; "threshold file" goes by the '
+    "spread and the healthy figure that were published."
+)
+RISK = (HOW_RISKY, TWO_LINES)
+"""The text above the table of risks, in paragraphs."""
 RISK_HEAD = (
     "metric",
-    "in words",
-    "chance to be accepted",
+    "this limit",
+    "chance that such a device is accepted",
     "accepted",
-    "slow among them, if 1 in 100 is",
+    "slow among these, if 1 in 100 is",
     "smallest loss found at 95 %",
     "spread",
 )
@@ -116,9 +121,14 @@ def _not_compared(unknown: Iterable[tuple[Board, str]]) -> list[str]:
 
 
 def _by_places(of: Delivery) -> dict[tuple[str, str], list[str]]:
-    """Return the numbers that are there twice, by what they are and the nodes that have them."""
+    """Return the numbers that are there twice, by what they are and the nodes that have them.
+
+    UUIDs are left out where the boards have the same serial number as well.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for what, value, boards in of.duplicates:
+        if what == "UUID" and boards[0].serial and len({same(each.serial) for each in boards}) == 1:
+            continue  # their serial number, which is on the board, says the same
         places = list(dict.fromkeys(each.node for each in boards))
         where = f"Twice in {places[0]}" if len(places) == 1 else f"At once in {listed(places, MOST_NODES)}"
         found.setdefault((f"{what} number" if what == "serial" else what, where), []).append(value)
@@ -139,7 +149,7 @@ def _grouped(things: Iterable[T], place: Callable[[T], str], name: Callable[[T],
 def spread(of: Distribution) -> str:
     """Return the deviations of a metric within the delivery."""
     parts = [
-        f"{100 * each:.2g} % {name}"
+        f"{100 * each:.2g} % between {name}"
         for name, each in (("devices", of.between_devices), ("nodes", of.between_nodes))
         if each is not None
     ]
@@ -156,7 +166,7 @@ def bound(of: Distribution) -> str:
     told = ", ".join(parts) or "none"
     if of.limits > 1:
         told += f" (the commonest of {of.limits})"
-    return f"{told}, advises" if of.advises else told
+    return f"{told} (only advises)" if of.advises else told
 
 
 def healthy(of: Distribution) -> str:
@@ -242,10 +252,10 @@ def risk_summary(of: Sequence[Distribution]) -> list[str]:
 
 SUMMARY = {
     "finds": "These limits find nearly every device that is 8 % slow",
-    "misses some": "These limits accept some of them",
-    "misses": "These limits accept most of them, and protect against larger losses alone",
-    "advises": "These limits only advise, and reject nothing",
-    "not known": "Nothing is known of",
+    "misses some": "These limits accept some of the devices that are 8 % slow",
+    "misses": "These limits accept most devices that are 8 % slow, and find only larger losses",
+    "advises": "These limits only advise, and reject no device",
+    "not known": "How large a loss these limits find is not known",
 }
 """The beginnings of the sentences of `risk_summary`, by the kind of the limit."""
 
