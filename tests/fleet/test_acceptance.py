@@ -82,7 +82,7 @@ def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
     assert found["of_devices"] == {"accepted": 24, "rejected": 0, "not judged": 0, "missing": 0}
     assert found["sentence"] == (
         "All 3 nodes with 24 devices are accepted as h100-sxm on hgx8 at level standard. "
-        "They are the boards of the packing list, each in its place."
+        "They have every board of the packing list, in its node, and no other."
     )
     assert found["reasons"] == []
 

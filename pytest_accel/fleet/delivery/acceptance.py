@@ -76,6 +76,8 @@ class Against:
     file: str
     sha256: str
     boards: int
+    names_nodes: bool
+    """True if every row names the node that its board belongs in."""
     swapped: Sequence[tuple[Misplaced, Misplaced]]
     """Two boards, each in the node that the other is listed for."""
     moved: Sequence[Misplaced]
@@ -333,6 +335,7 @@ def _against(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence
         file=boards.file,
         sha256=boards.sha256,
         boards=len(boards.rows),
+        names_nodes=all(each.node for each in boards.rows),
         swapped=swapped,
         moved=moved,
         unseen=[each for each in boards.rows if same(each.serial) not in found],

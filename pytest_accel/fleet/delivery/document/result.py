@@ -10,6 +10,7 @@ from pytest_accel.core.words import listed
 if TYPE_CHECKING:
     from pytest_accel.fleet.delivery.acceptance import Against, Delivery, Term
 
+LISTS = "packing list of the runs"
 MOST_NODES = 6
 """Nodes that one sentence names."""
 SHARED = (
@@ -33,12 +34,16 @@ def verdict(of: Delivery) -> tuple[str, str]:
         return "NOT JUDGED", f"{share} and none is rejected, but the delivery as a whole cannot be accepted yet."
     devices = many(sum(of.of_devices.values()), "device")
     every = f"All {many(total, 'node')} with {devices} are" if total > 1 else f"The node with {devices} is"
-    whole = (
-        "They are the boards of the packing list, each in its place."
-        if of.against
-        else "Without a packing list, nothing shows that this is all that was ordered."
-    )
-    return "ACCEPTED", f"{every} accepted{_terms(of)}. {whole}"
+    return "ACCEPTED", f"{every} accepted{_terms(of)}. {_whole(of)}"
+
+
+def _whole(of: Delivery) -> str:
+    """Return whether the accepted nodes are all that was ordered."""
+    if of.against is None:
+        return "Without a packing list, nothing shows that this is all that was ordered."
+    if of.against.names_nodes:
+        return "They have every board of the packing list, in its node, and no other."
+    return "They have every board of the packing list and no other; the list does not name the node of every board."
 
 
 def _terms(of: Delivery) -> str:
@@ -145,6 +150,12 @@ def warnings(of: Delivery) -> list[str]:
         )
     told += [f"MIXED {each.name}: {_values(each)}. {_mixed(each.name, of.unalike)}" for each in of.mixed]
     told += _qualified(of)
+    lists = [value for each in of.terms if each.name == LISTS for value, _ in each.values]
+    if of.against and any(value != of.against.sha256 for value in lists):
+        told.append(
+            "OTHER PACKING LIST: nodes were compared with another list by their runs. What the runs rejected stays "
+            "rejected; all boards are compared with the list of this document as well."
+        )
     if not any(each.name == "contract" and each.values for each in of.terms):
         told.append(
             "No contract: buyer and supplier did not agree on the limits in one file beforehand "

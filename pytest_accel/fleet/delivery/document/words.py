@@ -92,6 +92,7 @@ def across(of: Delivery) -> list[str]:
         for each, row in against.but_for_zeros
     ]
     told += _not_compared(against.unknown)
+    told += [f"{name} on the packing list may be any of: {', '.join(meant)}" for name, meant in against.several]
     told += [f"Missing: {name} is on the packing list, and has no record" for name in against.absent_nodes]
     told += _grouped(
         against.unseen,
@@ -104,7 +105,8 @@ def across(of: Delivery) -> list[str]:
 def all_in_place(of: Delivery) -> str:
     """Return that no board is missing or twice, as far as that is known."""
     if of.against:
-        return "Every board of the packing list was seen in its place, no other one, and none twice."
+        place = " in its node" if of.against.names_nodes else ""
+        return f"Every board of the packing list was seen{place}, no other one, and none twice."
     return "No serial number and no UUID is there twice."
 
 
