@@ -121,13 +121,13 @@ def _consistency(saved: SavedRecord, damage: Sequence[str]) -> list[Line]:
 
 
 def _lists(old: Record, new: Record) -> list[Line]:
-    """Return the packing list that the record is judged by, and that of the run if it is another one."""
+    """Return the packing list that the record is judged by, and the one before if it is another."""
     if not new.packing_list:
         return []
     then, other = old.packing_list, old.packing_list.get("sha256") != new.packing_list.get("sha256")
-    lines: list[Line] = [(f"packing list: {_of_list(new)}{'' if other else ', as in the run'}", "")]
+    lines: list[Line] = [(f"packing list: {_of_list(new)}{'' if other else ', as before'}", "")]
     if other:
-        lines.append((f"packing list of the run: {_of_list(old) if then else 'none'}", "yellow"))
+        lines.append((f"packing list before: {_of_list(old) if then else 'none'}", "yellow"))
     return lines
 
 
