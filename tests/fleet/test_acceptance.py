@@ -125,6 +125,8 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     assert [{each["serial"] for each in pair} for pair in against["swapped"]] == [{one, other}]
     assert {(each["seen"], each["listed"]) for each in against["moved"]} == {("node5", "node0"), ("node5", "node1")}
     assert [each["serial"] for each in against["unlisted"]] == [unlisted]
+    # The runs had no list and accepted everything: two boards swapped, one not on the list, the eight of node5 moved.
+    assert (found["of_devices"]["accepted"], found["of_devices"]["rejected"]) == (32 - 11, 11)
     assert against["absent_nodes"] == ["node3"]
     assert {each["serial"] for each in against["unseen"]} == {
         "XYZ",
@@ -235,6 +237,7 @@ def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp
     against = found["against"]
     assert (status, found["result"]) == (6, "NOT JUDGED")
     assert (against["moved"], against["unlisted"], len(against["unknown"])) == ([], [], 9)
+    assert found["of_devices"]["accepted"] == 7
     assert "the list has no row for this node, u12: correct its names" in against["unknown"][8][1]
     assert against["unknown"][0][1] == "serial number: no permission"
     _, text = made(tmp_path, f"--expect={tmp_path / 'delivery.csv'}", form="md")
@@ -445,15 +448,17 @@ def test_a_place_where_a_record_may_be_and_is_not_is_told(tmp_path: Path) -> Non
     (tmp_path / "records" / "node1").symlink_to(tmp_path / "not mounted")
     lost = save(node(2), tmp_path / "records" / "node2")
     lost.unlink()
+    (tmp_path / "records" / "node3").mkdir()
+    (tmp_path / "records" / "node3" / "record.json.gz").write_bytes(b"")
     (tmp_path / "records" / "notes.json").write_text('{"room": 4}')  # no record, and none that was meant to be one
     (tmp_path / "records" / "cut.json").write_text('{"schema": 3, "run"')
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["accepted"]) == (6, 1)
     why = {Path(path).name: why for path, why in found["refused"]}
-    assert set(why) == {"node1", "node2", "cut.json"}
+    assert set(why) == {"node1", "node2", "node3", "cut.json"}
     assert (why["node1"], why["node2"]) == (
         "is a link that leads nowhere",
-        "has the summary of a run, and no record.json",
+        "has summary.json, as a run leaves it, and no record.json",
     )
 
 

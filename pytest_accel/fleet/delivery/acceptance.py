@@ -6,46 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.fleet.delivery.against import Against, compare, with_list
+from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of, result_of
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
 from pytest_accel.fleet.delivery.risk import Distribution, distribution
 from pytest_accel.judging.closing import NOT_JUDGED
-from pytest_accel.judging.delivery import UNKNOWN, State, differences, standing
-from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
+from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
-ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
-"""The results of a node and of a device."""
 JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
 """Those of `TERMS` that decide what a node is accepted for. The others only explain its figures."""
-
-
-@dataclass(frozen=True)
-class Board:
-    """A device of the delivery, where it was seen."""
-
-    node: str
-    place: str
-    serial: str
-    uuid: str
-    model: str
-    result: str
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node of the delivery with its result."""
-
-    name: str
-    result: str
-    line: str
-    started: str
-    boards: Sequence[Board]
-    marginal: int
-    """The number of its devices with a MARGINAL verdict."""
-    record: str
-    sha256: str
-    changed: bool | None
 
 
 @dataclass(frozen=True)
@@ -56,53 +27,6 @@ class Rejection:
     place: str
     serial: str
     fault: Fault
-
-
-@dataclass(frozen=True)
-class Misplaced:
-    """A board that was seen in another node than it is listed for."""
-
-    serial: str
-    listed: str
-    seen: str
-    place: str
-    line: int
-
-
-@dataclass(frozen=True)
-class Against:
-    """The delivery against its packing list."""
-
-    file: str
-    sha256: str
-    boards: int
-    names_nodes: bool
-    """True if every row names the node that its board belongs in."""
-    swapped: Sequence[tuple[Misplaced, Misplaced]]
-    """Two boards, each in the node that the other is listed for."""
-    moved: Sequence[Misplaced]
-    """The other boards in a wrong node."""
-    unseen: Sequence[Listed]
-    unlisted: Sequence[Board]
-    but_for_zeros: Sequence[tuple[Board, Listed]]
-    """Boards that the list has but for leading zeros, which a spreadsheet drops."""
-    differing: Sequence[tuple[Board, str]]
-    """Boards whose UUID, model or slot is not as listed, with the difference."""
-    unknown: Sequence[tuple[Board, str]]
-    """Boards of which nothing is known, with the reason: no serial number, or a node that the list does not have."""
-    absent_nodes: Sequence[str]
-    several: Sequence[tuple[str, Sequence[str]]]
-    """Each node of the list that more than one node with a record may be, with the names of those."""
-
-    @property
-    def vague(self) -> bool:
-        """True if the list cannot be compared with everything that was seen."""
-        return bool(self.but_for_zeros or self.unknown or self.several)
-
-    @property
-    def rejects(self) -> bool:
-        """True if a board is not what, or where, the list says."""
-        return bool(self.swapped or self.moved or self.unlisted or self.differing)
 
 
 @dataclass(frozen=True)
@@ -196,10 +120,12 @@ def delivery(
     `limit_of` returns the limit of a key of `records.limits`, and `spread_of` the spread that the threshold file states
     of a metric. `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
-    nodes = [_node(each) for each in records.nodes]
+    nodes = [node_of(each) for each in records.nodes]
+    against = compare(boards, records.nodes, nodes) if boards else None
+    if boards:
+        nodes = [with_list(node, one, boards) for node, one in zip(nodes, records.nodes, strict=True)]
     seen = [board for node in nodes for board in node.boards]
     hosts = [each.host for each in records.nodes]
-    against = _against(boards, records.nodes, nodes) if boards else None
     days = sorted(each.started[:10] for each in nodes if each.started)
     found = Counter(each.result for each in nodes)
     names = NodeNames(expected)
@@ -233,13 +159,6 @@ def delivery(
     )
 
 
-def result_of(record: NodeRecord) -> str:
-    """Return the result of a node."""
-    if record.exit == 1:
-        return REJECTED
-    return ACCEPTED if record.accepted else OPEN
-
-
 def _waived(records: Sequence[NodeRecord]) -> list[tuple[str, Sequence[str]]]:
     found: dict[str, list[str]] = {}
     for record in records:
@@ -253,27 +172,6 @@ def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
     for record in records.nodes:
         if record.accepted and (record.rejected_before or record.host in records.rejected_before):
             yield record.node, ", ".join(record.rejected_before) or "by an older record in this folder"
-
-
-def _node(record: NodeRecord) -> Node:
-    result = result_of(record)
-    faulty = {each.uuid for each in record.faults}
-
-    def of_device(device: Device) -> str:
-        """Return the result of a device: one of a node that is not accepted, and has no fault itself, is not judged."""
-        if result == REJECTED:
-            return REJECTED if device.uuid in faulty else OPEN
-        return result
-
-    boards = [
-        Board(record.node, place_of(each), each.serial or "", each.uuid, each.model, of_device(each))
-        for each in record.devices
-    ]
-    marginal = len(record.marginal - {NODE})
-    line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
-    if record.contradiction:
-        line += f"; NOT ACCEPTED here, the record contradicts itself: {record.contradiction}"
-    return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)
 
 
 def _term(name: str, records: Sequence[NodeRecord]) -> Term:
@@ -299,68 +197,6 @@ def _rejections(record: NodeRecord) -> Iterator[Rejection]:
         device = devices.get(fault.uuid)
         place = place_of(device) if device else NODE
         yield Rejection(record.node, place, (device.serial or "") if device else "", fault)
-
-
-# -- the packing list
-
-
-def _against(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> Against:
-    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
-    misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
-    found: set[str] = set()
-    seen = [
-        (board, device, record.host)
-        for record, node in zip(records, nodes, strict=True)
-        for board, device in zip(node.boards, record.devices, strict=True)
-    ]
-    for board, device, host in seen:
-        stands = standing(boards, device, host)
-        if stands.row:
-            found.add(same(stands.row.serial))
-        if stands.state is State.NOT_LISTED:
-            unlisted.append(board)
-        elif stands.state is State.BUT_FOR_ZEROS and stands.row:
-            zeros.append((board, stands.row))
-        elif stands.state is State.ELSEWHERE and stands.row:
-            misplaced.append(Misplaced(board.serial, stands.row.node, host, board.place, stands.row.line))
-        elif stands.state is State.DIFFERENT and stands.row:
-            differing.append((board, "; ".join(differences(stands.row, device))))
-        elif stands.state in UNKNOWN:
-            unknown.append((board, stands.words))
-    swapped, moved = _pairs(misplaced, boards.nodes)
-    here: dict[str, list[str]] = defaultdict(list)
-    for each in records:
-        here[boards.nodes.find(each.host)].append(each.node)
-    return Against(
-        file=boards.file,
-        sha256=boards.sha256,
-        boards=len(boards.rows),
-        names_nodes=all(each.node for each in boards.rows),
-        swapped=swapped,
-        moved=moved,
-        unseen=[each for each in boards.rows if same(each.serial) not in found],
-        unlisted=unlisted,
-        but_for_zeros=zeros,
-        differing=differing,
-        unknown=unknown,
-        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
-        several=[(name, meant) for name, meant in here.items() if name and len(meant) > 1],
-    )
-
-
-def _pairs(
-    misplaced: Sequence[Misplaced], nodes: NodeNames
-) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
-    """Return the pairs of boards that are each in the node of the other, and the boards that are in no such pair."""
-    pairs: list[tuple[Misplaced, Misplaced]] = []
-    left: dict[tuple[str, str], list[Misplaced]] = defaultdict(list)
-    for each in misplaced:
-        listed, seen = nodes.find(each.listed), nodes.find(each.seen)
-        if partners := left[seen, listed]:
-            pairs.append((partners.pop(0), each))
-        else:
-            left[listed, seen].append(each)
-    return pairs, [each for several in left.values() for each in several]
 
 
 # -- the metrics

@@ -13,6 +13,8 @@ from pytest_accel.run import record, summaries
 
 NO_RECORDS = (summaries.SUMMARY, run_folder.FILE)
 """JSON files of ours that are no records."""
+LEFT_BY_A_RUN = (record.FILE, summaries.SUMMARY, record.TELEMETRY)
+"""Beginnings of the names of files beside which there has to be a record."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,9 @@ def find(folder: Path) -> Found:
         here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
         records += here
         runs += [path] if run_folder.FILE in names else []
-        if summaries.SUMMARY in names and not here:
-            unreadable.append((str(path), f"has the summary of a run, and no {record.FILE}"))
+        left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
+        if left and not here:
+            unreadable.append((str(path), f"has {left[0]}, as a run leaves it, and no {record.FILE}"))
         links = [path / name for name in names if (path / name).is_symlink() and not (path / name).exists()]
         unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]
     if not records and not unreadable:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_accel.core.words import listed
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.delivery.acceptance import Against, Delivery, Term
+    from pytest_accel.fleet.delivery.acceptance import Delivery, Term
+    from pytest_accel.fleet.delivery.against import Against
 
 LISTS = "packing list of the runs"
 MOST_NODES = 6
@@ -27,7 +28,8 @@ def many(number: int, noun: str) -> str:
 def verdict(of: Delivery) -> tuple[str, str]:
     """Return the result of the delivery in one word and in one sentence."""
     total, accepted = sum(of.of_nodes.values()), of.of_nodes["accepted"]
-    share = f"{accepted:,} of {many(total, 'node')} {_is(accepted)} accepted"
+    own = "its own run" if accepted == 1 else "their own runs"
+    share = f"{accepted:,} of {many(total, 'node')} {_is(accepted)} accepted by {own}"
     if of.exit == 1:
         return "REJECTED", f"{share}."
     if of.exit:

@@ -11,7 +11,8 @@ from pytest_accel.fleet.delivery.document.result import MOST_NODES, many
 from pytest_accel.skus.packing_list import same
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.delivery.acceptance import Board, Delivery
+    from pytest_accel.fleet.delivery.acceptance import Delivery
+    from pytest_accel.fleet.delivery.nodes import Board
     from pytest_accel.fleet.delivery.risk import Distribution, Risk
 
 T = TypeVar("T")
@@ -31,7 +32,8 @@ NODES = "The nodes"
 """The headings of the document."""
 COUNTED = (
     "A device is accepted with its node. In a node that is not accepted, only devices with a fault of their own are "
-    "rejected; the others count as not judged."
+    "rejected; the others count as not judged. A board that is not what, or where, the packing list says is rejected, "
+    "too."
 )
 NO_FAULT = "No node and no device was rejected by a run."
 NO_LIMIT = "No limit on a speed was judged."
