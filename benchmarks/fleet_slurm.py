@@ -1,11 +1,11 @@
 """A fleet on a real Slurm cluster of pretend nodes on this machine: what each loss looks like, and what it costs.
 
-    benchmarks/fleet_slurm.py [--nodes 8] [--simulated 64]
+    benchmarks/fleet_slurm.py [--nodes 8] [--dying 3] [--simulated 64]
 
 Needs the Debian packages slurm-wlm and munge. Of 8 nodes that measure this machine's processors one is killed in the
 middle, one was drained by somebody else, one is slow, and the disk of one is full; the others are well. The second run
-completes what is missing; the slow node is drained, repaired, measured by hand and resumed. Then the inventory of 64
-simulated nodes of 8 GPUs is checked, four at a time.
+completes what is missing; the slow node is drained, repaired, measured by hand and resumed. Then one of three nodes
+dies with its slurmd, and comes back. Then the inventory of 64 simulated nodes of 8 GPUs is checked, four at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -69,18 +68,6 @@ def _environment(slurm: SlurmCluster, node: str) -> dict[str, str]:
     return {**slurm.environment, "SLURM_JOB_ID": "by-hand", "SLURMD_NODENAME": node}
 
 
-def lose(slurm: SlurmCluster, node: str) -> int:
-    """Kill every process of the job on a node at once, as a loss of power would; return their number."""
-    wanted = {f"SLURM_CONF={slurm.environment['SLURM_CONF']}".encode(), f"SLURMD_NODENAME={node}".encode()}
-    killed = 0
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if wanted <= set((place / "environ").read_bytes().split(b"\0")):
-                os.kill(int(place.name), signal.SIGKILL)
-                killed += 1
-    return killed
-
-
 @contextlib.contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
     """Give a folder a file system of its own that is too small for a record. Needs root."""
@@ -108,7 +95,7 @@ def real(nodes: int, work: Path) -> None:
             slurm.until((folder / "fleet.json").exists, "the run has not begun")
             disks.enter_context(full_disk(folder / "node5"))  # before its job begins, which is one of the last
             slurm.until((work / "begun-node2").exists, "node2 has not begun", 300)
-            count = lose(slurm, "node2")
+            count = slurm.kill_jobs("node2")
             print(f"\n(node2 is lost in the middle: {count} processes of its job are killed by SIGKILL)")
             first.result()
         show.fleet("status", folder)
@@ -128,6 +115,29 @@ def real(nodes: int, work: Path) -> None:
         show.fleet("drain", folder, "--resume", "--yes")
         show.states()
         show.fleet("report", folder)
+
+
+def dying(nodes: int, work: Path) -> None:
+    """Run `nodes` nodes, one of which dies with its daemon while its job runs, and comes back."""
+    suite, folder = work / "test_own.py", work / "dying"
+    suite.write_text(SUITE)
+    (work / "wait-node2").touch()
+    with cluster(nodes, extra="SlurmdTimeout=5") as slurm:
+        show = Show(slurm)
+        show.fleet("run", "--sku", "cpu", "--level", "quick", "--output", folder, "--", suite)
+        slurm.until((work / "begun-node2").exists, "node2 has not begun", 300)
+        slurm.lose("node2")
+        began = time.monotonic()
+        slurm.until(lambda: slurm.states()["node2"] == "down", "Slurm has not noticed that node2 is lost", 300)
+        seconds = time.monotonic() - began
+        print(f"\n(node2 is lost with its slurmd and its job; Slurm has it as down {seconds:.0f} s later)")
+        show.fleet("wait", folder)
+        show.fleet("run", "--output", folder, "--wait")
+        (work / "wait-node2").unlink()
+        slurm.start_node("node2")
+        slurm.until(lambda: slurm.states()["node2"] == "idle", "node2 is not idle", 300)
+        print("\n(node2 is back)")
+        show.fleet("run", "--output", folder, "--wait")
 
 
 def simulated(nodes: int, at_once: int, work: Path) -> None:
@@ -150,13 +160,14 @@ def main() -> None:
     """Run the show."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--dying", type=int, default=3)
     parser.add_argument("--simulated", type=int, default=64)
     parser.add_argument("--at-once", type=int, default=4)
     chosen = parser.parse_args()
     if why := missing():
         sys.exit(why)
     print(f"{os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f}")
-    for part, amount in ((real, chosen.nodes), (simulated, chosen.simulated)):
+    for part, amount in ((real, chosen.nodes), (dying, chosen.dying), (simulated, chosen.simulated)):
         if amount:
             with tempfile.TemporaryDirectory(prefix="fleet-") as work:
                 more = (chosen.at_once,) if part is simulated else ()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest_accel
 from pytest_accel.cli import delivery
@@ -17,11 +21,11 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
+from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
-from pytest_accel.fleet.jobs import run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.slurm import Submission
-from pytest_accel.fleet.jobs.states import NodeResult
+from pytest_accel.fleet.jobs.states import NOT_JUDGED_EXIT, NodeResult
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
 from pytest_accel.run.options import AUTO
@@ -36,7 +40,7 @@ QUIET = ("-p", "no:cacheprovider")
 RUN = """Submit one job for each node, which runs pytest with the given SKU there. The list of expected nodes is in
 DIR/fleet.json before the first job is submitted, the record of a node is in DIR/NODE. Drained, down and reserved nodes
 are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs
-were submitted, with --wait that of 'fleet wait'."""
+were submitted, 6 if --timeout was over before, with --wait that of 'fleet wait'."""
 STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
 0 if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
@@ -44,14 +48,20 @@ those of 'fleet status'."""
 CANCEL = "End the jobs of a run that are waiting or running. Records stay."
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
-on at most 60 lines of text or Markdown, or an entry for each node as JSON. The exit statuses are those of
-'fleet status'. """
+on at most 60 lines of text or Markdown, an entry for each node as JSON, a test case for each node as JUnit, or the
+number of nodes in each state as metrics for Prometheus. The exit statuses are those of 'fleet status'. """
     + delivery.DESCRIPTION
 )
 
 
-STATES = ("text", "json", "md")
-"""The formats of the report on the states of nodes."""
+STATES: Final[Mapping[str, Callable[[Fleet, Sequence[NodeResult]], str]]] = {
+    "text": partial(reports.text, fold=slurm.fold),
+    "json": reports.as_json,
+    "md": partial(reports.markdown, fold=slurm.fold),
+    "junit": junit.text,
+    "prometheus": metrics.text,
+}
+"""The function that writes the report on the states of nodes, by the name of the format."""
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +84,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         help="submit jobs for these nodes though they have results",
     )
     add("--wait", action="store_true", help="wait for the results")
-    add("--timeout", metavar="MIN", type=_positive, help="with --wait: wait no longer than this many minutes")
+    text = "submit jobs, and with --wait wait for the results, no longer than this many minutes"
+    add("--timeout", metavar="MIN", type=_minutes, help=text)
     add("--dry-run", action="store_true", help="show what would be submitted")
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
@@ -87,19 +98,27 @@ def _positive(text: str) -> int:
     return value
 
 
+def _minutes(text: str) -> float:
+    """Return a number of minutes above 0. Raises ValueError, which argparse reports with the option."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
+
+
 def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of the run")
 
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
     _folder(parser)
-    parser.add_argument("--timeout", metavar="MIN", type=_positive, help="wait no longer than this many minutes")
+    parser.add_argument("--timeout", metavar="MIN", type=_minutes, help="wait no longer than this many minutes")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     _folder(parser)
     text = "default: text, with --acceptance md; html is for --acceptance alone"
-    parser.add_argument("--format", choices=("text", "json", "md", "html"), help=text)
+    parser.add_argument("--format", choices=(*STATES, "html"), help=text)
     text = "the file to replace, in one step (default: standard output)"
     parser.add_argument("--output", metavar="FILE", type=Path, help=text)
     delivery.arguments(parser)
@@ -112,8 +131,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Submit the jobs that are needed. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
-    if chosen.timeout and not chosen.wait:
-        raise BadFile("--timeout: only with --wait")
+    end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
     fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
         again = run_folder.exists(folder)
@@ -129,12 +147,17 @@ def run(chosen: argparse.Namespace) -> int:
         progress = Progress()
         submitter = Submitter(fleet, folder, progress.text)
         try:
-            submitter.submit(nodes, chosen.at_once)
+            left = submitter.submit(nodes, chosen.at_once, end)
         finally:
             progress.end()
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
             print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
-    return _wait(folder, chosen.timeout) if chosen.wait else 0
+    if left:
+        which = f"{counted(len(left), 'node')} left when --timeout was over"
+        print(f"{which}; 'pytest-accel fleet run --output {folder}' submits their jobs", file=sys.stderr)
+    if chosen.wait:
+        return _wait(folder, end and max(0.0, end - time.monotonic()))
+    return NOT_JUDGED_EXIT if left else 0
 
 
 def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
@@ -264,12 +287,12 @@ def _tell(problem: str) -> None:
 
 def wait(chosen: argparse.Namespace) -> int:
     """Wait for the results of a run, and print its states. Raises BadFile."""
-    return _wait(chosen.folder.absolute(), chosen.timeout)
+    return _wait(chosen.folder.absolute(), 60.0 * chosen.timeout if chosen.timeout else None)
 
 
-def _wait(folder: Path, minutes: int | None) -> int:
+def _wait(folder: Path, seconds: float | None) -> int:
     watch = Watch(folder)
-    found, problem = until_done(watch, Progress(), minutes and 60.0 * minutes)
+    found, problem = until_done(watch, Progress(), seconds)
     _tell(problem)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
@@ -295,10 +318,7 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile("--expect, --verify, --name and --accel-sku are for --acceptance")
     watch = Watch(chosen.folder.absolute())
     found = _look(watch)
-    if form == "json":
-        text = reports.as_json(watch.fleet, found)
-    else:
-        text = (reports.markdown if form == "md" else reports.text)(watch.fleet, found, slurm.fold)
+    text = STATES[form](watch.fleet, found)
     if chosen.output is None:
         print(text, end="")
         return states.exit_status(found)

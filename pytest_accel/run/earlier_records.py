@@ -16,7 +16,8 @@ from pathlib import Path
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.run import record, summaries
+from pytest_accel.run import folder_summary, record, summaries
+from pytest_accel.run.folder_summary import FILES, RECORD_BYTES
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record import EarlierRecord
@@ -27,14 +28,10 @@ MOST_SUMMARIES = 1000
 """Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
 OLDEST = 100
 """How many of them are the oldest ones, among which the first accepted run lies."""
-SUMMARY_BYTES = 1 << 20
-"""Size of the largest summary that is read. That of eight devices with forty figures each has about 20 kB."""
 MOST_RECORDS = 20
 """Most records without a summary that are read, the newest ones."""
 RECORDS_BYTES = 4 << 20
 """Size of these records in all, but for the first of them. 4 MB take about 0.3 s."""
-RECORD_BYTES = 8 << 20
-"""Size of the largest record that is read in place of its summary."""
 
 
 @dataclass
@@ -122,10 +119,10 @@ def _read(places: Iterable[Path]) -> EarlierRecords:
     summed, records = _in(places)
     some_summed = _oldest_and_newest(summed)
     for path in some_summed:
-        _keep(earlier, path.with_name(record.FILE), path, SUMMARY_BYTES)
+        _keep(earlier, path.with_name(record.FILE), path)
     some = _as_many_as_fit(records)
     for path in some:
-        _keep(earlier, path, path, RECORD_BYTES)
+        _keep(earlier, path, path)
     earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
     earlier.found.sort(key=lambda pair: pair[1]["started"], reverse=True)
     return earlier
@@ -150,7 +147,7 @@ def _in(places: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     summed: list[tuple[float, Path]] = []
     records: list[tuple[float, Path]] = []
     for place in places:
-        for name, paths in ((summaries.SUMMARY, summed), (record.FILE, records)):
+        for name, paths in zip(FILES, (summed, records), strict=True):
             try:
                 changed = (place / name).lstat().st_mtime
             except OSError:
@@ -193,15 +190,12 @@ def _newest(paths: list[tuple[float, Path]]) -> list[Path]:
     return [path for _, path in sorted(paths, reverse=True)]
 
 
-def _keep(earlier: EarlierRecords, path: Path, file: Path, most: int) -> None:
+def _keep(earlier: EarlierRecords, path: Path, file: Path) -> None:
     """Add the record at `path` by its summary, or by the record itself in place of one (`file`)."""
     try:
-        raw = untrusted.read_json(file, most=most, follow=False)
-        found = summaries.checked(raw) if file.name == summaries.SUMMARY else summaries.summary(raw)
+        found = folder_summary.of_file(file)
     except BadFile as bad:
         earlier.ignored.append(str(bad).splitlines()[0])
-    except (KeyError, TypeError, AttributeError, ValueError):
-        earlier.ignored.append(f"{file}: is not a record of pytest-accel, or a damaged one")
     else:
         if not found["judged_again"]:  # that is no measurement of hardware
             earlier.found.append((path, found))

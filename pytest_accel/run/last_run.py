@@ -10,16 +10,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record, summaries
-from pytest_accel.run.earlier_records import RECORD_BYTES, SUMMARY_BYTES
+from pytest_accel.run import folder_summary
 from pytest_accel.run.record_folder import file_name
-from pytest_accel.run.summaries import Summary
+from pytest_accel.run.summaries import Summary, moment
 
 MOST_NIGHTS = 100
 """Most folders of nights in which the folder of this node is looked for: those whose names sort last."""
@@ -121,17 +119,14 @@ def _numbered(first: Path) -> Iterator[Path]:
 
 def _read(folder: Path, node: str, *, simulated: bool) -> LastRun | None:
     """Return the result in a folder if it is one of a run of this node, else None."""
-    for name, most in ((summaries.SUMMARY, SUMMARY_BYTES), (record.FILE, RECORD_BYTES)):
-        try:
-            raw = untrusted.read_json(folder / name, most=most, follow=False)
-            found = summaries.checked(raw) if name == summaries.SUMMARY else summaries.summary(raw)
-            began = datetime.fromisoformat(found["started"])
-        except (BadFile, KeyError, TypeError, AttributeError, ValueError):
-            continue
-        of_node = found["host"] == node and found["simulated"] == simulated
-        if not of_node or found["judged_again"] or not found["word"]:
-            return None
-        zoned = began if began.tzinfo else began.replace(tzinfo=timezone.utc)
-        age = time.time() - zoned.timestamp()
-        return LastRun(folder, found, max(0.0, age)) if age > -AHEAD_SECONDS else None
-    return None
+    try:
+        found = folder_summary.of_folder(folder)
+    except BadFile:
+        return None
+    if found is None or found["host"] != node or found["simulated"] != simulated:
+        return None
+    began = moment(found["started"])
+    if found["judged_again"] or not found["word"] or began is None:
+        return None
+    age = time.time() - began.timestamp()
+    return LastRun(folder, found, max(0.0, age)) if age > -AHEAD_SECONDS else None

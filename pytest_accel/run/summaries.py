@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping
+from datetime import datetime, timezone
 from typing import Any, Final, TypedDict, cast
 
 from pytest_accel.core.details import Details
@@ -141,11 +142,20 @@ def _figures(measurements: Any, unjudged: Container[tuple[str, str]]) -> dict[st
     return figures
 
 
+def moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
 def checked(raw: Any) -> Summary:
     """Return a summary as it was read. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
     return {
         "schema": SCHEMA,
-        "started": str(raw["started"]),
+        "started": _time(raw["started"]),
         "host": str(raw["host"]),
         "job": str(raw.get("job", "")),
         "state": str(raw["state"]),
@@ -164,6 +174,13 @@ def checked(raw: Any) -> Summary:
             for name, values in raw.get("figures", {}).items()
         },
     }
+
+
+def _time(value: Any) -> str:
+    """Return when a run began; empty if it has not. Raises ValueError for other text, since runs are ordered by it."""
+    if value != "" and moment(str(value)) is None:
+        raise ValueError(value)
+    return str(value)
 
 
 def _value(value: Any) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -43,9 +42,9 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
     return put
 
 
-def shown(state: str, reason: str = "none", since: str = "Unknown") -> str:
-    """The line of sinfo about a node n1, as a command that prints it."""
-    return f"echo '{US.join(('n1', state, '(null)', 'all*', since, reason))}'"
+def shown(state: str, reason: str = "none", since: str = "Unknown", name: str = "n1") -> str:
+    """The line of sinfo about a node, as a command that prints it."""
+    return f"echo '{US.join((name, state, '(null)', 'all*', since, reason))}'"
 
 
 @pytest.mark.usefixtures("no_slurm")
@@ -174,16 +173,54 @@ def test_a_queue_that_never_answers_is_not_waited_for(
 
 
 def test_a_run_waits_no_longer_than_it_was_told(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("sinfo", shown("idle"))
+    a_queue_for_one_job(program, tmp_path)
+    run = ["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run"), "--wait", "--timeout", "0.01"]
+    assert main(run) == 6
+    assert "running     n1" in capsys.readouterr().out
+
+
+def a_queue_for_one_job(program: Program, place: Path) -> None:
+    """Put a queue on the path that takes one job, which runs for ever. Its line is in the file `queue`."""
+    queue = place / "queue"
+    queue.touch()
+    program("squeue", f"cat {queue}")
+    full = (
+        f"if [ -s {queue} ]; then echo 'error: Job violates accounting/QOS policy (job submit limit)' >&2; exit 1; fi"
+    )
+    line = f'echo "{US.join(("8", "RUNNING", "None", "$2"))}" > {queue}'
+    program("sbatch", f'{full}\nwhile [ "$1" != -J ]; do shift; done; {line}; echo 8')
+
+
+@pytest.mark.parametrize("more", [(), ("--at-once=1",), ("--wait",)])
+def test_a_full_queue_is_waited_for_until_the_timeout(
+    more: tuple[str, ...], program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    program("sinfo", shown("idle"))
-    program("squeue", f"echo '{US.join(('8', 'RUNNING', 'None'))}{US}'$(cat {tmp_path}/name 2>&-)")
-    program("sbatch", f'while [ "$1" != -J ]; do shift; done; echo "$2" > {tmp_path}/name; echo 8')
-    clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: 600 * clock())
-    monkeypatch.setattr(waiting, "LEAST_PAUSE", 0.01)
-    monkeypatch.setattr(waiting, "MOST_PAUSE", 0.01)
-    assert main(["fleet", "run", "--sku", "cpu", "--output", str(folder), "--wait", "--timeout", "1"]) == 6
-    assert "running     n1" in capsys.readouterr().out
-    assert main(["fleet", "run", "--output", str(folder), "--timeout", "1"]) == 4
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2", "n3")))
+    a_queue_for_one_job(program, tmp_path)
+    assert main(["fleet", "run", "--sku=cpu", "--timeout=0.01", f"--output={folder}", *more]) == 6
+    told = capsys.readouterr()
+    assert "1 job submitted" in told.out
+    again = f"'pytest-accel fleet run --output {folder}' submits their jobs"
+    assert f"2 nodes left when --timeout was over; {again}" in told.err
+    assert [each.node for each in load(folder).jobs] == ["n1"]
+    if more == ("--wait",):
+        assert [line.split("  ")[0] for line in told.out.splitlines()[-3:]] == [
+            "no result",
+            "running",
+            "3 nodes: 2 no result, 1 running",
+        ]
+
+    (tmp_path / "queue").write_text("")  # job 8 has ended
+    program("sbatch", "echo 9")
+    assert main(["fleet", "run", f"--output={folder}", "--timeout=5"]) == 0
+    assert "3 to submit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+def test_a_wrong_timeout_is_refused(minutes: str) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        main(["fleet", "run", "--sku=cpu", f"--timeout={minutes}"])

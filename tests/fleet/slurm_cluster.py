@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SBIN = "/usr/sbin:/sbin"
@@ -139,6 +140,29 @@ class SlurmCluster:
         daemon.kill()
         daemon.wait()
 
+    def kill_jobs(self, name: str) -> int:
+        """Kill all processes of the jobs on a node at once; return their number."""
+        processes = self._processes(name)
+        _kill(processes)
+        return len(processes)
+
+    def lose(self, name: str) -> None:
+        """Kill the daemon of a node and all that belongs to its jobs, as a loss of power would."""
+        processes = self._processes(name)
+        parents = {_parent(each) for each in processes}
+        self.kill(name)
+        _kill([*(each for each in parents if _name(each) == "slurmstepd"), *processes])
+
+    def _processes(self, name: str) -> list[int]:
+        """Return the ids of the processes of the jobs on a node."""
+        wanted = {f"SLURM_CONF={self.environment['SLURM_CONF']}".encode(), f"SLURMD_NODENAME={name}".encode()}
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if wanted <= set((place / "environ").read_bytes().split(b"\0")):
+                    found.append(int(place.name))
+        return found
+
     def _start(self, name: str, *command: str) -> None:
         with open(self.root / f"log/{name}.log", "ab") as log:
             self.daemons[name] = subprocess.Popen(
@@ -167,6 +191,27 @@ class SlurmCluster:
         """Return the state of each node, as sinfo names it, without the mark of one that answers late."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines()
         return dict(line.rstrip("*").split() for line in lines)
+
+
+def _kill(processes: Sequence[int]) -> None:
+    """Kill processes, as far as they have not ended."""
+    for each in processes:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _parent(process: int) -> int:
+    """Return the id of the parent of a process, 0 if it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _name(process: int) -> str:
+    """Return the name of the program of a process, empty if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
 
 
 def _pretend_gpus(folder: Path, count: int) -> str:

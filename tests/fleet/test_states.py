@@ -69,6 +69,11 @@ def state(*results: Result, job: JobState | None = None, submitted: str = "7", s
             State.NO_RESULT,
             "job 7 ended as NODE_FAIL with an incomplete record; its output ends: last words of 7",
         ),
+        (
+            state(job=JobState("7", "accel-1-n", "NODE_FAIL"), skipped="down: Not responding"),
+            State.NO_RESULT,
+            "job 7 ended as NODE_FAIL without a record; skipped by the last 'fleet run': down: Not responding; its",
+        ),
         (state(), State.NO_RESULT, "job 7 ended without a record; its output ends: last words of 7"),
         (state(submitted="", skipped="drained: fan"), State.SKIPPED, "drained: fan"),
         (state(submitted=""), State.NO_RESULT, "no job was submitted"),
@@ -162,6 +167,7 @@ def test_only_what_is_missing_and_can_start_is_submitted() -> None:
 )
 def test_nodes_that_start_no_job_are_skipped(shown: str, skipped: str) -> None:
     assert submission.skipped_of(NodeState("n", shown, reason="fan")) == skipped
+    assert submission.skipped_of(NodeState("n", "down*", reason="Not responding")) == "down: Not responding"
 
 
 def test_a_reservation_opens_its_nodes() -> None:

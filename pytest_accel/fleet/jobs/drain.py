@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
-from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State, moment
+from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
+from pytest_accel.run.summaries import moment
 
 TAG: Final = "[accel]"
 """The beginning of every reason of ours."""

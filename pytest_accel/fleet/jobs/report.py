@@ -28,10 +28,10 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
     groups: dict[tuple[State, str], list[NodeResult]] = {}
     for each in nodes:
-        groups.setdefault((each.state, _kind(_shown(each))), []).append(each)
+        groups.setdefault((each.state, _kind(shown(each))), []).append(each)
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
     for (state, kind), alike in groups.items():
-        per_state[state].append((_shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
+        per_state[state].append((shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
     room = _room({state: len(found) for state, found in per_state.items()})
     found = []
     for state, reasons in per_state.items():
@@ -43,7 +43,7 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
     return found
 
 
-def _shown(each: NodeResult) -> str:
+def shown(each: NodeResult) -> str:
     """Return the reason of a node as the report shows it: nodes whose limits hold share one line."""
     if each.state is State.HELD:
         simulated = each.result is not None and each.result.summary["simulated"]

@@ -17,8 +17,7 @@ from typing import Any, Final
 from pytest_accel.core import untrusted
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record, summaries
-from pytest_accel.run.earlier_records import RECORD_BYTES, SUMMARY_BYTES
+from pytest_accel.run import folder_summary, record
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.summaries import Summary
 
@@ -200,7 +199,8 @@ class Results:
     folder: Path
     unreadable: list[Unreadable] = field(default_factory=list)
     """What could not be read at the last `read`."""
-    _known: dict[str, tuple[int, Result | None]] = field(default_factory=dict)
+    _known: dict[str, tuple[list[int], Result | None]] = field(default_factory=dict)
+    """The result of each folder, and when its files were changed, as they were read."""
 
     def read(self) -> dict[str, list[Result]]:
         """Return the results of each node by its name, newest first."""
@@ -229,51 +229,38 @@ class Results:
                 yield Path(entry.path)
 
     def _result(self, folder: Path) -> Result | None:
-        """Return the result in a folder, by its summary, or else by its record; None if it holds none.
-
-        Raises BadFile if there is one and neither file can be read.
-        """
-        bad = None
-        for file in (summaries.SUMMARY, record.FILE):
-            path = folder / file
-            try:
-                changed = path.lstat().st_mtime_ns
-                kept = self._known.get(folder.name)
-                if kept is None or kept[0] != changed:
-                    kept = self._known[folder.name] = (changed, _result(path))
-                return kept[1]
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                bad = bad or f"{folder.name}/{file} cannot be read: {error.strerror}"
-            except BadFile:
-                bad = bad or f"{folder.name}/{file} is damaged"
-        if bad:
-            raise BadFile(bad)
-        return None
+        """Return the result in a folder, None if it holds none. Raises BadFile."""
+        changed = [each.st_mtime_ns for each in _files(folder)]
+        kept = self._known.get(folder.name)
+        if kept is None or kept[0] != changed or not changed:
+            kept = self._known[folder.name] = (changed, _result(folder))
+        return kept[1]
 
 
 def _changed(folder: Path) -> datetime:
     """Return when a folder or one of its files was changed last, as far as that is to be seen."""
-    newest = 0.0
-    for path in (folder, folder / summaries.SUMMARY, folder / record.FILE):
+    found = _files(folder)
+    with contextlib.suppress(OSError):
+        found.append(folder.lstat())
+    return datetime.fromtimestamp(max((each.st_mtime for each in found), default=0.0), timezone.utc)
+
+
+def _files(folder: Path) -> list[os.stat_result]:
+    """Return what the file system says of the files that tell of a run, as far as there are any."""
+    found = []
+    for name in folder_summary.FILES:
         with contextlib.suppress(OSError):
-            newest = max(newest, path.lstat().st_mtime)
-    return datetime.fromtimestamp(newest, timezone.utc)
+            found.append((folder / name).lstat())
+    return found
 
 
-def _result(path: Path) -> Result | None:
-    """Return the result that a summary, or a record, tells of; None if it judges one again. Raises BadFile."""
-    is_summary = path.name == summaries.SUMMARY
-    try:
-        raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
-        summary = summaries.checked(raw) if is_summary else summaries.summary(raw)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadFile(f"{path}: is damaged ({error})") from None
-    if summary["judged_again"]:  # that is no measurement of hardware
+def _result(folder: Path) -> Result | None:
+    """Return the result in a folder, None if it holds none, or one that was judged again. Raises BadFile."""
+    summary = folder_summary.of_folder(folder)
+    if summary is None or summary["judged_again"]:  # that is no measurement of hardware
         return None
     texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})
-    return Result(path.parent, Summary(**{**summary, **texts}))
+    return Result(folder, Summary(**{**summary, **texts}))
 
 
 def last_words(folder: Path, node: str, job: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
+from pytest_accel.run.summaries import moment
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
 """Exit statuses of a run whose verdict is not that everything holds."""
@@ -37,6 +38,8 @@ PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
 """States of runs that ended with exit status 0."""
+JUDGED = (State.REJECTED, State.ERROR, State.NOT_JUDGED, *HOLDS)
+"""States of nodes whose run has ended with an exit status."""
 MISSING = (State.NO_RESULT, State.ERROR)
 """States of nodes for which `fleet run` submits another job."""
 
@@ -89,8 +92,8 @@ def of_all(
             max((one for one in unreadable if one.is_of(each.name)), key=_changed, default=None),
             queue_known=jobs is not None,
         )
-        state = _state(known, last_words)
-        found.append(replace(state, reason=_with_note(state, left_out, asked), skipped=each.skipped))
+        state = replace(_state(known, last_words), skipped=each.skipped)
+        found.append(replace(state, reason=_with_notes(state, left_out, asked)))
     return found
 
 
@@ -132,13 +135,18 @@ def _counting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[
     return fits, [each for each in runs if asked.other(each)]
 
 
-def _with_note(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
-    """Return the reason of a node with a note on the newest result that does not count, if it is newer."""
+def _with_notes(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
+    """Return the reason of a node with notes: why its missing result is not made up for, and which run does not count.
+
+    The latter is the newest of those that were measured otherwise than asked, if it is newer than the result.
+    """
+    missing = state.state in MISSING and state.skipped
+    reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
     newest = max(left_out, key=_started, default=None)
     if newest is None or (state.result and _started(newest) <= _started(state.result)):
-        return state.reason
+        return reason
     how = asked.other(newest) or "simulated"
-    return _noted(state.reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
+    return _noted(reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
 
 
 def _noted(reason: str, note: str) -> str:
@@ -223,15 +231,6 @@ def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> b
     at = next((each.at for each in submitted if each.job == last), "")
     began, asked = moment(newest.summary["started"]), moment(at)
     return began is not None and asked is not None and began > asked
-
-
-def moment(text: str) -> datetime | None:
-    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
-    try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 def _queued(name: str, job: JobState) -> NodeResult:

@@ -37,6 +37,7 @@ UNUSABLE = (
 """Beginnings of the states of nodes that start no job."""
 RESERVED = ("maint", "resv", "reserved")
 """Those of them that start the jobs of their reservation."""
+SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
 
@@ -56,7 +57,9 @@ def skipped_of(state: NodeState, *, reserved: bool = False) -> str:
     bare = state.state.rstrip("*~#!%$@^-+")
     usable = not bare.startswith(UNUSABLE) or (reserved and bare.startswith(RESERVED))
     if "*" in state.state[len(bare) :]:
-        bare, usable = f"{bare}, not responding", False
+        usable = False
+        if state.reason.lower() != SILENT:  # which is Slurm's reason for a node that is down for it
+            bare = f"{bare}, {SILENT}"
     return "" if usable else f"{bare}: {state.reason}" if state.reason else bare
 
 
@@ -118,6 +121,10 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
     return replace(fleet, expected=tuple(expected))
 
 
+class _OutOfTime(Exception):
+    """The time is over in which jobs may be submitted."""
+
+
 class Submitter:
     """Submits the jobs of a run. `tell` is called with what it waits for, and with an empty text when it goes on."""
 
@@ -126,25 +133,32 @@ class Submitter:
         self._folder = folder
         self._tell = tell
         self._unsaved = 0
+        self._end: float | None = None
 
-    def submit(self, nodes: Sequence[str], at_once: int = 0) -> None:
+    def submit(self, nodes: Sequence[str], at_once: int = 0, end: float | None = None) -> Sequence[str]:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
 
-        If the queue refuses, wait until it takes more. Raises SlurmError for any other refusal; what was submitted is
+        If the queue refuses, wait until it takes more. After `end`, a time of the monotonic clock, no further job is
+        submitted. Returns the nodes that are left then. Raises SlurmError for any other refusal; what was submitted is
         in fleet.json then.
         """
+        self._end = end
         (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
         script = script_of(self.fleet, self._folder)
         places = {each.name: each for each in self.fleet.expected}
-        room = 0
+        room = done = 0
         try:
-            for number, node in enumerate(nodes):
+            for node in nodes:
                 if at_once and not room:
-                    room = self._wait_for_room(at_once, len(nodes) - number)
+                    room = self._wait_for_room(at_once, len(nodes) - done)
                 room -= 1
-                self._submit(places[node], script, len(nodes) - number)
+                self._submit(places[node], script, len(nodes) - done)
+                done += 1
+        except _OutOfTime:
+            pass
         finally:
             self._save()
+        return nodes[done:]
 
     def _submit(self, node: Expected, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""
@@ -169,6 +183,7 @@ class Submitter:
         """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
         pause = SHORTEST_WAIT
         while True:
+            self._pause(0)  # raises where the time is over
             try:
                 return slurm.submit(job)
             except SlurmError as error:
@@ -176,7 +191,7 @@ class Submitter:
                     raise
                 self._save()
                 self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(2 * pause, LONGEST_WAIT)
 
     def _wait_for_room(self, at_once: int, left: int) -> int:
@@ -185,9 +200,16 @@ class Submitter:
         while (queued := len(self._active())) >= at_once:
             self._save()
             self._tell(f"{queued} jobs in the queue, as many as may be at once; {left} left to submit")
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(1.5 * pause, LONGEST_WAIT / 4)
         return at_once - queued
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but only as long as jobs may be submitted. Raises _OutOfTime after that."""
+        left = seconds if self._end is None else min(seconds, self._end - time.monotonic())
+        if left < 0:
+            raise _OutOfTime
+        time.sleep(left)
 
     def _active(self) -> list[JobState]:
         """Return the jobs of the run that have not ended."""

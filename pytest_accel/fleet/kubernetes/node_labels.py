@@ -5,16 +5,13 @@ They are printed and applied by the user. Names of nodes come from files that an
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
-from pytest_accel.core import untrusted
-from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.jobs.run_folder import Results
 from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_node
-from pytest_accel.run import summaries
-from pytest_accel.run.earlier_records import SUMMARY_BYTES
 from pytest_accel.run.summaries import Summary
 
 LONGEST_VALUE = 63
@@ -25,28 +22,13 @@ REJECTED = "REJECTED"
 def newest_results(folder: Path) -> list[Summary]:
     """Return the newest result of every node in the folder of a run, sorted by name. Raises BadFile.
 
-    Simulated results, those that were judged again and those of runs under way are left out.
+    Simulated results, those that were judged again, those of runs under way and damaged ones are left out.
     """
-    try:
-        places = [Path(each.path) for each in os.scandir(folder) if each.is_dir()]
-    except OSError as error:
-        raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
-    newest: dict[str, Summary] = {}
-    for found in _summaries(places):
-        if found["started"] >= newest.get(found["host"], found)["started"]:
-            newest[found["host"]] = found
-    return [newest[host] for host in sorted(newest)]
-
-
-def _summaries(places: Iterable[Path]) -> Iterator[Summary]:
-    for place in places:
-        try:
-            raw = untrusted.read_json(place / summaries.SUMMARY, most=SUMMARY_BYTES, follow=False)
-            found = summaries.checked(raw)
-        except (BadFile, KeyError, TypeError, AttributeError, ValueError):
-            continue
-        if found["word"] and not found["simulated"] and not found["judged_again"]:
-            yield found
+    newest: list[Summary] = []
+    for _, of_node in sorted(Results(folder).read().items()):
+        ended = (each.summary for each in of_node if each.summary["word"] and not each.summary["simulated"])
+        newest.extend(islice(ended, 1))
+    return newest
 
 
 def commands(results: Iterable[Summary]) -> Iterator[str]:

@@ -24,8 +24,6 @@ COLUMNS: Final = (
     "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
 )
 """What is told of a device: where it was, on which software, its figure and the verdict on it."""
-ROWS: Final = 61_440
-"""Rows of a file that are read together. A device with 25 metrics has 175 of them in a week."""
 
 
 def week_of(night: str) -> str:
@@ -65,5 +63,4 @@ def complete(connection: DuckDBPyConnection, store: Path, nights: Mapping[str, P
         file.parent.mkdir(exist_ok=True)
         figures = database.parquet([nights[night] for night in weeks[week]])
         query = f"SELECT device, run, {COLUMNS} FROM {figures} ORDER BY device, metric, night, run"  # noqa: S608
-        with database.reading(store):
-            database.write(connection, query, file, ROWS)
+        database.write(connection, query, file)

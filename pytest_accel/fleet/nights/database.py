@@ -9,7 +9,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import BadFile
@@ -17,9 +17,15 @@ from pytest_accel.core.untrusted import BadFile
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+MEMORY: Final = "1GB"
+"""What a database keeps in memory; the rest goes to the disk. To sort a week of 80,000 devices takes more."""
 
-def connect() -> DuckDBPyConnection:
-    """Return a database in memory, which loads nothing from elsewhere. Raises BadFile without the package."""
+
+def connect(room: Path | None = None) -> DuckDBPyConnection:
+    """Return a database in memory, which loads nothing from elsewhere. Raises BadFile without the package.
+
+    What does not fit into memory is written into a new folder `room`; by default one for temporary files.
+    """
     try:
         import duckdb
     except ImportError:
@@ -29,7 +35,8 @@ def connect() -> DuckDBPyConnection:
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
-            "temp_directory": str(Path(tempfile.gettempdir()) / "pytest-accel-store"),
+            "memory_limit": MEMORY,
+            "temp_directory": str(room or Path(tempfile.gettempdir()) / f"pytest-accel-{secrets.token_hex(8)}"),
             "preserve_insertion_order": "false",
         },
     )
@@ -43,10 +50,13 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        told = printable(str(error).splitlines()[0], SHOWN)
-        raise BadFile(
-            f"{path}: cannot be read, or is damaged ({told}); the records can be added to a new store"
-        ) from None
+        what = f"cannot be read, or is damaged ({_told(error)}); the records can be added to a new store"
+        raise BadFile(f"{path}: {what}") from None
+
+
+def _told(error: Exception) -> str:
+    """Return what the database says of an error."""
+    return printable(str(error).splitlines()[0], SHOWN)
 
 
 def literal(text: object) -> str:
@@ -84,20 +94,23 @@ def csv_files(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     )
 
 
-def write(connection: DuckDBPyConnection, query: str, path: Path, rows: int = 0) -> None:
+def write(connection: DuckDBPyConnection, query: str, path: Path) -> None:
     """Replace a Parquet file by what a query finds, in one step that survives a loss of power.
 
-    `rows` is how many rows are read together by whoever looks for a few of them; 0 leaves it to the database.
+    Raises BadFile, or OSError.
     """
+    import duckdb
+
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    size = f", ROW_GROUP_SIZE {rows}" if rows else ""
     try:
         connection.execute(
-            f"COPY ({query}) TO {literal(temporary)} (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2{size})"
+            f"COPY ({query}) TO {literal(temporary)} (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)"
         )
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
+    except duckdb.Error as error:
+        raise BadFile(f"{path}: cannot be written ({_told(error)})") from None
     finally:
         temporary.unlink(missing_ok=True)
 

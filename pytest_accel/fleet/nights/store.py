@@ -109,18 +109,17 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
     if GLOB & set(str(store.absolute())):
         raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
     added = Added()
-    with contextlib.closing(database.connect()) as connection:
+    parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
+    with contextlib.closing(database.connect(parts / "room")) as connection:
         store.mkdir(parents=True, exist_ok=True)
         with _locked(store):
             _demand_kind(store, simulated=simulated)
-            parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
             parts.mkdir()
             try:
                 wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
                 _merge(connection, store, _by_night(connection, store, wanted, parts), parts, added)
-                by_device.complete(
-                    connection, store, {each: folder_of(store, each) / FIGURES for each in nights(store)}
-                )
+                figures = {each: folder_of(store, each) / FIGURES for each in nights(store)}
+                by_device.complete(connection, store, figures)
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added

@@ -63,7 +63,7 @@ def pairs(properties: Properties) -> list[tuple[str, str]]:
 def text(record: Record) -> str:
     """Return a record as a JUnit file."""
     suite = ET.Element("testsuite", name=SUITE)
-    _add(suite, _of_run(record))
+    add_properties(suite, _of_run(record))
     found, names, known = findings_of(record), device_names(record), devices(record)
     seconds, alike = _seconds(record), Counter((each.metric, each.subject) for each in record.verdicts)
     for renamed, verdict in zip(told_apart(record.verdicts), record.verdicts, strict=True):
@@ -76,14 +76,20 @@ def text(record: Record) -> str:
             time=f"{seconds.get((verdict.metric, verdict.subject), 0.0):.3f}",
         )
         finding = found.get(verdict.key)
-        _add(case, of_verdict(verdict, device.serial if device else None, finding))
+        add_properties(case, of_verdict(verdict, device.serial if device else None, finding))
         _add_outcome(case, verdict, finding)
     run = record.run
-    count = {name: str(len(suite.findall(f"testcase/{tag}"))) for name, tag in COUNTS.items()}
     wall = run["seconds"].get("wall", 0.0) if "seconds" in run else 0.0  # the devices are measured at the same time
-    attributes = {"tests": str(len(record.verdicts)), **count, "time": f"{wall:.3f}"}
-    attributes |= {"timestamp": printable(run.get("started", "")), "hostname": printable(run.get("host", ""))}
-    suite.attrib.update(attributes)
+    about = {"time": f"{wall:.3f}", "timestamp": run.get("started", ""), "hostname": run.get("host", "")}
+    return document(suite, about)
+
+
+def document(suite: ET.Element, attributes: Mapping[str, str]) -> str:
+    """Return a JUnit file with one suite. Its cases are counted, and it gets further `attributes`."""
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for name, tag in COUNTS.items():
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.attrib.update({name: printable(value) for name, value in attributes.items()})
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
@@ -124,7 +130,8 @@ def _name(verdict: Verdict, alike: int) -> str:
     return f"{verdict.metric} ({verdict.limit.origin})" if alike > 1 and verdict.limit else verdict.metric
 
 
-def _add(parent: ET.Element, properties: Properties) -> None:
+def add_properties(parent: ET.Element, properties: Properties) -> None:
+    """Add properties to a suite or a case."""
     group = ET.SubElement(parent, "properties")
     for name, value in pairs(properties):
         ET.SubElement(group, "property", name=name, value=value)

@@ -5,31 +5,25 @@ No node and no device is a label: a fleet of 80,000 devices would be as many ser
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
+from pytest_accel.fleet import prometheus_text
 from pytest_accel.fleet.nights.analysis.groups import Group
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
+from pytest_accel.fleet.prometheus_text import Family, Labels
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.views.exports.prometheus import UNITS
-
-Labels = Sequence[tuple[str, str]]
 
 
 def text(night: Night) -> str:
     """Return a night in the text format of Prometheus."""
-    lines: list[str] = []
-    for name, help_text, rows in _families(night):
-        told = [_line(name, labels, number) for labels, number in rows if math.isfinite(number)]
-        if told:
-            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *told]
-    return "\n".join(lines) + "\n"
+    return prometheus_text.text(_families(night))
 
 
-def _families(night: Night) -> Iterator[tuple[str, str, Iterable[tuple[Labels, float]]]]:
+def _families(night: Night) -> Iterator[Family]:
     """Yield each metric with its help, and its labels and numbers."""
     moment = datetime.fromisoformat(night.night).replace(tzinfo=timezone.utc).timestamp()
     yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
@@ -84,12 +78,3 @@ def _findings(night: Night) -> list[tuple[Labels, float]]:
     count.update(("trend", each.kind.sku, each.kind.metric) for each in night.trends)
     names = ("kind", "sku", "metric")
     return [(tuple(zip(names, key, strict=True)), float(number)) for key, number in sorted(count.items())]
-
-
-def _line(name: str, labels: Labels, number: float) -> str:
-    told = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
-    return f"{name}{{{told}}} {number!r}" if told else f"{name} {number!r}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,53 @@
+"""The summary of the run in a folder: from either file, and never from what is no such file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.run import folder_summary
+
+STARTED = "2026-11-20T01:00:00+00:00"
+SUMMARY = {
+    "started": STARTED, "host": "n", "state": "finished", "line": "of the summary", "simulated": False,
+    "judged_again": False, "devices": [], "rejected": [],
+}  # fmt: skip
+RECORD = {"run": {"host": "n", "started": STARTED}, "closing": {"line": "of the record"}, "devices": []}
+
+
+def line_of(folder: Path, **files: Any) -> str | None:
+    """The closing line that is read from a folder with these files; texts are written as they are."""
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text)
+    found = folder_summary.of_folder(folder)
+    return found["line"] if found else None
+
+
+@pytest.mark.parametrize(
+    "summary", ['{"started":', "[]", {**SUMMARY, "started": "tomorrow"}, " " * (folder_summary.SUMMARY_BYTES + 1)]
+)
+def test_a_damaged_summary_is_made_up_for_by_the_record(tmp_path: Path, summary: Any) -> None:
+    assert line_of(tmp_path, summary=SUMMARY, record=RECORD) == "of the summary"
+    assert line_of(tmp_path, summary=summary, record=RECORD) == "of the record"
+    with pytest.raises(BadFile, match=r"^[^/]*/summary.json is damaged$"):
+        line_of(tmp_path, record="")
+
+
+def test_a_record_alone_is_enough_and_a_folder_without_files_holds_no_run(tmp_path: Path) -> None:
+    assert line_of(tmp_path) is None
+    assert line_of(tmp_path / "nowhere") is None
+    assert line_of(tmp_path, record=RECORD) == "of the record"
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(SUMMARY))
+    folder = tmp_path / "n"
+    folder.mkdir()
+    (folder / "summary.json").symlink_to(tmp_path / "other.json")
+    with pytest.raises(BadFile):
+        folder_summary.of_folder(folder)
