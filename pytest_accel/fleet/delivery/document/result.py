@@ -196,6 +196,14 @@ def _qualified(of: Delivery) -> list[str]:
             f"OTHER LIMITS than those of the shipped threshold file: {many(len(of.overridden), 'accepted node')} "
             f"{'was' if len(of.overridden) == 1 else 'were'} judged by some ({listed(of.overridden, MOST_NODES)})."
         )
+    marginal = [each for each in of.nodes if each.marginal and each.result == "accepted"]
+    if marginal:
+        devices = sum(each.marginal for each in marginal)
+        told.append(
+            f"MARGINAL: {many(devices, 'device')} of {many(len(marginal), 'accepted node')} "
+            f"{'holds' if devices == 1 else 'hold'} a limit narrowly, or {_is(devices)} behind the others: "
+            f"{listed([each.name for each in marginal], MOST_NODES)}."
+        )
     if of.rejected_before:
         nodes = [f"{name} ({why})" for name, why in of.rejected_before]
         told.append(f"REJECTED BEFORE, and accepted now: {listed(nodes, MOST_NODES)}.")

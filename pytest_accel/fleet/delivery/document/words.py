@@ -19,7 +19,7 @@ T = TypeVar("T")
 MOST_NAMED = 16
 """Boards that one sentence names; the JSON has all of them."""
 SELDOM, LIKELY, MOSTLY = 0.01, 0.5, 0.9
-"""The chances of acceptance from which on a limit misses some, most and nearly all devices with a loss."""
+"""The chances of acceptance from which on a limit accepts some, most and nearly all devices with a loss."""
 NEARLY = 0.99999
 FEWEST = 0.001
 """The smallest expected number of devices that is told as a figure."""
@@ -46,7 +46,8 @@ HOW_RISKY = (
 TWO_LINES = (
     "How sure a limit is depends on how much healthy devices differ (the spread). Each metric has two lines: "
     '"delivery" goes by the spread of these devices, for a device 8 % below their median; "threshold file" goes by the '
-    "spread and the healthy figure that were published."
+    "spread and the healthy figure that were published. A loss is noticed if the device is at least MARGINAL; a "
+    "MARGINAL device is accepted."
 )
 RISK = (HOW_RISKY, TWO_LINES)
 """The text above the table of risks, in paragraphs."""
@@ -56,7 +57,7 @@ RISK_HEAD = (
     "chance that such a device is accepted",
     "accepted",
     "slow among these, if 1 in 100 is",
-    "smallest loss found at 95 %",
+    "smallest loss noticed at 95 %",
     "spread",
 )
 FIGURES_HEAD = ("metric", "n", "least", "5 %", "median", "95 %", "most", "spread", "limit", "healthy", "distribution")
@@ -233,16 +234,16 @@ def in_words(of: Distribution, risk: Risk) -> str:
         sure = f"only advises, and accepts a {what} that is 8 % slow"
         return sure if risk.accepted > LIKELY else f"only advises; a {what} that is 8 % slow is left not judged"
     if risk.accepted > MOSTLY:
-        return f"does not see a loss of 8 %: accepts nearly every such {what}"
+        return f"accepts nearly every {what} that is 8 % slow"
     if risk.accepted > LIKELY:
         return f"accepts more than half of the {what}s that are 8 % slow"
     if risk.accepted > SELDOM:
         return f"accepts some of the {what}s that are 8 % slow"
-    return f"finds nearly every {what} that is 8 % slow"
+    return f"rejects nearly every {what} that is 8 % slow"
 
 
 def risk_summary(of: Sequence[Distribution]) -> list[str]:
-    """Return which limits find a device that is 8 % slow and which do not, a sentence for each kind.
+    """Return which limits reject a device that is 8 % slow and which do not, a sentence for each kind.
 
     The spread of the delivery counts where it is known, else that of the threshold file.
     """
@@ -255,11 +256,11 @@ def risk_summary(of: Sequence[Distribution]) -> list[str]:
 
 
 SUMMARY = {
-    "finds": "These limits find nearly every device that is 8 % slow",
-    "misses some": "These limits accept some of the devices that are 8 % slow",
-    "misses": "These limits accept most devices that are 8 % slow, and find only larger losses",
+    "rejects": "These limits reject nearly every device that is 8 % slow",
+    "accepts some": "These limits accept some of the devices that are 8 % slow",
+    "accepts most": "These limits accept most devices that are 8 % slow, and reject only larger losses",
     "advises": "These limits only advise, and reject no device",
-    "not known": "How large a loss these limits find is not known",
+    "not known": "For lack of a spread it is not known what these limits accept",
 }
 """The beginnings of the sentences of `risk_summary`, by the kind of the limit."""
 
@@ -269,4 +270,4 @@ def _kind(accepted: float | None, *, advises: bool) -> str:
         return "advises"
     if accepted is None:
         return "not known"
-    return "misses" if accepted > LIKELY else "misses some" if accepted > SELDOM else "finds"
+    return "accepts most" if accepted > LIKELY else "accepts some" if accepted > SELDOM else "rejects"
