@@ -513,3 +513,25 @@ def test_prune_removes_the_night_that_is_named(
     assert run("prune", place, "--night", "2026-11-02", "--yes") == 0
     assert "removed 2026-11-02" in capsys.readouterr().out
     assert store.nights(place) == ["2026-11-01"]
+
+
+def test_a_node_without_a_run_tonight_is_named_in_the_first_such_night(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But not a node that is examined now and then."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    for night in range(5):
+        for node in (0, 1, 2):
+            if (node, night) not in ((1, 3), (1, 4), (2, 1), (2, 3)):
+                fleet_nights.save(fleet_nights.record(node, night), records)
+    assert run("add", place, records) == 0
+    for tonight, gone in (("2026-11-03", []), ("2026-11-04", ["rack7-n01"]), ("2026-11-05", [])):
+        capsys.readouterr()
+        assert run("show", place, "--night", tonight, "--format", "json") == (6 if gone else 0)
+        assert json.loads(capsys.readouterr().out)["gone"] == gone
+    assert run("show", place, "--night", "2026-11-04") == 6
+    assert "without a run tonight, but with one in each of the nights before (1): rack7-n01" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert run("show", place, "--night", "2026-11-04", "--format", "html") == 6
+    assert "in each of the nights before: rack7-n01." in capsys.readouterr().out

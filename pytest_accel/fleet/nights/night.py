@@ -75,6 +75,8 @@ class Night:
     never: Sequence[Fired]
     proposals: Sequence[Proposed]
     groups: Sequence[Group]
+    gone: Sequence[str]
+    """Nodes that have no run in this night, though they had one in each of the last three before."""
     left_out: Sequence[str] = ()
     """Nights whose figures cannot be read. What they would show is not in the findings."""
 
@@ -100,10 +102,10 @@ class Night:
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 for hardware that is worse, 6 for a node or a night that was not judged, else 0."""
+        """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0."""
         if any(each.exit == REJECTED for each in self.runs) or self.outliers or self.trends or self.offenders:
             return REJECTED
-        return NOT_JUDGED if self.left_out or any(each.exit != 0 for each in self.runs) else 0
+        return NOT_JUDGED if self.left_out or self.gone or any(each.exit != 0 for each in self.runs) else 0
 
 
 def window(path: Path, night: str | None, count: int) -> list[str]:
@@ -146,6 +148,7 @@ def _look(fleet: Fleet) -> Night:
         never=limits.never(fired),
         proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
+        gone=fleet.gone(),
         left_out=sorted(fleet.left_out),
     )
 

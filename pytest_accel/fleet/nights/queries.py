@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.nights import damage, store
+from pytest_accel.fleet.nights import damage, database, store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
 from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
 from pytest_accel.fleet.nights.analysis.limits import Fired
@@ -33,6 +33,8 @@ KIND: Final = "sku, platform, level, metric, unit, method"
 """The columns of `Kind`."""
 COMPARED: Final = "method <> '' AND value IS NOT NULL"
 """The figures that are compared."""
+BEFORE: Final = 3
+"""Nights in each of which a node had a run that is missed tonight; a fleet that examines a part each night has none."""
 MOST_EVENTS: Final = 200_000
 """Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
 
@@ -83,6 +85,19 @@ class Fleet(Tables):
         """Return node, word, state, exit, line, record, level, SKU and devices of tonight's runs."""
         columns = "node, word, state, exit, line, record, level, sku, devices"
         return self.rows(f"SELECT {columns} FROM runs ORDER BY node, started")  # noqa: S608
+
+    def gone(self) -> list[str]:
+        """Return the nodes that have no run tonight, though they had one in each of the last nights before."""
+        nights = self.nights[-1 - BEFORE : -1]
+        files = [file for night in nights if (file := store.folder_of(self.path, night) / store.RUNS).exists()]
+        files = [file for file in files if not damage.damaged(self._db, [file])]
+        if not files:
+            return []
+        query = f"""
+            SELECT node FROM {database.parquet(files)} ANTI JOIN runs USING (node)
+            GROUP BY node HAVING count(DISTINCT night) = {len(files)} ORDER BY node
+        """  # noqa: S608
+        return [node for (node,) in self.rows(query)]
 
     def statuses(self) -> dict[str, int]:
         """Return how many verdicts of tonight have each status."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.core.words import counted
+from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
@@ -61,6 +61,7 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         more=max(0, len(rows) - ROWS),
         kinds=sorted({each.kind for each in rows}),
         runs=_runs(night.runs, targets),
+        gone=listed(night.gone, ROWS),
         tables=[table for table in _tables(night) if table[2]],
         proposals=[cells.proposal(each) for each in text.by_change(night.proposals)],
         cells=heat.cells,
@@ -93,6 +94,9 @@ def _meaning(night: Night) -> str:
         f"{counted(rejected, 'run')} rejected a node" if rejected else passed,
         f"{counted(other, 'run')} did not judge it, or did not end" if other else "",
         f"{counted(held, 'run')} held, but accepted nothing" if held else "",
+        f"{counted(len(night.gone), 'node')} without a run, but with one in each of the nights before"
+        if night.gone
+        else "",
     ]
     devices = [
         f"{counted(len(night.outliers), 'device')} far behind their like" if night.outliers else "",

@@ -26,6 +26,8 @@ NAMES: Final = {
     "trends": "losing speed from night to night",
 }
 """The titles of the findings that take many devices or nights."""
+GONE: Final = 8
+"""Most nodes without a run that are named."""
 COLUMNS: Final = 80
 """Columns of a terminal. A line is longer only if its names are."""
 
@@ -48,6 +50,9 @@ def text(night: Night) -> str:
         ("limits that the fleet proposes, and the loss that each finds", by_change(night.proposals), _proposal, 3),
     ]
     lines = head(night)
+    if night.gone:
+        title = f"without a run tonight, but with one in each of the nights before ({len(night.gone)})"
+        lines += _wrapped(title, (listed(night.gone, GONE),))
     for title, found, shown, most in sections:
         if found:
             more = f", the first {most}" if len(found) > most else ""
