@@ -196,7 +196,7 @@ class Session:
         """Judge one subject by the SKU's limit and the markers'. The first call measures on every device.
 
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
-        not have, and ProbeError for a bug in the probe.
+        not have or cannot use, and ProbeError for a bug in the probe.
         """
         request = request_of(function, given, metric, self.sku)
         binding = requirements.required_at(self.options.level, self.setup.limits)
