@@ -302,7 +302,7 @@ def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
 
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
-    """Return the verdict on a measurement that broke off: without a value, since part of a measurement judges nothing."""
+    """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     if trouble.kind == "bug":
         raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
     return Verdict(
