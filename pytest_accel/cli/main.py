@@ -32,10 +32,10 @@ interrupted or simulated, that still counts. A table is never accepted. The exit
 limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
 
 COMPARE = """Show what changed between the first and the last of some records, most important first: devices, verdicts,
-facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder of records, also the
-trend of every figure. A figure is compared with one of the same method and conditions alone. The exit status is 0 if
-nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are not
-comparable."""
+facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder of
+records, also the trend of every figure. A figure is compared with one of the same method and conditions alone. The exit
+status is 0 if nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are
+not comparable, or the oldest or the newest of several is not."""
 CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named; each
 limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
 The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and
