@@ -42,7 +42,7 @@ DIR/fleet.json before the first job is submitted, the record of a node is in DIR
 are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs
 were submitted, 6 if --timeout was over before, with --wait that of 'fleet wait'."""
 STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
-0 if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
+0 if all nodes are accepted or held, 1 if one is rejected, 6 if another one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
 those of 'fleet status'."""
 CANCEL = "End the jobs of a run that are waiting or running. Records stay."
@@ -185,15 +185,18 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         found = [each for each in found if each.default] or found
     if not found:
         raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
+    sku = loader.load(chosen.sku) if chosen.sku != AUTO else None
+    arguments = _arguments(chosen)
     return Fleet(
         id=name,
         created=submission.now(),
         version=pytest_accel.__version__,
-        arguments=_arguments(chosen),
+        arguments=arguments,
         minutes=minutes,
         partition=chosen.partition,
         reservation=chosen.reservation,
-        sku="" if chosen.sku == AUTO else loader.load(chosen.sku).name,
+        sku=sku.name if sku else "",
+        level=run_folder.level_of(arguments, sku.contract.level if sku and sku.contract else ""),
         expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
     )
 

@@ -52,7 +52,7 @@ def of_file(path: Path) -> Summary:
     is_summary = path.name == summaries.SUMMARY
     raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
     try:
-        return summaries.checked(raw) if is_summary else summaries.summary(raw)
+        return summaries.checked(raw if is_summary else summaries.summary(raw))
     except (KeyError, TypeError, AttributeError, ValueError):
         raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one") from None
 

@@ -78,7 +78,7 @@ def summary(raw: Mapping[str, Any]) -> Summary:
     }
     return {
         "schema": SCHEMA,
-        "started": _time(run.get("started") or ""),
+        "started": str(run.get("started") or ""),
         "host": str(run.get("host") or ""),
         "job": str((run.get("launcher") or {}).get("job") or ""),
         "state": str(raw.get("state") or ""),

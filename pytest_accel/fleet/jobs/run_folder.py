@@ -72,7 +72,7 @@ class Fleet:
     sku: str = ""
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
     level: str = ""
-    """The level that the records state; empty if it is not known."""
+    """The level that the records state; empty if only the arguments tell it (`level_of`)."""
     listed: bool = True
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
 
@@ -130,7 +130,7 @@ def load(folder: Path) -> Fleet:
             partition=str(raw["partition"]),
             reservation=str(raw["reservation"]),
             sku=str(raw.get("sku", "")),
-            level=str(raw.get("level") or level_of(raw["arguments"])),
+            level=str(raw.get("level", "")),
             expected=expected,
             jobs=jobs,
         )
