@@ -21,7 +21,7 @@ MOST_NODES = 100_000
 MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
 Nothing is applied (docs/kubernetes.md)."""
-LABELS = """Print the commands that label the nodes of a run by the results that 'fleet report' shows, and taint those that
+LABELS = """Print the commands that label the nodes of a run by the results in 'fleet report', and taint those that
 were rejected. Nothing is applied. The exit status is 0, 6 if a node gets no label because its newest result is not
 known or a record is damaged, 4 if the folder holds no result."""
 
