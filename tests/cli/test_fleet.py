@@ -224,3 +224,18 @@ def test_a_full_queue_is_waited_for_until_the_timeout(
 def test_a_wrong_timeout_is_refused(minutes: str) -> None:
     with pytest.raises(SystemExit, match="4"):
         main(["fleet", "run", "--sku=cpu", f"--timeout={minutes}"])
+
+
+def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closing = {"line": "REJECTED gpu3", "word": "REJECTED", "exit": 1}
+    write(Record(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
+    assert main(["fleet", "report", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.startswith("rejected    n1  REJECTED gpu3")
+
+
+def test_a_list_without_nodes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(Fleet("1", AT, "0", (), 10), tmp_path)
+    assert main(["fleet", "status", str(tmp_path)]) == 4
+    assert "names no node that was expected" in capsys.readouterr().err

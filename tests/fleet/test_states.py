@@ -19,8 +19,10 @@ from pytest_accel.fleet.jobs.run_folder import (
     Result,
     Results,
     Submitted,
+    Unreadable,
     found,
     last_words,
+    level_of,
     load,
     save,
 )
@@ -131,6 +133,87 @@ def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> Non
     assert plan.left == [("s", "its run was simulated, and those of other nodes were not")]
     assert not plan.steps
     assert drain.plan_of([simulated], {"s": [SLOW]}, [NodeState("s", "idle")]).steps, "a rehearsal drains"
+
+
+# -- which result counts
+
+
+def two(first: Result, second: Result, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
+    """The state of a node n whose jobs 7 and 8 were submitted in one night, of which the second has not ended yet."""
+    jobs = (Submitted("n", "7", EARLY), Submitted("n", job, at))
+    return of_all(fleet(Expected("n"), jobs=jobs), {"n": [first, second]}, [])[0]
+
+
+AHEAD = "2026-11-20T18:00:00+00:00"
+"""When a run began by the clock of a node that is hours ahead: after the second job was submitted."""
+
+
+def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says() -> None:
+    bad = result("2026-11-20T12:01:00+00:00", job="8", **BAD)
+    assert two(result(AHEAD, job="7"), bad).state is State.REJECTED
+    lost = two(result(AHEAD, job="7"), result(EARLY, job="1"))
+    assert (lost.state, lost.reason) == (State.NO_RESULT, "job 8 ended without a record")
+    assert two(result(AHEAD, job="7", **BAD), result("2026-11-20T12:01:00+00:00", job="8")).state is State.ACCEPTED
+    assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
+
+
+def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
+    bad = result(EARLY, job="7", **BAD)
+    jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))
+    asked = fleet(Expected("n"), jobs=jobs)
+    assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
+    lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
+    assert (lost.state, lost.result) == (State.REJECTED, bad)
+    assert lost.reason == "REJECTED gpu3; job 8 left no result that takes it back"
+
+
+def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
+    bad, held = result(EARLY, job="7", **BAD), {"word": "HELD", "filtered": True}
+    later = "2026-11-20T12:01:00+00:00"
+    assert two(bad, result(later, job="8", **held)).state is State.HELD
+    by_hand = two(result(later, job="8", **BAD), result(LATE, job="by-hand", **held))
+    assert by_hand.state is State.REJECTED
+    assert by_hand.reason == "REJECTED gpu3; n does not count: it was narrowed to a part of the checks"
+    assert two(result(later, job="8", **BAD), result(LATE, job="by-hand")).state is State.ACCEPTED
+    before = two(result(EARLY, job="by-hand", **BAD), result(later, job="8", **held))
+    assert before.state is State.REJECTED, "which no job was asked to measure again"
+
+
+def test_a_result_that_contradicts_itself_is_not_judged() -> None:
+    given = state(result(rejected=["GPU-3"]))
+    assert given.state is State.NOT_JUDGED
+    assert given.reason == "n contradicts itself: it says ACCEPTED and rejects 1 device; ACCEPTED 8/8"
+
+
+def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> None:
+    asked = fleet(Expected("n"))
+    bad, quick = result(EARLY, terms={"level": "standard"}, **BAD), result(LATE, terms={"level": "quick"})
+    found = of_all(asked, {"n": [bad, quick]}, [])[0]
+    assert (found.state, found.result) == (State.REJECTED, bad)
+    assert "it is of level quick, which was not asked" in found.reason
+    contract = replace(asked, level="quick")
+    assert of_all(contract, {"n": [quick]}, [])[0].state is State.ACCEPTED
+    assert level_of(["--accel-sku=h100-sxm"], "quick") == "quick"
+    assert level_of(["--accel-sku=/a/contract.yaml"]) == ""
+    assert level_of(["--accel-sku=x", "--accel-hours=8"]) == "long"
+
+
+def test_a_damaged_folder_is_of_the_node_that_is_called_so() -> None:
+    now = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    damaged = [Unreadable("rack1-2", now, "rack1-2/record.json is damaged")]
+    results = {"rack1": [result(LATE)]}
+    one, two = of_all(fleet(Expected("rack1"), Expected("rack1-2")), results, [], unreadable=damaged)
+    assert (one.state, two.state, two.reason) == (State.ACCEPTED, State.NO_RESULT, damaged[0].why)
+    (one,) = of_all(fleet(Expected("rack1")), results, [], unreadable=damaged)
+    assert one.state is State.NO_RESULT
+    (one,) = of_all(fleet(Expected("rack1")), {"rack1": [result(LATE, **BAD)]}, [], unreadable=damaged)
+    assert (one.state, one.reason) == (State.REJECTED, "REJECTED gpu3; rack1-2/record.json is damaged")
+
+
+def test_hosts_of_two_domains_are_two_nodes() -> None:
+    results = {"n1.a": [result(LATE)], "n1.b": [result(LATE, **BAD)]}
+    found = of_all(fleet(Expected("n1.a"), Expected("n1.b")), results, [])
+    assert [each.state for each in found] == [State.ACCEPTED, State.REJECTED]
 
 
 def of(**states: State) -> list[NodeResult]:
