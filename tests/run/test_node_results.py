@@ -64,7 +64,7 @@ def test_the_result_that_counts(told: list[dict[str, Any]], counts: dict[str, An
         assert choose(order, NOW).counts == runs[told.index(counts)]
 
 
-@pytest.mark.parametrize("between", permutations([PART, HELD, NOTHING, LOST, RUNS], 2))
+@pytest.mark.parametrize("between", list(permutations([PART, HELD, NOTHING, LOST, RUNS], 2)))
 def test_a_rejection_stands_until_an_acceptance(between: tuple[dict[str, Any], ...]) -> None:
     runs = [run(1, GOOD), run(2, BAD), *(run(day, each) for day, each in enumerate(between, 3))]
     choice = choose(runs, NOW)
