@@ -92,12 +92,10 @@ def _of_node(place: Path, node: str) -> Iterator[Path]:
         names = sorted((each.name for each in os.scandir(place) if not each.name.startswith(".")), reverse=True)
     except OSError as error:
         raise BadFile(f"{place}: cannot be read: {error.strerror}") from None
-    called = dict.fromkeys((file_name(node), file_name(node.partition(".")[0])))
-    own = [
-        each
-        for each in names
-        if each in called or each.startswith(tuple(f"{name}{end}" for name in called for end in "-."))
-    ]
+    short = node.partition(".")[0]
+    called = [file_name(node)] if short in ("", node) or short.isdigit() else [file_name(node), file_name(short)]
+    begins = tuple(f"{name}{end}" for name in called for end in "-.")
+    own = [each for each in names if each in called or each.startswith(begins)]
     yield from (place / each for each in own[:MOST_OF_NODE])
     others = [each for each in names if each not in own]
     for night in others[:MOST_NIGHTS]:

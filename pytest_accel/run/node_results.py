@@ -44,8 +44,10 @@ class Choice(Generic[R]):
     """The result of a node that counts (None if none does), and those that do not though they may look newer."""
 
     counts: R | None
-    left_out: Sequence[tuple[R, str]] = ()
-    """With the reason why: those whose time cannot be right, then the others, newest first."""
+    mistimed: Sequence[tuple[R, str]] = ()
+    """Those whose time cannot be right, and why."""
+    passed_over: Sequence[tuple[R, str]] = ()
+    """Those that are newer than the one that counts, newest first, and why they do not."""
 
 
 def began(result: HasSummary) -> datetime | None:
@@ -59,20 +61,20 @@ def choose(results: Iterable[R], now: datetime, when: Callable[[R], datetime | N
     Of results that began at the same time one that rejects counts.
     """
     dated: list[tuple[datetime, bool, R]] = []
-    left_out: list[tuple[R, str]] = []
+    mistimed: list[tuple[R, str]] = []
     for each in results:
         time = when(each)
         if time is None:
-            left_out.append((each, "it does not say when it began"))
+            mistimed.append((each, "it does not say when it began"))
         elif time > now + AHEAD:
-            left_out.append((each, f"it began in the future, {each.summary['started']}"))
+            mistimed.append((each, f"it began in the future, {each.summary['started']}"))
         else:
             dated.append((time, rejects(each.summary), each))
     dated.sort(key=lambda each: each[:2], reverse=True)
     ordered = [each for _, _, each in dated]
     counts = _counting(ordered)
     newer = ordered[: ordered.index(counts)] if counts else []
-    return Choice(counts, [*left_out, *((each, _why_not(each.summary)) for each in newer)])
+    return Choice(counts, mistimed, [(each, _why_not(each.summary)) for each in newer])
 
 
 def _counting(ordered: Sequence[R]) -> R | None:

@@ -198,6 +198,13 @@ def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> 
     assert level_of(["--accel-sku=x", "--accel-hours=8"]) == "long"
 
 
+def test_an_accepted_node_with_a_run_whose_time_cannot_be_right_is_told() -> None:
+    runs = {"n": [result(LATE), result("2999-01-01T00:00:00+00:00", **BAD)]}
+    found = of_all(fleet(Expected("n")), runs, [])
+    told = "accepted    n  n does not count: it began in the future, 2999-01-01T00:00:00+00:00"
+    assert report.text(fleet(), found, ",".join).splitlines()[0] == told
+
+
 def test_a_damaged_folder_is_of_the_node_that_is_called_so() -> None:
     now = datetime(2026, 11, 22, tzinfo=timezone.utc)
     damaged = [Unreadable("rack1-2", now, "rack1-2/record.json is damaged")]

@@ -69,7 +69,7 @@ def test_a_rejection_stands_until_an_acceptance(between: tuple[dict[str, Any], .
     runs = [run(1, GOOD), run(2, BAD), *(run(day, each) for day, each in enumerate(between, 3))]
     choice = choose(runs, NOW)
     assert choice.counts == runs[1]
-    assert [each for each, _ in choice.left_out] == [runs[3], runs[2]], "newest first"
+    assert [each for each, _ in choice.passed_over] == [runs[3], runs[2]], "newest first"
     assert choose([*runs, run(9, GOOD)], NOW).counts == run(9, GOOD)
 
 
@@ -91,7 +91,7 @@ def test_times_are_compared_as_times() -> None:
 def test_a_result_whose_time_cannot_be_right_counts_for_nothing(started: str, why: str) -> None:
     wrong, bad = run(started, GOOD), run(23, BAD)
     assert choose([wrong, bad], NOW).counts == bad
-    assert choose([wrong, bad], NOW).left_out == [(wrong, why)]
+    assert choose([wrong, bad], NOW).mistimed == [(wrong, why)]
     assert choose([wrong], NOW).counts is None
     near = run("2026-11-24T12:04:00+00:00", GOOD)
     assert choose([near, bad], NOW).counts == near, "two clocks differ by minutes"

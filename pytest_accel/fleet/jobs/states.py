@@ -58,6 +58,8 @@ class NodeResult:
     result: Result | None = None
     skipped: str = ""
     """Why the node starts no job now; empty if it does."""
+    note: str = ""
+    """Which run does not count since its time cannot be right; empty if there is none."""
 
 
 def of_all(
@@ -95,7 +97,8 @@ def of_all(
         choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
         known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
-        found.append(replace(state, reason=_with_notes(state, choice, unasked)))
+        note = _not_counting(choice.mistimed[:1])
+        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
     return found
 
 
@@ -157,10 +160,13 @@ def _with_notes(state: NodeResult, choice: Choice[Result], unasked: Sequence[tup
     reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
     counts = node_results.began(choice.counts) if choice.counts else None
     newer = [each for each in unasked if counts is None or (node_results.began(each[0]) or counts) > counts]
-    left_out = [*choice.left_out, *sorted(newer, key=lambda each: node_results.began(each[0]) or OLDEST, reverse=True)]
-    for run, why in left_out[:1]:
-        reason = _noted(reason, f"{run.folder.name} does not count: {why}")
-    return reason
+    newer.sort(key=lambda each: node_results.began(each[0]) or OLDEST, reverse=True)
+    return _noted(reason, _not_counting([*choice.mistimed, *choice.passed_over, *newer][:1]))
+
+
+def _not_counting(runs: Sequence[tuple[Result, str]]) -> str:
+    """Return which runs do not count, and why."""
+    return "; ".join(f"{run.folder.name} does not count: {why}" for run, why in runs)
 
 
 def _noted(reason: str, note: str) -> str:
