@@ -82,7 +82,12 @@ def _counting(ordered: Sequence[R]) -> R | None:
     decided = next((each for each in ordered if rejects(each.summary) or accepts(each.summary)), None)
     if decided is not None and rejects(decided.summary):
         return decided
-    return next((each for each in ordered if not each.summary.get("filtered")), next(iter(ordered), None))
+    return next((each for each in ordered if not _is_part(each.summary)), next(iter(ordered), None))
+
+
+def _is_part(found: Summary) -> bool:
+    """Return True for the result of a run that was narrowed to a part of the checks."""
+    return found.get("filtered", False)
 
 
 def _why_not(found: Summary) -> str:
@@ -91,7 +96,7 @@ def _why_not(found: Summary) -> str:
         return "it has not ended"
     if wrong := contradiction(found):
         return wrong
-    if found.get("filtered"):
+    if _is_part(found):
         return "it was narrowed to a part of the checks"
     return f"{found['word'] or found['state']} takes no rejection back"
 
@@ -109,7 +114,7 @@ def accepts(found: Summary) -> bool:
 
 def good(found: Summary) -> bool:
     """Return True for the result of a run that found nothing broken, and left nothing out that was asked for."""
-    return found["word"] in (ACCEPTED, HELD) and not found.get("filtered") and not contradiction(found)
+    return found["word"] in (ACCEPTED, HELD) and not _is_part(found) and not contradiction(found)
 
 
 def contradiction(found: Summary) -> str:
@@ -124,7 +129,7 @@ def contradiction(found: Summary) -> str:
         return f"it says {word} and ended with exit status {status}, that of a rejection"
     if word in (ACCEPTED, HELD) and rejected:
         return f"it says {word} and rejects {counted(len(rejected), 'device')}"
-    return f"it says {word} for a part of the checks" if word == ACCEPTED and found.get("filtered") else ""
+    return f"it says {word} for a part of the checks" if word == ACCEPTED and _is_part(found) else ""
 
 
 def names_among(hosts: Collection[str]) -> set[str]:
