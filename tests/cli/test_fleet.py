@@ -334,7 +334,7 @@ def test_what_a_run_is_continued_with_is_used_and_told_or_refused(
 def test_the_job_that_is_shown_is_the_one_that_is_submitted(
     program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program("sinfo", shown("idle", name="-odd"))
+    program("sinfo", shown("idle", name="n@1"))
     program("squeue", "")
     program("sbatch", "echo 8")
     run = ["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run")]

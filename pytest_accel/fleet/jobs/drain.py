@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
-from pytest_accel.core.words import age
+from pytest_accel.core.words import age, counted
 from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.run.summaries import moment
@@ -233,19 +233,16 @@ def _limit(plan: Plan, found: Mapping[str, Sequence[Failure]], ours: int, expect
     """
     allowed = max(1, int(most * expected + 1e-9))
     room, wanted = max(0, allowed - ours), len(plan.steps)
+    would = f"{counted(wanted, 'node')} would be drained"
     may = f"at most {allowed} of {expected} nodes may be (--most={most:g})"
+    of_which = f"of which {ours} {'is' if ours == 1 else 'are'} drained by us already"
     if wanted > allowed:
-        plan.refused = f"{wanted} nodes would be drained, and {may}: look at the limits first"
+        plan.refused = f"{would}, and {may}: look at the limits first"
     elif wanted and not room:
-        plan.refused = (
-            f"{wanted} more would be drained, {ours} are drained by us already, and {may}: repair and resume some, "
-            "or allow more"
-        )
+        plan.refused = f"{would}, and {may}, {of_which}: repair and resume some, or allow more"
     elif wanted > room:
         worst = sorted(plan.steps, key=lambda step: -len(found[step.node]))[:room]
-        plan.left += [
-            (step.node, f"{ours} are drained by us already, and {may}") for step in plan.steps if step not in worst
-        ]
+        plan.left += [(step.node, f"{may}, {of_which}") for step in plan.steps if step not in worst]
         plan.steps = worst
 
 
