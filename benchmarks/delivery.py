@@ -13,6 +13,7 @@ import argparse
 import json
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("record", type=Path)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the documents in this folder")
     chosen = parser.parse_args()
     path = chosen.record / FILE if chosen.record.is_dir() else chosen.record
     text = path.read_text(encoding="utf-8")
@@ -66,7 +68,7 @@ def main() -> None:
         size = sum(each.stat().st_size for each in Path(folder).rglob(FILE))
         print(f"{chosen.nodes:,} records, {size / 1e6:,.0f} MB")
         before = 0.0
-        for form, more in (("json", []), ("html", []), ("json", ["--verify"])):
+        for form, more in (("json", []), ("html", []), ("md", []), ("json", ["--verify"])):
             output = Path(folder) / f"delivery.{form}"
             began = time.monotonic()
             words = ["-c", RUN, "fleet", "report", f"{folder}/records", "--acceptance"]
@@ -81,6 +83,9 @@ def main() -> None:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             busy, before = used.ru_utime + used.ru_stime - before, used.ru_utime + used.ru_stime
             size = output.stat().st_size / 1e6
+            if chosen.keep:
+                chosen.keep.mkdir(parents=True, exist_ok=True)
+                shutil.copy(output, chosen.keep)
             took = f"{seconds:.1f} s ({busy:.1f} s of processors), {used.ru_maxrss / 1024:,.0f} MB of memory"
             print(f"{' '.join([form, *more])}: exit {done.returncode}, {took}, {size:.1f} MB written", flush=True)
             print(f"  {done.stdout.splitlines()[0] if done.stdout else done.stderr[-300:]}")

@@ -217,11 +217,13 @@ def taken(start: float, cpu: float) -> dict[str, float]:
 
 def make_weeks(folder: Path) -> int:
     """Make the files of weeks that are missing, as `store add` does; return how many these were."""
-    nights = {night: store.folder_of(folder, night) / store.FIGURES for night in store.nights(folder)}
-    before = len(list((folder / by_device.FOLDER).glob("*")))
-    with contextlib.closing(database.connect()) as connection:
-        by_device.complete(connection, folder, nights)
-    return len(list((folder / by_device.FOLDER).glob("*"))) - before
+    nights = store.figures(folder)
+    weeks = by_device.by_week(nights)
+    missing = {week: file for week, file in by_device.files_of(folder, nights).items() if not file.exists()}
+    with contextlib.closing(database.connect(folder / "room")) as connection:
+        for week, file in missing.items():
+            by_device.make(connection, [nights[night] for night in weeks[week]], file)
+    return len(missing)
 
 
 def _of_fleet(question: str, folder: Path, fleet: Fleet) -> Any:

@@ -8,6 +8,7 @@ or dies, the ranks of a collective) cannot be run like this.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -274,6 +275,7 @@ def opened(node: Path, output: Path) -> Session:
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
+    atexit.register(gc.unfreeze)  # a module that is frozen when the process ends is one that DuckDB calls leaked
     here = Session(Options(sku="", level="quick", output=output, simulate=str(node)), pool=Here())
     here.open()
     here.folder.path = None  # what is not looked at need not be written

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from pytest_accel.cli.exit_status import WRONG
-from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku, Spread
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.delivery import acceptance, records
+from pytest_accel.fleet.delivery import acceptance, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
-from pytest_accel.fleet.delivery.document import markdown, page, plain, words
+from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import Records
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.run import record, record_reader
@@ -47,13 +47,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def report(chosen: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `FORMATS`, and return the exit status. Raises BadFile."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
-    found = records.read(records.files(chosen.folder), verify=chosen.verify)
+    there = files.find(chosen.folder)
+    found = records.read(there.records, verify=chosen.verify)
+    found.refused += there.unreadable
     if not found.nodes:
-        raise BadFile(f"{chosen.folder}: holds no record that can be read: {found.refused[0][1]}")
+        why = found.refused[0][1] if found.refused else "no JSON file is one"
+        raise BadFile(f"{chosen.folder}: holds no record that can be read: {why}")
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
     spread_of = sku.spread_of if sku else _no_spread
-    made = acceptance.delivery(name, found, boards, _limits(found), spread_of, expected=_expected(chosen.folder))
+    made = acceptance.delivery(name, found, boards, _limits(found), spread_of, expected=_expected(there.runs))
     try:
         text = FORMATS[form](made)
         if chosen.output:
@@ -66,15 +69,16 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     except OSError as error:
         raise BadFile(f"--output: cannot write {chosen.output}: {error.strerror}") from None
     if chosen.output:
-        word, sentence = words.verdict(made)
+        word, sentence = result.verdict(made)
         simulated = "SIMULATED " if made.simulated else ""
-        print(printable_lines(f"{simulated}{word}: {sentence}\n{chosen.output}"))
+        against = [f"- {printable(each)}" for each in result.reasons(made)]
+        print("\n".join([printable(f"{simulated}{word}: {sentence}"), *against, str(chosen.output)]))
     return made.exit
 
 
-def _expected(folder: Path) -> list[str]:
-    """Return the nodes that a fleet's run in this folder was asked to examine; none where it holds no such run."""
-    return [each.name for each in run_folder.load(folder).expected] if run_folder.exists(folder) else []
+def _expected(runs: Sequence[Path]) -> list[str]:
+    """Return the nodes that the runs of a fleet in these folders were asked to examine. Raises BadFile."""
+    return [each.name for folder in runs for each in run_folder.load(folder).expected]
 
 
 def _limits(found: Records) -> Callable[[str], Limit]:

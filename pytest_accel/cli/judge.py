@@ -56,6 +56,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the level whose limits are required (default: that of the record; for a table, standard)",
     )
     add(
+        "--accel-expect",
+        metavar="FILE",
+        type=Path,
+        help="the packing list to judge a record by: a CSV table with the column serial (default: that of the run)",
+    )
+    add(
         "--output",
         metavar="DIR",
         type=Path,
@@ -84,6 +90,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     names = record.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
+    _print(_lists(old, new))
     _print(table(new.verdicts, names, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
@@ -100,7 +107,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print(next_steps(record.findings_of(new), names, record.places_of(new)))
     _print(terminal.contract_lines(terms.sku))
     if chosen.output:
-        _print([(f"record: {_write(new, path, chosen.output)}", "")])
+        _print([(f"record: {_write(new, old, path, chosen.output)}", "")])
     return int(new.closing["exit"])
 
 
@@ -111,6 +118,24 @@ def _consistency(saved: SavedRecord, damage: Sequence[str]) -> list[Line]:
     doubt = consistency.unverified(saved)
     but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
     return [(f"record: consistent{but}", ""), (f"sha256: {saved.sha256}, not signed", "")]
+
+
+def _lists(old: Record, new: Record) -> list[Line]:
+    """Return the packing list that the record is judged by, and the one before if it is another."""
+    if not new.packing_list:
+        return []
+    then, other = old.packing_list, old.packing_list.get("sha256") != new.packing_list.get("sha256")
+    lines: list[Line] = [(f"packing list: {_of_list(new)}{'' if other else ', as before'}", "")]
+    if other:
+        lines.append((f"packing list before: {_of_list(old) if then else 'none'}", "yellow"))
+    return lines
+
+
+def _of_list(found: Record) -> str:
+    """Return the packing list of a record in words."""
+    entry = found.packing_list
+    boards = entry.get("boards", 0)
+    return f"{entry.get('file')}, {boards:,} board{'s' * (boards != 1)}, sha256 {entry.get('sha256')}"
 
 
 def _contradicted(damage: Sequence[str]) -> Closing:
@@ -129,16 +154,19 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     level = agreed.level if agreed else chosen.accel_level or old.run.get("level")
     if level not in LEVELS:
         raise Refused(f"--accel-level: the record names no level; choose {', '.join(LEVELS)}")
+    boards = selection.boards(chosen.accel_expect)
     if sku is None:
         if name:
             raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
+        if boards:
+            raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
         return Terms(None, Platform(str(old.run.get("platform")), None), level, releases.version())
     if not old.run.get("simulated"):
         selection.refuse_rehearsed(sku)
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
-    return Terms(sku, platform, level, releases.version())
+    return Terms(sku, platform, level, releases.version(), boards)
 
 
 def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
@@ -159,12 +187,14 @@ def _named(old: Record) -> str | None:
     return str(asked) if asked and asked != "auto" else old.sku.get("name")
 
 
-def _write(new: Record, path: Path, folder: Path) -> Path:
+def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
     if (folder / record.FILE).exists():
         raise Refused(f"--output: {folder} holds another record; name a new folder")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}
+    if new.packing_list != old.packing_list:
+        new.judged_from["packing_list"] = old.packing_list
     if new.telemetry.get("file"):
         new.telemetry = {**new.telemetry, "file": str(path.absolute().parent / new.telemetry["file"])}
     try:
@@ -179,6 +209,8 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     """Judge a table of another tool's results, and return the exit status. Raises BadFigures or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
+    if chosen.accel_expect:
+        raise Refused("--accel-expect: results of another tool state no serial numbers; leave the option out")
     if not chosen.accel_sku:
         raise Refused("--accel-sku: name the SKU to judge the table by ('pytest-accel sku list' shows them)")
     sku = selection.named(chosen.accel_sku)

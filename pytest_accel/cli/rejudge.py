@@ -27,8 +27,17 @@ from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_ro
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import Record, SkuEntry, closing_entry, contract_entry, finding_entries, names_of
+from pytest_accel.run.record import (
+    Record,
+    SkuEntry,
+    closing_entry,
+    contract_entry,
+    finding_entries,
+    names_of,
+    packing_entry,
+)
 from pytest_accel.skus import peaks, releases, requirements
+from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
 
 NAMED_TESTS = "tests were named on the command line"
@@ -50,10 +59,14 @@ class Terms:
     level: str
     thresholds: str = ""
     """The version of the shipped thresholds."""
+    boards: PackingList | None = None
+    """The packing list to judge by; None for that of the run, if it had one."""
 
 
 def judge_again(record: Record, terms: Terms) -> Record:
     """Return the record with the verdicts and the closing line that follow from `terms`."""
+    if terms.boards:
+        record = _compared_with(terms.boards, record)
     limits = requirements.limits(
         terms.sku,
         terms.platform,
@@ -77,6 +90,21 @@ def judge_again(record: Record, terms: Terms) -> Record:
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
     return replace(judged_again, findings=finding_entries(judged_again))
+
+
+def _compared_with(boards: PackingList, record: Record) -> Record:
+    """Return the record with its devices compared with a packing list; it holds nothing of another list any more."""
+    metrics = delivery.METRICS if boards.by_node else (delivery.SERIAL,)
+    when = next((each.ended for each in record.measurements if each.metric.startswith("inventory.")), 0.0)
+    host = str(record.run.get("host", ""))
+    found = [each for metric in metrics for each in delivery.measured(metric, boards, record.devices, host, when)]
+    other = [each for each in record.measurements if each.metric not in delivery.METRICS]
+    return replace(
+        record,
+        measurements=[*other, *found],
+        verdicts=[each for each in record.verdicts if each.metric in metrics or each.metric not in delivery.METRICS],
+        packing_list=packing_entry(boards),
+    )
 
 
 def _sku_entry(record: Record, terms: Terms) -> SkuEntry:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -22,6 +23,7 @@ from pytest_accel.views.html.page import MissingExtra
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
     from pytest_accel.fleet.nights.queries import Fleet
+    from pytest_accel.fleet.nights.store import Added
 
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
 others read. A run that the store holds already is not added again. Records that cannot be read are named, and the
@@ -31,7 +33,7 @@ offenders, what an update changed, limits to be doubted, and the limits that the
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
 judged."""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
-PRUNE = "Remove all but the last nights of a store. Without --yes it prints what it would remove."
+PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
 FORMATS: Final = ("text", "html", "prometheus", "json")
 NAMED: Final = 10
 """Most files that are named one by one."""
@@ -96,7 +98,27 @@ def _add(chosen: argparse.Namespace) -> int:
         print("nothing added")
     _name("passed over", added.passed_over, sys.stdout)
     _name("not added", added.unread, sys.stderr)
-    return NOT_JUDGED if added.unread else 0
+    _tell_damage(added)
+    return NOT_JUDGED if added.unread or added.damaged else 0
+
+
+def _tell_damage(added: Added) -> None:
+    """Print the files of nights that cannot be read, what was not added for that, and what is not known."""
+    from pytest_accel.fleet.nights.store import RUNS
+
+    _damaged(added.damaged.values())
+    for night, number in added.refused.items():
+        print(f"not added: {counted(number, 'run')} of the damaged night {night}", file=sys.stderr)
+    unknown = [file.parent.name for file in added.damaged if file.name == RUNS] if added.runs else []
+    for night in unknown[:NAMED]:
+        told = f"the runs of {night} cannot be read: if it holds one of those that were added, the store has it twice"
+        print(f"not known: {told}", file=sys.stderr)
+
+
+def _damaged(reasons: Iterable[str]) -> None:
+    """Print which files of nights cannot be read, and what to do."""
+    for each in list(reasons)[:NAMED]:
+        print(printable_lines(f"damaged: {each}"), file=sys.stderr)
 
 
 def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
@@ -129,6 +151,7 @@ def _show(chosen: argparse.Namespace) -> int:
     with contextlib.closing(Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
         found = night.look(fleet)
         text = _rendered(fleet, found, chosen.format, chosen.output)
+        _damaged(fleet.left_out.values())
     if chosen.output:
         if chosen.output.is_symlink() or (chosen.output.exists() and not chosen.output.is_file()):
             raise BadFile(f"--output: {chosen.output} is not a regular file")
@@ -164,7 +187,10 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _device(chosen: argparse.Namespace) -> int:
-    """Show the nights and figures of a device. Raises BadFile if the store knows none of that name."""
+    """Show the nights and figures of a device; return 0, or 6 if a night cannot be read.
+
+    Raises BadFile if the store knows no device of that name.
+    """
     from pytest_accel.fleet.nights import history, store
     from pytest_accel.fleet.nights.tables import Tables
 
@@ -173,11 +199,12 @@ def _device(chosen: argparse.Namespace) -> int:
         if not known:
             raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
         found = [history.history(tables, row, chosen.metric) for row in known]
+        _damaged(tables.left_out.values())
     if chosen.format == "json":
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
-    return 0
+    return NOT_JUDGED if any(each.left_out for each in found) else 0
 
 
 # -- prune
@@ -185,21 +212,28 @@ def _device(chosen: argparse.Namespace) -> int:
 
 def _declare_prune(parser: argparse.ArgumentParser) -> None:
     _store(parser)
-    parser.add_argument("--keep-nights", metavar="N", type=_count, required=True, help="how many nights stay")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--keep-nights", metavar="N", type=_count, help="how many nights stay, the last ones")
+    which.add_argument("--night", metavar="YYYY-MM-DD", type=_day, help="the night that is removed")
     parser.add_argument("--yes", action="store_true", help="remove them")
 
 
 def _prune(chosen: argparse.Namespace) -> int:
-    """Remove old nights, or print what would be removed; return 0."""
+    """Remove nights, or print what would be removed; return 0. Raises BadFile for a night that is not there."""
     from pytest_accel.fleet.nights import store
 
     store.is_simulated(chosen.store)  # demands a store
     every = store.sizes(chosen.store)
-    gone = store.prune(chosen.store, chosen.keep_nights) if chosen.yes else every[: -chosen.keep_nights]
+    night = chosen.night and chosen.night.isoformat()
+    gone = [each for each in every if each.night == night] if night else every[: -chosen.keep_nights]
+    if night and not gone:
+        raise BadFile(f"--night: {chosen.store} holds no night {night}")
+    if chosen.yes:
+        store.prune(chosen.store, [each.night for each in gone])
     what = "removed" if chosen.yes else "would remove"
     for each in gone:
         print(f"{what} {each.night}: {each.bytes / 1e6:.1f} MB")
-    stay = every[len(gone) :]
+    stay = [each for each in every if each not in gone]
     print(f"{counted(len(stay), 'night')} with {sum(each.bytes for each in stay) / 1e6:.1f} MB stay")
     if gone and not chosen.yes:
         print("nothing was removed; --yes removes them")

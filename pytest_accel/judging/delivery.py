@@ -14,6 +14,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.skus.packing_list import Listed, PackingList, index_of, pci_address, same
 
 SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
+METRICS = (SERIAL, DELIVERED)
 """The metrics: the serial number of each device, and the completeness of the node."""
 AS_LISTED, COMPLETE = "as listed", "complete"
 """Their values where nothing is wrong."""

@@ -165,12 +165,7 @@ class Ledger:
             if note := contract.other_suite(sku, pytest_accel.__version__):
                 self.record.notes.append(note)
         if boards := self._setup.boards:
-            self.record.packing_list = {
-                "file": boards.file,
-                "sha256": boards.sha256,
-                "boards": len(boards.rows),
-                "names_nodes": bool(boards.by_node),
-            }
+            self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")
         self.record.devices = list(devices)
         self.record.software = {

@@ -148,7 +148,7 @@ class Measuring:
             return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
-        if self._setup.boards and metric in (delivery.SERIAL, delivery.DELIVERED):
+        if self._setup.boards and metric in delivery.METRICS:
             devices, host = self._setup.discovery.devices, self._ledger.record.run["host"]
             return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")

@@ -30,6 +30,7 @@ from pytest_accel.judging.rounds import RoundsEntry
 from pytest_accel.run import summaries
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.phases import TimeSpent
+from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import WaiversEntry
 
 SCHEMA: Final = 3
@@ -222,6 +223,13 @@ class PackingListEntry(TypedDict, total=False):
     """True if it says which node each board belongs in, so that a board may be in another, and a node incomplete."""
 
 
+def packing_entry(boards: PackingList) -> PackingListEntry:
+    """Return a packing list as the record holds it."""
+    return PackingListEntry(
+        file=boards.file, sha256=boards.sha256, boards=len(boards.rows), names_nodes=bool(boards.by_node)
+    )
+
+
 class TelemetryFile(TypedDict, total=False):
     """The file with all readings of the sensor, beside the record."""
 
@@ -267,6 +275,8 @@ class JudgedFrom(TypedDict, total=False):
     sha256: str | None
     judged: str
     """The time at which it was judged again: ISO 8601, in UTC."""
+    packing_list: PackingListEntry
+    """The packing list of the run; absent unless another one was judged by."""
 
 
 @dataclasses.dataclass

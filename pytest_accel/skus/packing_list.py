@@ -28,6 +28,8 @@ A spreadsheet writes the sign and two digits of the exponent: 7E12 is a serial n
 INDEX = re.compile(r"(?:gpu)?([0-9]{1,4})", re.IGNORECASE)
 """A slot as the index of a device: 3, or gpu3 as the verdicts call it."""
 PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.IGNORECASE)
+SEPARATOR = re.compile(rf"sep=([{DELIMITERS}])", re.IGNORECASE)
+"""The line above the header by which a table tells a spreadsheet what separates its cells."""
 AS_TEXT = re.compile(r'="(.*)"')
 """The form by which some tables keep a spreadsheet from making a number of it."""
 
@@ -155,7 +157,11 @@ def pci_address(text: str) -> str:
 def load(path: Path) -> PackingList:
     """Read a packing list. Raises BadFile with the errors, each with line and column."""
     raw = untrusted.read_bytes(path, most=untrusted.TABLE_BYTES)
-    rows = parse(untrusted.decode(raw, str(path)), str(path))
+    try:
+        text = untrusted.decode(raw, str(path))
+    except BadFile as bad:
+        raise BadFile(f'{bad}; a spreadsheet writes it as "CSV UTF-8"') from None
+    rows = parse(text, str(path))
     return PackingList(str(path), hashlib.sha256(raw).hexdigest(), tuple(rows))
 
 
@@ -164,8 +170,11 @@ def parse(text: str, shown: str) -> list[Listed]:
     lines = [(place, line) for place, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
     if not lines:
         raise BadFile(f"{shown}:1: the file is empty; it begins with a header, of which 'serial' is required")
+    named = SEPARATOR.fullmatch(lines[0][1].strip())
+    if named and len(lines) > 1:
+        lines = lines[1:]
     place, first = lines[0]
-    delimiter = max(DELIMITERS, key=first.count)
+    delimiter = named[1] if named else max(DELIMITERS, key=first.count)
     header = _header(first, delimiter, f"{shown}:{place}")
     rows, errors = [], []
     for place, line in lines[1:]:
@@ -188,6 +197,8 @@ def _header(line: str, delimiter: str, where: str) -> list[str]:
         names = [each.strip().lower().replace(" ", "_") for each in _cells(line, delimiter)]
     except ValueError as error:
         raise BadFile(f"{where}: {error}") from None
+    while len(names) > 1 and not names[-1]:
+        names.pop()
     for name in names:
         if name not in COLUMNS:
             close = difflib.get_close_matches(name, COLUMNS, n=1)
@@ -227,10 +238,10 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    if len(cells) != len(header):
+    if len(cells) < len(header) or any(cells[len(header) :]):
         yield f"has {len(cells)} cells, the header {len(header)}"
         return
-    for name, cell in zip(header, cells, strict=True):
+    for name, cell in zip(header, cells, strict=False):  # empty columns behind the last one mean nothing
         if name == "serial" and not cell:
             yield "column 'serial' is empty; every row names a board"
         elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
@@ -244,7 +255,7 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
 
 
 def _row(cells: Sequence[str], header: Sequence[str], line: int) -> Listed:
-    return Listed(**dict(zip(header, cells, strict=True)), line=line)
+    return Listed(**dict(zip(header, cells, strict=False)), line=line)
 
 
 def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:

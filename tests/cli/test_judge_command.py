@@ -162,6 +162,15 @@ WRONG = {
     "auto": (["rec", "--accel-sku=auto"], "--accel-sku=auto: name a SKU"),
     "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
     "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
+    "packing list": (["rec", "--accel-expect=own.yaml"], "--accel-expect: own.yaml:2: column 'sku:_ours' is not known"),
+    "packing list that is not there": (
+        ["rec", "--accel-expect=f.csv"],
+        "--accel-expect: f.csv: cannot be read: No such",
+    ),
+    "packing list for figures": (
+        ["f.csv", "--accel-sku=h100-sxm", "--accel-expect=f.csv"],
+        "--accel-expect: results of another tool state no serial numbers",
+    ),
     "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
     "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),
 }

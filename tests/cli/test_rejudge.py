@@ -19,6 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.run import record_reader
 from pytest_accel.run.record import FILE, Record, write
+from pytest_accel.skus.packing_list import PackingList, parse
 
 SOURCE = Source("measured", "us", "2026-11", nodes=3)
 DEVICE = Device("GPU-0", 0, "nvidia", "Part", memory_bytes=80 * 10**9, pci_id="10de:2330")
@@ -423,3 +424,38 @@ def test_what_an_own_probe_reported_stays_readable(tmp_path: Path) -> None:
     (read,) = [each for each in record_reader.load(tmp_path / FILE).measurements if each.metric == "our_copy"]
     assert read.details["own"] == {"row": 3, "rates": [1, 2]}
     assert read.details["ends"] == [0.1]
+
+
+# -- the packing list
+
+
+def by_list(text: str, record: Record | None = None) -> Record:
+    """Return the record of an accepted run on n1, judged by a packing list."""
+    old = ran()
+    old = record or replace(old, devices=[replace(DEVICE, serial="165")], run={**old.run, "host": "n1"})
+    boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
+    return judge_again(old, replace(terms(sku()), boards=boards))
+
+
+def test_a_packing_list_that_the_run_did_not_have_is_demanded() -> None:
+    whole = by_list("serial,node\n165,n1\n")
+    assert word(whole) == "ACCEPTED"
+    assert (status(whole, "inventory.serial"), status(whole, "inventory.delivered")) == (Status.PASS, Status.PASS)
+    assert whole.packing_list == {"file": "delivery.csv", "sha256": "5ha", "boards": 1, "names_nodes": True}
+    for text, metric in (
+        ("serial\n7\n", "inventory.serial"),
+        ("serial,node\n165,n2\n7,n1\n", "inventory.serial"),
+        ("serial,node\n165,n1\n7,n1\n", "inventory.delivered"),
+    ):
+        other = by_list(text)
+        assert (word(other), status(other, metric)) == ("REJECTED", Status.FAIL)
+
+
+def test_another_packing_list_leaves_nothing_of_the_one_before() -> None:
+    rejected = by_list("serial,node\n7,n1\n")
+    assert word(rejected) == "REJECTED"
+    again = by_list("serial\n165\n", rejected)
+    assert word(again) == "ACCEPTED"
+    assert not [each for each in again.verdicts if each.metric == "inventory.delivered"]
+    assert word(judge_again(again, terms(sku()))) == "ACCEPTED"  # now its list is that of the record
+    assert word(judge_again(rejected, terms(sku()))) == "REJECTED"

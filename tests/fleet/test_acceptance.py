@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 from known_good_nodes import record, save
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.fleet.delivery import records
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.fleet.delivery import files, records
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.fleet.jobs import run_folder
@@ -23,6 +26,7 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.run.record import Record, closing_entry, finding_entries
 from pytest_accel.skus import loader
 
+CHECKOUT = Path(__file__).parents[2]
 SKU = loader.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
 TRIAD = LIMITS["stream.triad"]
@@ -76,7 +80,11 @@ def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
     assert (status, found["result"]) == (0, "ACCEPTED")
     assert found["of_nodes"] == {"accepted": 3, "rejected": 0, "not judged": 0, "missing": 0}
     assert found["of_devices"] == {"accepted": 24, "rejected": 0, "not judged": 0, "missing": 0}
-    assert found["sentence"] == "All 3 nodes with 24 devices are accepted."
+    assert found["sentence"] == (
+        "All 3 nodes with 24 devices are accepted as h100-sxm on hgx8 at level standard. "
+        "They have every board of the packing list, in its node, and no other."
+    )
+    assert found["reasons"] == []
 
 
 def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
@@ -95,7 +103,8 @@ def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
 def test_the_samples_are_left_out_and_nothing_else(tmp_path: Path, measurements: list[Any] | None) -> None:
     one = node(0, fails=True)
     save(one if measurements is None else replace(one, measurements=measurements), tmp_path / "records" / "node0")
-    quick, whole = records.read(records.files(tmp_path)), records.read(records.files(tmp_path), verify=True)
+    paths = files.find(tmp_path).records
+    quick, whole = records.read(paths), records.read(paths, verify=True)
     assert (quick.nodes[0].changed, whole.nodes[0].changed) == (None, False)
     assert quick.nodes == [replace(whole.nodes[0], changed=None)]
     assert len(quick.nodes[0].faults) == 1
@@ -116,6 +125,8 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     assert [{each["serial"] for each in pair} for pair in against["swapped"]] == [{one, other}]
     assert {(each["seen"], each["listed"]) for each in against["moved"]} == {("node5", "node0"), ("node5", "node1")}
     assert [each["serial"] for each in against["unlisted"]] == [unlisted]
+    # The runs had no list and accepted everything: two boards swapped, one not on the list, the eight of node5 moved.
+    assert (found["of_devices"]["accepted"], found["of_devices"]["rejected"]) == (32 - 11, 11)
     assert against["absent_nodes"] == ["node3"]
     assert {each["serial"] for each in against["unseen"]} == {
         "XYZ",
@@ -128,8 +139,10 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     )
     _, text = made(tmp_path, f"--expect={boards}", form="md")
     assert f"Swapped: {one} is in node0, gpu2 (0000:02:00.0), and listed for node1" in text
-    assert "There twice, in node0 and node5: 8 serial numbers: 16500000, 16500001" in text
-    assert "Missing: node3 is on the list, and has no record" in text
+    assert "At once in node0, node5: 8 serial numbers: 16500000, 16500001" in text
+    assert "Missing: node3 is on the packing list, and has no record" in text
+    assert "- 1 pair of boards is swapped: each is in the node of the other." in text
+    assert "- 8 serial numbers and 8 UUIDs are stated by more than one board." in text
 
 
 def test_a_list_without_leading_zeros_rejects_nothing(tmp_path: Path) -> None:
@@ -224,6 +237,7 @@ def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp
     against = found["against"]
     assert (status, found["result"]) == (6, "NOT JUDGED")
     assert (against["moved"], against["unlisted"], len(against["unknown"])) == ([], [], 9)
+    assert found["of_devices"]["accepted"] == 7
     assert "the list has no row for this node, u12: correct its names" in against["unknown"][8][1]
     assert against["unknown"][0][1] == "serial number: no permission"
     _, text = made(tmp_path, f"--expect={tmp_path / 'delivery.csv'}", form="md")
@@ -238,16 +252,18 @@ def test_a_record_that_was_changed_is_not_accepted(tmp_path: Path) -> None:
     status, found = told(tmp_path, "--verify")
     assert (status, found["of_nodes"]["not judged"], found["nodes"][0]["changed"]) == (6, 1, True)
     _, text = made(tmp_path, form="md")
-    assert "> The hashes of the records were not checked (--verify)." in text
+    assert "> Not verified: the hashes of the records were not checked (--verify)." in text
 
 
-def test_nodes_that_were_not_judged_alike_are_told_loudly(tmp_path: Path) -> None:
+def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_path: Path) -> None:
     save(node(0), tmp_path / "records" / "node0")
     quick = node(1)
     quick.run["level"] = "quick"
     save(quick, tmp_path / "records" / "node1")
-    _, text = made(tmp_path, form="md")
-    assert "> MIXED level: standard (1 node), quick (1 node). The nodes were not judged alike." in text
+    status, text = made(tmp_path, form="md")
+    assert status == 6
+    assert "- The nodes were not judged alike: they differ in level." in text
+    assert "> MIXED level: standard (1 node), quick (1 node). Nodes that were judged by different terms" in text
     assert "MIXED platform" not in text
     assert "> No packing list" in text
 
@@ -337,7 +353,8 @@ def test_a_limit_that_does_not_see_the_loss_says_so(tmp_path: Path) -> None:
         judged = [judge([each], low if each.metric == "stream.triad" else None) for each in made_.measurements]
         save(replace(made_, verdicts=judged), tmp_path / "records" / f"node{number}")
     _, text = made(tmp_path, form="md")
-    assert "the limit does not see a loss of 8 %: nearly every such device was accepted" in text
+    assert "accepts nearly every device that is 8 % slow" in text
+    assert "- These limits accept most devices that are 8 % slow, and reject only larger losses: stream.triad" in text
 
 
 def test_a_node_that_a_fleet_was_to_examine_is_missing_without_a_record(tmp_path: Path) -> None:
@@ -358,7 +375,7 @@ def test_a_simulated_node_among_real_ones_is_not_accepted(tmp_path: Path) -> Non
     save(replace(one, run={**one.run, "simulated": {"source": "h100-sxm"}}), tmp_path / "records" / "node1")
     status, found = told(tmp_path)
     assert (status, found["simulated"]) == (6, 1)
-    assert "1 node simulated" in made(tmp_path, form="md")[1]
+    assert "1 node is simulated" in made(tmp_path, form="md")[1]
 
 
 def test_options_of_the_document_are_for_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,3 +390,185 @@ def test_wrong_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "is not a folder" in capsys.readouterr().err
     assert main(["fleet", "report", "--acceptance", str(tmp_path)]) == 4
     assert "holds no record" in capsys.readouterr().err
+
+
+# -- ways in which a delivery could be accepted by mistake
+
+
+def test_another_contract_or_product_on_some_nodes_is_not_accepted(tmp_path: Path) -> None:
+    for number, contract in enumerate(("a" * 64, "a" * 64, "b" * 64)):
+        one = node(number)
+        agreed: Any = {"sha256": contract}
+        save(replace(one, sku={**one.sku, "contract": agreed}), tmp_path / "records" / f"node{number}")
+    assert (told(tmp_path)[0], told(tmp_path)[1]["unalike"]) == (6, ["contract"])
+    other = node(3)
+    save(replace(other, sku={"name": "h200-sxm", "files": {}}), tmp_path / "records" / "node3")
+    assert told(tmp_path)[1]["unalike"] == ["contract", "SKU"]
+
+
+def test_other_software_on_some_nodes_is_told_and_rejects_nothing(tmp_path: Path) -> None:
+    for number in range(2):
+        one = node(number)
+        save(replace(one, software={**one.software, "driver": f"58{number}"}), tmp_path / "records" / f"node{number}")
+    status, text = made(tmp_path, form="md")
+    assert status == 0
+    assert "> MIXED driver: 580 (1 node), 581 (1 node). This may explain differences between their figures." in text
+
+
+@pytest.mark.parametrize("verdicts", ["of no device", "of all but gpu5", "without limits", "that fail"])
+def test_an_acceptance_that_its_own_record_contradicts_is_none(verdicts: str, tmp_path: Path) -> None:
+    one = node(0)
+    if verdicts == "of no device":
+        one = replace(one, devices=[])
+    elif verdicts == "of all but gpu5":
+        one = replace(one, verdicts=[each for each in one.verdicts if each.subject != one.devices[5].uuid])
+    elif verdicts == "without limits":
+        one = replace(one, verdicts=[replace(each, limit=None) for each in one.verdicts])
+    else:
+        one = replace(node(0, fails=True), closing=one.closing)
+    save(one, tmp_path / "records" / "node0")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["not judged"]) == (6, 1)
+    assert "the record contradicts itself: " in found["nodes"][0]["line"]
+    assert found["reasons"] == ["1 node was neither accepted nor rejected: node0."]
+
+
+def test_records_under_other_names_and_behind_links_count(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    path = save(node(1, fails=True), tmp_path / "elsewhere" / "node1")
+    path.rename(path.with_name("node1.json"))
+    (tmp_path / "records" / "rack2").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "up").symlink_to(tmp_path / "records")  # a circle
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"], found["refused"]) == (1, 1, [])
+
+
+def test_a_place_where_a_record_may_be_and_is_not_is_told(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    (tmp_path / "records" / "node1").symlink_to(tmp_path / "not mounted")
+    lost = save(node(2), tmp_path / "records" / "node2")
+    lost.unlink()
+    (tmp_path / "records" / "node3").mkdir()
+    (tmp_path / "records" / "node3" / "record.json.gz").write_bytes(b"")
+    (tmp_path / "records" / "notes.json").write_text('{"room": 4}')  # no record, and none that was meant to be one
+    (tmp_path / "records" / "cut.json").write_text('{"schema": 3, "run"')
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["accepted"]) == (6, 1)
+    why = {Path(path).name: why for path, why in found["refused"]}
+    assert set(why) == {"node1", "node2", "node3", "cut.json"}
+    assert (why["node1"], why["node2"]) == (
+        "is a link that leads nowhere",
+        "has summary.json, as a run leaves it, and no record.json",
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    save(node(1, fails=True), tmp_path / "records" / "node1")
+    (tmp_path / "records" / "node1").chmod(0)
+    try:
+        status, found = told(tmp_path)
+    finally:
+        (tmp_path / "records" / "node1").chmod(0o700)
+    assert (status, found["refused"][0][1]) == (6, "cannot be read: Permission denied")
+
+
+def test_the_nodes_of_a_run_further_down_have_to_have_a_record_too(tmp_path: Path) -> None:
+    night = tmp_path / "records" / "night1"
+    save(node(0), night / "node0")
+    run_folder.save(
+        Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=(Expected("node0"), Expected("n9"))), night
+    )
+    status, found = told(tmp_path)
+    assert (status, found["without_record"]) == (6, ["n9"])
+
+
+def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
+    """Half of the boards that are listed for node0 are in each of two nodes that may both be called so."""
+    whole = node(0)
+    for part, host in enumerate(("node0.a", "node0.b")):
+        devices = whole.devices[4 * part : 4 * part + 4]
+        save(on_host(replace(whole, devices=devices, run={**whole.run}), host), tmp_path / "records" / host)
+    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
+    assert (status, found["of_nodes"]["accepted"], found["of_devices"]["missing"]) == (6, 2, 0)
+    assert found["reasons"] == ["node0 on the packing list may be any of: node0.a, node0.b."]
+
+
+def test_two_devices_of_one_uuid_are_compared_each_with_its_own_row(tmp_path: Path) -> None:
+    one = node(0)
+    devices = [replace(one.devices[0], serial="X1"), *one.devices]
+    save(replace(one, devices=devices), tmp_path / "records" / "node0")
+    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
+    assert (status, [each["serial"] for each in found["against"]["unlisted"]]) == (1, ["X1"])
+    assert found["against"]["unseen"] == []
+
+
+def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
+    waived = Verdict(
+        "host.numa_balancing",
+        NODE,
+        Status.FAIL,
+        "1, expected 0",
+        "count",
+        1,
+        waiver=Waiver("host.numa_balancing", "known", "us", date(2027, 1, 1)),
+    )
+    one = node(0)
+    assert one.circumstances
+    around = replace(one.circumstances, overridden=3, rejected_before=["gpu3 on 2026-11-01"])
+    save(replace(one, verdicts=[*one.verdicts, waived], circumstances=around), tmp_path / "records" / "node0")
+    save(node(1, fails=True), tmp_path / "records" / "node1")
+    second = node(1)
+    near = replace(second.verdicts[2], status=Status.MARGINAL)
+    second = replace(second, verdicts=[near if each is second.verdicts[2] else each for each in second.verdicts])
+    save(on_host(second, "node1", "2026-11-20T02:00:00+00:00"), tmp_path / "records" / "node1-2")
+    status, text = made(tmp_path, form="md")
+    assert status == 0
+    front = text.partition("\n## ")[0]
+    assert "WAIVED: host.numa_balancing is broken or was not measured on 1 accepted node, by a waiver: node0." in front
+    marginal = "MARGINAL: 1 device of 1 accepted node holds a limit narrowly, or is behind the others: node1."
+    assert marginal in front
+    assert "OTHER LIMITS than those of the shipped threshold file: 1 accepted node was judged by some (node0)." in front
+    assert (
+        "REJECTED BEFORE, and accepted now: node0 (gpu3 on 2026-11-01), node1 (by an older record in this folder)."
+        in front
+    )
+
+
+def test_the_result_is_accepted_if_and_only_if_nothing_stands_against_it(tmp_path: Path) -> None:
+    """Every field by which the exit status is another one than 0 has its sentence."""
+    save(node(0), tmp_path / "records" / "node0")
+    seen = []
+    for step in ("", "unalike", "missing", "fails"):
+        if step == "unalike":
+            quick = node(1)
+            quick.run["level"] = "quick"
+            save(quick, tmp_path / "records" / "node1")
+        elif step == "missing":
+            packing(tmp_path, 3)
+        elif step == "fails":
+            save(node(2, fails=True), tmp_path / "records" / "node2")
+        expect = [f"--expect={tmp_path / 'delivery.csv'}"] if (tmp_path / "delivery.csv").exists() else []
+        status, found = told(tmp_path, *expect)
+        assert (status == 0) == (found["reasons"] == [])
+        seen.append((status, len(found["reasons"])))
+    assert seen == [(0, 0), (6, 1), (6, 3), (1, 2)]
+
+
+def test_a_list_of_ten_thousand_boards_with_the_marks_of_a_spreadsheet(tmp_path: Path) -> None:
+    rows = [f'"{each.serial}";node0' for each in record(0).devices] + [f'="Z{place}";' for place in range(10_000)]
+    (tmp_path / "delivery.csv").write_text("\ufeff" + "\r\n".join(["Serial;Node", *rows]), encoding="utf-8")
+    save(node(0), tmp_path / "records" / "node0")
+    status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
+    assert (status, found["of_devices"]["accepted"], found["of_devices"]["missing"]) == (6, 8, 10_000)
+    assert found["reasons"] == ["10,000 boards of the packing list were seen in no node."]
+
+
+def test_the_example_of_the_page_is_what_the_document_says_today() -> None:
+    """Its figures are those of a real run; its headings and sentences have to be those of this version."""
+    page = (CHECKOUT / "docs/delivery.md").read_text(encoding="utf-8")
+    shown = page.partition("scripts/delivery_example.py writes -->")[2].partition("<!-- end -->")[0]
+    wanted = [words.FAULTS, words.BOARDS, words.RISKS, words.COUNTED, *words.RISK]
+    wanted += [f"| {' | '.join(words.RISK_HEAD)} |", *(f"> - {each}" for each in list(words.SUMMARY.values())[:1])]
+    assert [each for each in wanted if each not in shown] == [], "run scripts/delivery_example.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,11 +48,11 @@ def shown(store: Path, form: str, capsys: pytest.CaptureFixture[str], *words: st
 def test_the_text_tells_the_worst_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(store, "text", capsys)
     lines = text.splitlines()
-    assert lines[0] == "2026-11-03, beside 2 nights since 2026-11-01: 4 nodes, 32 devices"
-    assert lines[1] == "3 ACCEPTED, 1 REJECTED"
+    assert lines[0] == "2026-11-03: 4 nodes, 32 devices; compared with 2 nights from 2026-11-01 on"
+    assert lines[1] == "runs: 3 ACCEPTED, 1 REJECTED"
     assert len(lines) <= 60
     outlier = next(line for line in lines if line.startswith("  rack7-n02 gpu3"))
-    assert "behind" in outlier
+    assert re.search(r" of \d+ GB/s  -1\d\.\d%  also ", outlier)
     assert "16500023" in outlier
     assert any(line.startswith("  rack7-n01 gpu2") and "2 runs" in line and "stream.triad" in line for line in lines)
     assert any(line.startswith("  rack7-n01 gpu5") and "2 of the last 3 nights" in line for line in lines)
@@ -72,8 +73,10 @@ def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_night_and_an_earlier_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "failed again and again (" not in shown(store, "text", capsys, "--nights", "1")
-    assert shown(store, "text", capsys, "--night", "2026-11-01").startswith("2026-11-01, one night")
+    assert "failed again (" not in shown(store, "text", capsys, "--nights", "1")
+    assert shown(store, "text", capsys, "--night", "2026-11-01").startswith(
+        "2026-11-01: 4 nodes, 32 devices; no night before it"
+    )
     assert main.main(["store", "show", str(store), "--night", "2026-12-01"]) == 4
     assert "holds no night 2026-12-01" in capsys.readouterr().err
 

@@ -349,6 +349,111 @@ def test_a_file_of_the_store_that_is_damaged_is_named(
     assert "holds no night" in capsys.readouterr().err
 
 
+def nights_of(place: Path, records: Path, count: int) -> None:
+    """Add one run of each of some nights, in a row."""
+    for night in range(count):
+        fleet_nights.save(fleet_nights.record(0, night), records)
+    assert run("add", place, records) == 0
+
+
+def damage(place: Path, night: str, name: str) -> Path:
+    """Cut off the end of a file of a night."""
+    file = place / f"night={night}" / name
+    file.write_bytes(file.read_bytes()[:-40])
+    return file
+
+
+@pytest.mark.parametrize("name", ["runs.parquet", "figures.parquet"])
+def test_a_damaged_night_stops_no_other_night(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Nothing is added to it until its folder is removed; then all of its records are."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    nights_of(place, records, 3)
+    file = damage(place, "2026-11-02", name)
+    before = file.read_bytes()
+    for node, night in ((1, 1), (0, 3)):
+        fleet_nights.save(fleet_nights.record(node, night), records)
+    capsys.readouterr()
+    assert run("add", place, records) == 6
+    printed = capsys.readouterr()
+    assert "2026-11-04: 1 run added" in printed.out
+    assert f"damaged: {file}: cannot be read" in printed.err
+    assert f"remove {file.parent} and add the records of that night again" in printed.err
+    refused = "2 runs" if name == "runs.parquet" else "1 run"
+    assert f"not added: {refused} of the damaged night 2026-11-02" in printed.err
+    assert ("the store has it twice" in printed.err) == (name == "runs.parquet")
+    assert file.read_bytes() == before
+    shutil.rmtree(file.parent)
+    assert run("add", place, records) == 0
+    assert capsys.readouterr().out == "2026-11-02: 2 runs added\n3 runs already there\n"
+    assert rows(place, "SELECT night::VARCHAR, count(*) FROM runs GROUP BY ALL ORDER BY ALL") == [
+        (f"2026-11-0{night}", 2 if night == 2 else 1) for night in range(1, 5)
+    ]
+    assert rows(place, "SELECT count(*) FROM figures") == [(5 * 25,)]
+
+
+def test_a_week_with_a_damaged_night_stops_no_other_week(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2026-11-02 is a Monday. The damaged night is of the week that ends with 2026-11-01."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    nights_of(place, records, 1)
+    file = damage(place, "2026-11-01", "figures.parquet")
+    for night in (1, 8):
+        fleet_nights.save(fleet_nights.record(0, night), records)
+    assert run("add", place, records) == 6
+    assert f"damaged: {file}" in capsys.readouterr().err
+    assert [each.name[:8] for each in (place / "by-device").iterdir()] == ["2026-W45"]
+
+
+def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output says so, whatever its format; the night that is to be shown is never left out."""
+    place = tmp_path / "store"
+    nights_of(place, tmp_path / "records", 3)
+    assert run("show", place) == 0
+    files = {
+        night: place / f"night={night}" / "figures.parquet" for night in ("2026-11-01", "2026-11-02", "2026-11-03")
+    }
+    capsys.readouterr()
+    for night in ("2026-11-01", "2026-11-02"):
+        whole = files[night].read_bytes()
+        for broken in (whole[:-40], whole[:200] + b"\xff" * (len(whole) - 1000) + whole[-800:]):
+            files[night].write_bytes(broken)
+            assert run("show", place) == 6
+            printed = capsys.readouterr()
+            assert f"1 night left out, since the figures cannot be read: {night}\n" in printed.out
+            assert "; compared with 1 night from" in printed.out
+            assert f"damaged: {files[night]}" in printed.err
+        assert run("show", place, "--format", "json") == 6
+        assert json.loads(capsys.readouterr().out)["left_out"] == [night]
+        assert run("show", place, "--format", "prometheus") == 6
+        assert 'accel_fleet_nights{state="damaged"} 1.0' in capsys.readouterr().out
+        assert run("show", place, "--format", "html") == 6
+        assert f"1 night left out, since the figures cannot be read: {night}" in capsys.readouterr().out
+        files[night].write_bytes(whole)
+    files["2026-11-03"].write_bytes(b"PAR1")
+    assert run("show", place) == 4
+    assert str(files["2026-11-03"]) in capsys.readouterr().err
+    assert run("show", place, "--night", "2026-11-02") == 0
+
+
+def test_the_past_of_a_device_says_which_nights_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not they are of a week that is over. If none can be read, that is an error."""
+    place = tmp_path / "store"
+    nights_of(place, tmp_path / "records", 4)
+    for number, night in enumerate(("2026-11-01", "2026-11-03"), start=1):
+        file = damage(place, night, "figures.parquet")
+        capsys.readouterr()
+        assert run("device", place, "16500003") == 6
+        printed = capsys.readouterr()
+        assert printed.out.splitlines()[0].endswith(f": {4 - number} nights")
+        assert f"left out, since the figures cannot be read: 2026-11-01{', 2026-11-03' * (number - 1)}\n" in printed.out
+        assert f"damaged: {file}" in printed.err
+    for night in ("2026-11-02", "2026-11-04"):
+        damage(place, night, "figures.parquet")
+    assert run("device", place, "16500003") == 4
+    assert "cannot be read" in capsys.readouterr().err
+
+
 def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, records: Path) -> None:
     fleet_nights.save(fleet_nights.record(0, 1), records)
     place = tmp_path / "store"
@@ -358,3 +463,75 @@ def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, recor
     (place / "night=2026-11-02" / "runs.parquet").write_bytes(b"damaged")
     assert run("show", place) == 4
     assert run("device", place, "16500003") == 0
+
+
+@pytest.mark.parametrize("how", ["missing", "older"])
+def test_nights_whose_devices_are_not_known_take_no_more_runs(
+    how: str, tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New numbers would give the past of one device to another."""
+    place, first = tmp_path / "store", fleet_nights.save(fleet_nights.record(7), tmp_path / "first")
+    assert run("add", place, first) == 0
+    numbers = (place / "devices.parquet").read_bytes()
+    assert run("add", place, records) == 0
+    (place / "devices.parquet").unlink()
+    if how == "older":
+        (place / "devices.parquet").write_bytes(numbers)
+    before, new = rows_of_figures(place), fleet_nights.save(fleet_nights.record(8), tmp_path / "new")
+    capsys.readouterr()
+    assert run("add", place, new) == 4
+    assert f"devices.parquet: is {how}" in capsys.readouterr().err
+    assert rows_of_figures(place) == before
+
+
+def rows_of_figures(place: Path) -> list[bytes]:
+    """The files of figures of a store, as they are."""
+    return [each.read_bytes() for each in sorted(place.glob("night=*/figures.parquet"))]
+
+
+def test_a_run_from_the_future_is_named_and_hides_no_night(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleet_nights.record(9)
+    ahead = replace(made, run={**made.run, "started": "2999-11-23T02:00:00+00:00"})
+    path, place = fleet_nights.save(ahead, tmp_path / "ahead"), tmp_path / "store"
+    assert run("add", place, records, path) == 6
+    assert "began on 2999-11-23, which is in the future" in capsys.readouterr().err
+    assert store.nights(place) == ["2026-11-01"]
+    assert run("add", place, path, "--night", "2999-11-23") == 4
+    assert run("add", place, path, "--night", "2026-11-02") == 0
+    assert store.nights(place) == ["2026-11-01", "2026-11-02"]
+
+
+def test_prune_removes_the_night_that_is_named(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    assert run("add", place, records, "--night", "2026-11-02") == 0
+    assert run("add", place, fleet_nights.save(fleet_nights.record(9), tmp_path / "other")) == 0
+    assert run("prune", place, "--night", "2026-11-03") == 4
+    assert run("prune", place, "--night", "2026-11-02", "--yes") == 0
+    assert "removed 2026-11-02" in capsys.readouterr().out
+    assert store.nights(place) == ["2026-11-01"]
+
+
+def test_a_node_without_a_run_tonight_is_named_in_the_first_such_night(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But not a node that is examined now and then."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    for night in range(5):
+        for node in (0, 1, 2):
+            if (node, night) not in ((1, 3), (1, 4), (2, 1), (2, 3)):
+                fleet_nights.save(fleet_nights.record(node, night), records)
+    assert run("add", place, records) == 0
+    for tonight, gone in (("2026-11-03", []), ("2026-11-04", ["rack7-n01"]), ("2026-11-05", [])):
+        capsys.readouterr()
+        assert run("show", place, "--night", tonight, "--format", "json") == (6 if gone else 0)
+        assert json.loads(capsys.readouterr().out)["gone"] == gone
+    assert run("show", place, "--night", "2026-11-04") == 6
+    assert "without a run tonight, but with one in each of the nights before (1): rack7-n01" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert run("show", place, "--night", "2026-11-04", "--format", "html") == 6
+    assert "in each of the nights before: rack7-n01." in capsys.readouterr().out

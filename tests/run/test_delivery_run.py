@@ -8,6 +8,7 @@ from pathlib import Path
 
 import as_user
 import pytest
+import raw_record
 
 from pytest_accel.cli.main import main
 
@@ -40,7 +41,20 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     assert (entry["boards"], entry["names_nodes"], len(entry["sha256"])) == (8, True, 64)
     assert entry["sha256"] in ran.out
     assert main(["judge", str(ran.folder)]) == 1
-    assert "changed: nothing" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "changed: nothing" in said
+    assert f"packing list: delivery.csv, 8 boards, sha256 {entry['sha256']}, as before\n" in said
+    right = tmp_path / "corrected.csv"
+    right.write_text("\n".join(["serial,node,slot", *good]) + "\n")
+    new = tmp_path / "again"
+    assert main(["judge", str(ran.folder), f"--accel-expect={right}", f"--output={new}"]) == 6  # filtered
+    said = capsys.readouterr().out
+    assert f"packing list: {right}, 8 boards, sha256 " in said
+    assert f"packing list before: delivery.csv, 8 boards, sha256 {entry['sha256']}\n" in said
+    assert "changed: gpu7 inventory.serial: FAIL (= as listed) -> PASS (= as listed)" in said
+    assert raw_record.read(new)["judged_from"]["packing_list"] == entry
+    assert main(["judge", str(new)]) == 6
+    assert "record: consistent" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -109,3 +109,28 @@ def test_a_serial_is_found_in_any_writing_and_one_without_its_zeros_is_told(tmp_
     assert found.but_for_zeros("123") is None
     assert found.but_for_zeros("0124") is None
     assert [each.serial for each in found.of_node("n2")] == ["123"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\nserial;node\na;n1\n",
+        "serial,node,,\na,n1,,\n",
+        "serial,node,\na,n1\n",
+        'SEP=,\r\n"serial","node"\r\na,n1,,,\r\n',
+    ],
+)
+def test_what_a_spreadsheet_adds_around_the_table_is_passed_over(tmp_path: Path, text: str) -> None:
+    (row,) = listed(tmp_path, text).rows
+    assert (row.serial, row.node) == ("a", "n1")
+
+
+@pytest.mark.parametrize("text", ["serial,node,\na,n1,7\n", "serial,,node\na,,n1\n"])
+def test_a_cell_without_a_column_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadFile):
+        listed(tmp_path, text)
+
+
+def test_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match='is not UTF-8 text; a spreadsheet writes it as "CSV UTF-8"'):
+        listed(tmp_path, "serial\na\n", "utf-16")

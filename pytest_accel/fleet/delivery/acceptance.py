@@ -6,44 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.fleet.delivery.against import Against, compare, with_list
+from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of, result_of
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
 from pytest_accel.fleet.delivery.risk import Distribution, distribution
 from pytest_accel.judging.closing import NOT_JUDGED
-from pytest_accel.judging.delivery import UNKNOWN, State, differences, standing
-from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
+from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
-ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
-"""The results of a node and of a device."""
-
-
-@dataclass(frozen=True)
-class Board:
-    """A device of the delivery, where it was seen."""
-
-    node: str
-    place: str
-    serial: str
-    uuid: str
-    model: str
-    result: str
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node of the delivery with its result."""
-
-    name: str
-    result: str
-    line: str
-    started: str
-    boards: Sequence[Board]
-    marginal: int
-    """The number of its devices with a MARGINAL verdict."""
-    record: str
-    sha256: str
-    changed: bool | None
+JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
+"""Those of `TERMS` that decide what a node is accepted for. The others only explain its figures."""
 
 
 @dataclass(frozen=True)
@@ -54,44 +27,6 @@ class Rejection:
     place: str
     serial: str
     fault: Fault
-
-
-@dataclass(frozen=True)
-class Misplaced:
-    """A board that was seen in another node than it is listed for."""
-
-    serial: str
-    listed: str
-    seen: str
-    place: str
-    line: int
-
-
-@dataclass(frozen=True)
-class Against:
-    """The delivery against its packing list."""
-
-    file: str
-    sha256: str
-    boards: int
-    swapped: Sequence[tuple[Misplaced, Misplaced]]
-    """Two boards, each in the node that the other is listed for."""
-    moved: Sequence[Misplaced]
-    """The other boards in a wrong node."""
-    unseen: Sequence[Listed]
-    unlisted: Sequence[Board]
-    but_for_zeros: Sequence[tuple[Board, Listed]]
-    """Boards that the list has but for leading zeros, which a spreadsheet drops."""
-    differing: Sequence[tuple[Board, str]]
-    """Boards whose UUID, model or slot is not as listed, with the difference."""
-    unknown: Sequence[tuple[Board, str]]
-    """Boards of which nothing is known, with the reason: no serial number, or a node that the list does not have."""
-    absent_nodes: Sequence[str]
-
-    @property
-    def rejects(self) -> bool:
-        """True if a board is not what, or where, the list says."""
-        return bool(self.swapped or self.moved or self.unlisted or self.differing)
 
 
 @dataclass(frozen=True)
@@ -131,6 +66,12 @@ class Delivery:
     """Hosts of which several records with different devices count, each as a node of its own."""
     without_record: Sequence[str] = field(default=())
     """Nodes that a fleet's run was asked to examine, and that have no record."""
+    waived: Sequence[tuple[str, Sequence[str]]] = field(default=())
+    """Each limit that waivers covered on accepted nodes, with the names of those."""
+    overridden: Sequence[str] = field(default=())
+    """Accepted nodes that were judged by limits other than those of the shipped threshold file."""
+    rejected_before: Sequence[tuple[str, str]] = field(default=())
+    """Accepted nodes that were rejected before, with what is known of it."""
 
     @property
     def verified(self) -> bool:
@@ -143,21 +84,26 @@ class Delivery:
         return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]
 
     @property
+    def unalike(self) -> list[str]:
+        """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
+        return [each.name for each in self.mixed if each.name in JUDGED_BY]
+
+    @property
     def partly_simulated(self) -> bool:
         """True if simulated nodes are among real ones: nobody delivered them, so the delivery is not accepted."""
         return 0 < self.simulated < len(self.nodes)
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 if anything is rejected, 6 if anything is not judged, missing or simulated, else 0.
+        """The exit status: 1 if anything is rejected, 6 if anything is missing, or was not judged or not alike, else 0.
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
         if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
             return 1
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING] or self.partly_simulated
-        vague = self.against and (self.against.but_for_zeros or self.against.unknown)
-        return NOT_JUDGED if unclear or vague or self.duplicates or self.refused else 0
+        vague = self.against is not None and self.against.vague
+        return NOT_JUDGED if unclear or vague or self.unalike or self.duplicates or self.refused else 0
 
 
 def delivery(
@@ -174,10 +120,12 @@ def delivery(
     `limit_of` returns the limit of a key of `records.limits`, and `spread_of` the spread that the threshold file states
     of a metric. `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
-    nodes = [_node(each) for each in records.nodes]
+    nodes = [node_of(each) for each in records.nodes]
+    against = compare(boards, records.nodes, nodes) if boards else None
+    if boards:
+        nodes = [with_list(node, one, boards) for node, one in zip(nodes, records.nodes, strict=True)]
     seen = [board for node in nodes for board in node.boards]
     hosts = [each.host for each in records.nodes]
-    against = _against(boards, records.nodes, seen) if boards else None
     days = sorted(each.started[:10] for each in nodes if each.started)
     found = Counter(each.result for each in nodes)
     names = NodeNames(expected)
@@ -205,33 +153,25 @@ def delivery(
         shared=records.shared,
         refused=records.refused,
         without_record=without_record,
+        waived=_waived(records.nodes),
+        overridden=[each.node for each in records.nodes if each.accepted and each.overridden],
+        rejected_before=list(_rejected_before(records)),
     )
 
 
-def result_of(record: NodeRecord) -> str:
-    """Return the result of a node. Only an acceptance counts as one: a run that HELD accepts nothing."""
-    if record.exit == 1:
-        return REJECTED
-    return ACCEPTED if record.exit == 0 and record.word == "ACCEPTED" and not record.changed else OPEN
+def _waived(records: Sequence[NodeRecord]) -> list[tuple[str, Sequence[str]]]:
+    found: dict[str, list[str]] = {}
+    for record in records:
+        for metric in record.waived if record.accepted else ():
+            found.setdefault(metric, []).append(record.node)
+    return list(found.items())
 
 
-def _node(record: NodeRecord) -> Node:
-    result = result_of(record)
-    faulty = {each.uuid for each in record.faults}
-
-    def of_device(device: Device) -> str:
-        """Return the result of a device: one of a node that is not accepted, and has no fault itself, is not judged."""
-        if result == REJECTED:
-            return REJECTED if device.uuid in faulty else OPEN
-        return result
-
-    boards = [
-        Board(record.node, place_of(each), each.serial or "", each.uuid, each.model, of_device(each))
-        for each in sorted(record.devices, key=lambda device: device.index)
-    ]
-    marginal = len(record.marginal - {NODE})
-    line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
-    return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)
+def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
+    """Yield every accepted node of which an older record here, or one that its run knew of, rejects something."""
+    for record in records.nodes:
+        if record.accepted and (record.rejected_before or record.host in records.rejected_before):
+            yield record.node, ", ".join(record.rejected_before) or "by an older record in this folder"
 
 
 def _term(name: str, records: Sequence[NodeRecord]) -> Term:
@@ -257,61 +197,6 @@ def _rejections(record: NodeRecord) -> Iterator[Rejection]:
         device = devices.get(fault.uuid)
         place = place_of(device) if device else NODE
         yield Rejection(record.node, place, (device.serial or "") if device else "", fault)
-
-
-# -- the packing list
-
-
-def _against(boards: PackingList, records: Sequence[NodeRecord], seen: Sequence[Board]) -> Against:
-    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
-    misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
-    found: set[str] = set()
-    devices = {(record.node, each.uuid): (each, record.host) for record in records for each in record.devices}
-    for board in seen:
-        device, host = devices[board.node, board.uuid]
-        stands = standing(boards, device, host)
-        if stands.row:
-            found.add(same(stands.row.serial))
-        if stands.state is State.NOT_LISTED:
-            unlisted.append(board)
-        elif stands.state is State.BUT_FOR_ZEROS and stands.row:
-            zeros.append((board, stands.row))
-        elif stands.state is State.ELSEWHERE and stands.row:
-            misplaced.append(Misplaced(board.serial, stands.row.node, host, board.place, stands.row.line))
-        elif stands.state is State.DIFFERENT and stands.row:
-            differing.append((board, "; ".join(differences(stands.row, device))))
-        elif stands.state in UNKNOWN:
-            unknown.append((board, stands.words))
-    swapped, moved = _pairs(misplaced, boards.nodes)
-    here = {boards.nodes.find(each.host) for each in records}
-    return Against(
-        file=boards.file,
-        sha256=boards.sha256,
-        boards=len(boards.rows),
-        swapped=swapped,
-        moved=moved,
-        unseen=[each for each in boards.rows if same(each.serial) not in found],
-        unlisted=unlisted,
-        but_for_zeros=zeros,
-        differing=differing,
-        unknown=unknown,
-        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
-    )
-
-
-def _pairs(
-    misplaced: Sequence[Misplaced], nodes: NodeNames
-) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
-    """Return the pairs of boards that are each in the node of the other, and the boards that are in no such pair."""
-    pairs: list[tuple[Misplaced, Misplaced]] = []
-    left: dict[tuple[str, str], list[Misplaced]] = defaultdict(list)
-    for each in misplaced:
-        listed, seen = nodes.find(each.listed), nodes.find(each.seen)
-        if partners := left[seen, listed]:
-            pairs.append((partners.pop(0), each))
-        else:
-            left[listed, seen].append(each)
-    return pairs, [each for several in left.values() for each in several]
 
 
 # -- the metrics

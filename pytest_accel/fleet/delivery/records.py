@@ -27,6 +27,8 @@ from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run.record import FILE, READABLE, seal
 
+ACCEPTED = "ACCEPTED"
+"""The word of a run that accepts its node."""
 TERMS = (
     "contract",
     "SKU",
@@ -34,7 +36,7 @@ TERMS = (
     "level",
     "thresholds",
     "threshold files",
-    "list of the runs",
+    "packing list of the runs",
     "pytest_accel",
     "torch",
     "driver",
@@ -47,6 +49,7 @@ BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
 MANY, CHUNK = 100, 20
 """Records from which on several processes read them, and how many each takes at a time."""
 UNJUDGED = Status.UNMEASURED.value
+HOLDS = (Status.PASS.value, Status.MARGINAL.value)
 NOT_FIGURES = ("text", "version", "count")
 """Units of values that have no distribution."""
 
@@ -90,6 +93,19 @@ class NodeRecord:
     """UUIDs of the devices with a MARGINAL verdict."""
     figures: Sequence[tuple[str, str, str, float, str]] = ()
     """Metric, unit, subject, value, and the key of the limit among `Records.limits` (empty without one)."""
+    contradiction: str = ""
+    """How the record contradicts its own acceptance, in words; empty if it does not."""
+    waived: Sequence[str] = ()
+    """The limits that waivers covered."""
+    overridden: int = 0
+    """The number of limits that are other than those of the shipped threshold file."""
+    rejected_before: Sequence[str] = ()
+    """The devices that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+
+    @property
+    def accepted(self) -> bool:
+        """True if the run accepted the node, and nothing in the record speaks against it. HELD accepts nothing."""
+        return self.exit == 0 and self.word == ACCEPTED and not self.changed and not self.contradiction
 
 
 @dataclass
@@ -101,6 +117,8 @@ class Records:
     """Each limit as the records hold it, by its JSON text."""
     older: int = 0
     """The records that a newer one of the same node replaces."""
+    rejected_before: list[str] = field(default_factory=list)
+    """Nodes whose newest record does not reject, and of which an older one does."""
     shared: list[str] = field(default_factory=list)
     """Hosts of which several records with different devices count, each as a node of its own."""
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -115,7 +133,7 @@ def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
     found, by_host = Records(), defaultdict[str, list[NodeRecord]](list)
     for path, one, limits, why in _read_each(paths, partial(_read, verify=verify)):
         if one is None:
-            found.refused.append((str(path), why))
+            found.refused += [(str(path), why)] if why else []
             continue
         found.limits |= limits
         by_host[one.host].append(one)
@@ -125,6 +143,8 @@ def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
         found.refused += [(each.path, UNDATED.format(host=host)) for each in several if each not in dated]
         kept = _newest(dated)
         found.older += len(dated) - len(kept)
+        if any(each.exit == 1 for each in dated) and not any(each.exit == 1 for each in kept):
+            found.rejected_before.append(host)
         if len(kept) > 1:
             found.shared.append(host)
             kept = [replace(each, node=f"{host} ({_folder(each.path)})") for each in kept]
@@ -171,7 +191,10 @@ def _folder(path: str) -> str:
 
 
 Read = tuple[Path, "NodeRecord | None", dict[str, Any], str]
-"""The path of a record, what is kept of it, its limits, and the reason why it could not be used."""
+"""The path of a file, what is kept of its record, its limits, and the reason why it could not be used.
+
+Without record and reason the file is none, and does not claim to be one.
+"""
 
 
 def _read_each(paths: Sequence[Path], one: Callable[[Path], Read]) -> Iterator[Read]:
@@ -188,24 +211,22 @@ def _read(path: Path, *, verify: bool) -> Read:
     limits: dict[str, Any] = {}
     try:
         return path, _kept(path, limits, verify=verify), limits, ""
+    except _NoRecord:
+        return path, None, {}, ""
     except BadFile as bad:
         return path, None, {}, str(bad).removeprefix(f"{path}: ")
 
 
-def files(folder: Path) -> list[Path]:
-    """Return the records below a folder: every record.json, or the other JSON files in it. Raises BadFile for none."""
-    if not folder.is_dir():
-        raise BadFile(f"{folder}: is not a folder; name the one that holds the records of the nodes")
-    found = sorted(folder.rglob(FILE)) or sorted(folder.glob("*.json"))
-    if not found:
-        raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
-    return found
+class _NoRecord(Exception):
+    """A JSON file is something else than a record."""
 
 
 def _kept(path: Path, limits: dict[str, Any], *, verify: bool) -> NodeRecord:
-    """Return what is kept of one record, and add its limits. Raises BadFile."""
+    """Return what is kept of one record, and add its limits. Raises BadFile or _NoRecord."""
     text = untrusted.read_bytes(path)
     raw = untrusted.parse_json(text if verify else _without_measurements(text), str(path))
+    if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
+        raise _NoRecord
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema not in READABLE or isinstance(schema, bool):
         raise BadFile(f"{path}: is not a record of pytest-accel that this version reads")
@@ -228,11 +249,12 @@ def _without_measurements(text: bytes) -> bytes:
 
 def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify: bool) -> NodeRecord:
     """Return what is kept of the content of a record. Raises what access to a missing part of it raises."""
-    run, closing = raw["run"], raw.get("closing") or {}
-    devices = [_device(each) for each in raw["devices"]]
+    run, closing, around = raw["run"], raw.get("closing") or {}, raw.get("circumstances") or {}
+    devices = sorted((_device(each) for each in raw["devices"]), key=lambda device: device.index)
     verdicts = [each for each in raw.get("verdicts", ()) if isinstance(each, dict)]
     own = [_key(each, limits) for each in raw.get("limits", ())]
     ended = closing.get("exit") if raw.get("state") == "finished" else None
+    waived = {str(each["metric"]): None for each in verdicts if each.get("waiver")}
     return NodeRecord(
         path=str(path),
         host=str(run["host"]),
@@ -249,7 +271,23 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
         faults=list(_faults(verdicts, raw.get("findings", ()))),
         marginal=frozenset(str(each["subject"]) for each in verdicts if each["status"] == Status.MARGINAL.value),
         figures=list(_figures(verdicts, own, limits)),
+        contradiction=_contradiction(devices, verdicts) if closing.get("word") == ACCEPTED else "",
+        waived=list(waived),
+        overridden=int(around.get("overridden") or 0),
+        rejected_before=[str(each) for each in around.get("rejected_before") or ()],
     )
+
+
+def _contradiction(devices: Sequence[Device], verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return why these verdicts cannot be those of an accepted node, empty if they can."""
+    failed = [each for each in verdicts if _fails(each)]
+    if failed:
+        return f"{failed[0]['metric']} is {failed[0]['status']}"
+    judged = {each["subject"] for each in verdicts if each["status"] in HOLDS and each.get("limit") is not None}
+    bare = [each.name for each in devices if each.uuid not in judged]
+    if not devices:
+        return "it holds no device"
+    return f"no limit was judged on {', '.join(bare)}" if bare else ""
 
 
 def _device(raw: Mapping[str, Any]) -> Device:
@@ -277,7 +315,7 @@ def _terms(raw: Mapping[str, Any]) -> dict[str, str]:
         "level": run.get("level"),
         "thresholds": sku.get("thresholds"),
         "threshold files": ", ".join(f"{name} {str(sha)[:12]}" for name, sha in sorted(shipped.items())),
-        "list of the runs": (raw.get("packing_list") or {}).get("sha256"),
+        "packing list of the runs": (raw.get("packing_list") or {}).get("sha256"),
         "pytest_accel": software.get("pytest_accel"),
         "torch": software.get("torch"),
         "driver": software.get("driver"),

@@ -170,7 +170,7 @@ def _risk(limit: Limit, spread: Spread | None, of_accepted: int, words: str) -> 
 
 def _words(spread: Spread) -> str:
     parts = (("devices", spread.between_devices), ("nodes", spread.between_nodes), ("runs", spread.between_runs))
-    return ", ".join(f"{100 * each:.2g}% between {name}" for name, each in parts if each is not None)
+    return ", ".join(f"{100 * each:.2g} % between {name}" for name, each in parts if each is not None)
 
 
 def _stated_words(spread: Spread | None) -> str:

@@ -43,15 +43,15 @@ def connect(room: Path | None = None) -> DuckDBPyConnection:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise BadFile with the name of a file that turns out to be none that the database reads."""
+def reading(path: Path, advice: str = "the records can be added to a new store") -> Iterator[None]:
+    """Raise BadFile with the name of a file that turns out to be none that the database reads, and what to do."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        what = f"cannot be read, or is damaged ({_told(error)}); the records can be added to a new store"
-        raise BadFile(f"{path}: {what}") from None
+        told = _told(error).replace(f"'{path}' ", "")
+        raise BadFile(f"{path}: cannot be read, or is damaged ({told}); {advice}") from None
 
 
 def _told(error: Exception) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.extract import KeptDevice
 
@@ -13,24 +15,34 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = {"device": "INTEGER", "uuid": "VARCHAR", "serial": "VARCHAR", "model": "VARCHAR"}
 """The columns of the file with their types."""
+ADVICE: Final = "restore it from a copy, or add the records to a new store"
+"""What to do about a file that is lost or damaged. Numbers given anew would name other devices."""
 
 
 class DeviceNumbers:
     """The numbers of the devices of a store. A device is known by UUID and serial number."""
 
-    def __init__(self, connection: DuckDBPyConnection, path: Path, parts: Path) -> None:
-        """Read the numbers in the file `path`, if it is there. `parts` is a folder for what is written on the way."""
-        self._connection, self._path, self._parts = connection, path, parts
+    def __init__(self, connection: DuckDBPyConnection, path: Path, parts: Path, figures: Sequence[Path]) -> None:
+        """Read the numbers in the file `path`, which is there unless the store is new.
+
+        `figures` are the figures of all nights, `parts` is a folder for what is written on the way. Raises BadFile.
+        """
+        self._connection, self._path, self._parts, self._figures = connection, path, parts, figures
         self._known: dict[tuple[str, str], int] = {}
         self._serials: dict[str, list[str]] = {}
         self._rows: list[tuple[int, str, str, str]] = []
         self._changed = False
+        if figures and not path.exists():
+            raise BadFile(f"{path}: is missing, and the nights name their devices by its numbers; {ADVICE}")
         if path.exists():
             columns = ", ".join(COLUMNS)
             query = f"SELECT {columns} FROM {database.parquet([path])} ORDER BY device"  # noqa: S608
-            for row in connection.execute(query).fetchall():
+            with database.reading(path, ADVICE):
+                rows = connection.execute(query).fetchall()
+            for row in rows:
                 self._enter(*row)
             self._changed = False
+        self._read = len(self._rows)
 
     def of(self, device: KeptDevice) -> int:
         """Return the number of a device, a new one for a device that was never seen.
@@ -53,9 +65,22 @@ class DeviceNumbers:
         self._changed = True
 
     def save(self) -> None:
-        """Write the numbers, if there are new ones. Raises OSError."""
+        """Write the numbers, if there are new ones. Raises BadFile if a night has one that it lacks, or OSError."""
         if not self._changed:
             return
+        if self._highest() > self._read:
+            raise BadFile(f"{self._path}: is older than the nights, which name devices that it lacks; {ADVICE}")
         database.table(self._connection, self._parts / "devices.csv", "numbers", COLUMNS, self._rows)
         database.write(self._connection, "FROM numbers ORDER BY device", self._path)
-        self._changed = False
+        self._changed, self._read = False, len(self._rows)
+
+    def _highest(self) -> int:
+        """Return the highest number in the nights; 0 if there is none, or if a night cannot be read."""
+        column = "WHERE path_in_schema = 'device'"
+        query = f"SELECT max(stats_max_value::INTEGER) FROM parquet_metadata({database.files(self._figures)}) {column}"  # noqa: S608
+        try:
+            with database.reading(self._path):
+                found = self._connection.execute(query).fetchall() if self._figures else []
+        except BadFile:  # which is told of where that night is read
+            return 0
+        return found[0][0] or 0 if found else 0

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.night import plain
+from pytest_accel.fleet.nights.night import left_out, plain
 from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.closing import SIMULATED
 
@@ -19,6 +19,8 @@ __all__ = ["History", "history", "plain", "text"]
 
 TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
 """The statuses that are told of each night."""
+COLUMNS: Final = 80
+"""Columns of a terminal."""
 Show = Callable[[float | None, str], str]
 
 
@@ -63,13 +65,15 @@ class History:
     serial: str
     model: str
     entries: Sequence[Entry]
+    left_out: Sequence[str] = ()
+    """Nights whose figures cannot be read."""
 
 
 def history(tables: Tables, known: Sequence[Any], metric: str = "") -> History:
     """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
     device, uuid, serial, model = known
     entries = [Entry(*row) for row in tables.history(device, metric)]
-    return History(tables.simulated, device, uuid, serial, model, entries)
+    return History(tables.simulated, device, uuid, serial, model, entries, sorted(tables.left_out))
 
 
 def text(found: History, show: Show) -> Iterator[str]:
@@ -78,6 +82,8 @@ def text(found: History, show: Show) -> Iterator[str]:
     known = f"serial {found.serial}, " if found.serial else ""
     simulated = f"{SIMULATED} " if found.simulated else ""
     yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
+    if found.left_out:
+        yield f"  {left_out(found.left_out)}"
     for (place, software), some in groupby(found.entries, key=lambda each: (each.place, each.software)):
         days = [each.night for each in some]
         node, name, slot = place
@@ -92,10 +98,19 @@ def text(found: History, show: Show) -> Iterator[str]:
         if each.method and each.value is not None:
             series.setdefault((each.metric, each.level, each.unit, each.method, *each.software), []).append(each)
     for key, entries in series.items():
-        yield f"  {key[0]} ({', '.join(filter(None, (key[1], _named('driver', key[4]), _named('vbios', key[5]))))})"
-        for at in range(0, len(entries), 6):
-            values = (f"{each.night:%m-%d} {show(each.value, key[2])}" for each in entries[at : at + 6])
-            yield f"    {'  '.join(values)}"
+        software = filter(None, (key[1], _named("driver", key[4]), _named("vbios", key[5])))
+        yield f"  {key[0]} in {key[2]} ({', '.join(software)})"
+        yield from _by_year(entries, show)
+
+
+def _by_year(entries: Sequence[Entry], show: Show) -> Iterator[str]:
+    """Yield the days of each year with their values, as many on a line as 80 columns hold."""
+    for year, some in groupby(entries, key=lambda each: each.night.year):
+        values = [f"{each.night:%m-%d} {show(each.value, '')}" for each in some]
+        width = max(map(len, values)) + 2
+        count = max(1, (COLUMNS - len(f"    {year}")) // width)
+        for at in range(0, len(values), count):
+            yield f"    {year}  {''.join(f'{each:{width}}' for each in values[at : at + count])}".rstrip()
 
 
 def _named(name: str, version: str) -> str:

@@ -12,14 +12,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights import store
 from pytest_accel.fleet.nights.analysis import limits, offenders
-from pytest_accel.fleet.nights.analysis.groups import Group
+from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES, Group
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
 from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.extract import FINISHED
 from pytest_accel.fleet.nights.queries import Fleet
@@ -31,6 +33,8 @@ NOT_ENDED: Final = "NOT ENDED"
 """The word for a run without a closing line."""
 REJECTED: Final = 1
 """The exit status for a node that was rejected, and for hardware that is worse than its like or than it was."""
+NAMED: Final = 5
+"""Most nights that are named one by one."""
 REPORT: Final = "report.html"
 """The name of the page beside a record."""
 
@@ -71,6 +75,20 @@ class Night:
     never: Sequence[Fired]
     proposals: Sequence[Proposed]
     groups: Sequence[Group]
+    gone: Sequence[str]
+    """Nodes that have no run in this night, though they had one in each of the last three before."""
+    left_out: Sequence[str] = ()
+    """Nights whose figures cannot be read. What they would show is not in the findings."""
+
+    @property
+    def unsought(self) -> dict[str, str]:
+        """The findings on devices that were not looked for, and what that takes."""
+        found = {}
+        if not any(each.enough for each in self.groups):
+            found["outliers"] = f"{ENOUGH_DEVICES} devices of a SKU on {ENOUGH_NODES} nodes"
+        if self.nights < ENOUGH_NIGHTS:
+            found["trends"] = f"{ENOUGH_NIGHTS} nights"
+        return found
 
     @property
     def words(self) -> dict[str, int]:
@@ -84,10 +102,10 @@ class Night:
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 for hardware that is worse, 6 for a node that was not judged, else 0."""
+        """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0."""
         if any(each.exit == REJECTED for each in self.runs) or self.outliers or self.trends or self.offenders:
             return REJECTED
-        return NOT_JUDGED if any(each.exit != 0 for each in self.runs) else 0
+        return NOT_JUDGED if self.left_out or self.gone or any(each.exit != 0 for each in self.runs) else 0
 
 
 def window(path: Path, night: str | None, count: int) -> list[str]:
@@ -99,7 +117,16 @@ def window(path: Path, night: str | None, count: int) -> list[str]:
 
 
 def look(fleet: Fleet) -> Night:
-    """Return all that the last night of a fleet shows, beside the nights before it."""
+    """Return all that the last night of a fleet shows, beside those nights before it that can be read."""
+    try:
+        return _look(fleet)
+    except BadFile:
+        if not fleet.leave_out_damaged():
+            raise
+    return _look(fleet)
+
+
+def _look(fleet: Fleet) -> Night:
     groups = fleet.groups()
     trends, drifts = fleet.trends()
     events, fired = fleet.events(), fleet.limits()
@@ -121,7 +148,15 @@ def look(fleet: Fleet) -> Night:
         never=limits.never(fired),
         proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
+        gone=fleet.gone(),
+        left_out=sorted(fleet.left_out),
     )
+
+
+def left_out(nights: Sequence[str]) -> str:
+    """Return a sentence on nights that were left out, which names the first of them."""
+    named = f"{', '.join(nights[:NAMED])}{' ...' if len(nights) > NAMED else ''}"
+    return f"{counted(len(nights), 'night')} left out, since the figures cannot be read: {named}"
 
 
 def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> Run:

@@ -11,8 +11,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.nights import store
+from pytest_accel.fleet.nights import damage, database, store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
 from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
 from pytest_accel.fleet.nights.analysis.limits import Fired
@@ -32,6 +33,8 @@ KIND: Final = "sku, platform, level, metric, unit, method"
 """The columns of `Kind`."""
 COMPARED: Final = "method <> '' AND value IS NOT NULL"
 """The figures that are compared."""
+BEFORE: Final = 3
+"""Nights in each of which a node had a run that is missed tonight; a fleet that examines a part each night has none."""
 MOST_EVENTS: Final = 200_000
 """Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
 
@@ -39,12 +42,30 @@ MOST_EVENTS: Final = 200_000
 class Fleet(Tables):
     """Some nights of a store, the last of which is the one that is looked at."""
 
-    def __init__(self, path: Path, nights: Sequence[str]) -> None:
-        """Raise BadFile for a store without these nights."""
-        super().__init__(path, nights)
-        night = store.folder_of(path, self.night)
-        self.view("runs", [night / store.RUNS])
-        self.view("tonight", [night / store.FIGURES], self._last_runs())
+    def _open(self) -> None:
+        super()._open()
+        self.view("runs", [self._runs])
+        self.view("tonight", [self.figures_of(self.night)], self._last_runs())
+        self._view_figures()
+
+    def _view_figures(self) -> None:
+        """Make the table of all nights; that of the last one is known to be readable."""
+        self.view("figures", [self.figures_of(night) for night in reversed(self.nights)])
+
+    @property
+    def _runs(self) -> Path:
+        return store.folder_of(self.path, self.night) / store.RUNS
+
+    def leave_out_damaged(self) -> bool:
+        """Leave out the nights whose figures cannot be read; return whether there are any.
+
+        Raises BadFile if the last one is among them.
+        """
+        for why in damage.damaged(self._db, [self._runs, self.figures_of(self.night)]).values():
+            raise BadFile(why)
+        found = self.leave_out(self.nights)
+        self._view_figures()
+        return found
 
     @property
     def night(self) -> str:
@@ -64,6 +85,19 @@ class Fleet(Tables):
         """Return node, word, state, exit, line, record, level, SKU and devices of tonight's runs."""
         columns = "node, word, state, exit, line, record, level, sku, devices"
         return self.rows(f"SELECT {columns} FROM runs ORDER BY node, started")  # noqa: S608
+
+    def gone(self) -> list[str]:
+        """Return the nodes that have no run tonight, though they had one in each of the last nights before."""
+        nights = self.nights[-1 - BEFORE : -1]
+        files = [file for night in nights if (file := store.folder_of(self.path, night) / store.RUNS).exists()]
+        files = [file for file in files if not damage.damaged(self._db, [file])]
+        if not files:
+            return []
+        query = f"""
+            SELECT node FROM {database.parquet(files)} ANTI JOIN runs USING (node)
+            GROUP BY node HAVING count(DISTINCT night) = {len(files)} ORDER BY node
+        """  # noqa: S608
+        return [node for (node,) in self.rows(query)]
 
     def statuses(self) -> dict[str, int]:
         """Return how many verdicts of tonight have each status."""
@@ -232,9 +266,7 @@ class Fleet(Tables):
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
-        return [
-            Update(Kind(*row[:6]), what, *row[6:]) for row in self._db.execute(query, {"metric": metric}).fetchall()
-        ]
+        return [Update(Kind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric=metric)]
 
     # -- repeat offenders
 

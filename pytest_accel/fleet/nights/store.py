@@ -4,7 +4,7 @@
     STORE/devices.parquet                     the number of every device, by UUID and serial number
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
-    STORE/by-device/2026-W47.parquet          every figure of a week that is over, sorted by device (module by_device)
+    STORE/by-device/2026-W47-*.parquet        every figure of a week that is over, sorted by device (module by_device)
 
 Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
 which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
@@ -13,33 +13,31 @@ which is written last, so whoever is killed adds the same records again, and los
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.nights import by_device, database
+from pytest_accel.fleet.nights import by_device, damage, database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
 from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.fleet.nights.lock import LEFTOVER, locked
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SCHEMA: Final = 1
-ABOUT, DEVICES, FIGURES, RUNS, LOCK = "store.json", "devices.parquet", "figures.parquet", "runs.parquet", ".lock"
+ABOUT, DEVICES, FIGURES, RUNS = "store.json", "devices.parquet", "figures.parquet", "runs.parquet"
 NIGHT: Final = "night="
-LEFTOVER: Final = ".adding-"
-"""The beginning of the name of a folder in which records are read. One that is there without a lock is left over."""
 BATCH: Final = 64
 """Records that a process reads at a time."""
 GLOB: Final = frozenset("*?[")
@@ -98,6 +96,10 @@ class Added:
     """Files that cannot be read, or that contradict the store: path and reason."""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     """Records that do not count: path and reason."""
+    damaged: dict[Path, str] = field(default_factory=dict)
+    """Files of nights that cannot be read, with the reason and what to do."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """The number of runs that were not added since their night is damaged, by night."""
 
 
 def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Added:
@@ -108,39 +110,27 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
     """
     if GLOB & set(str(store.absolute())):
         raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
+    if night and night > latest():
+        raise BadFile(f"--night: {night} is in the future")
     added = Added()
     parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
     with contextlib.closing(database.connect(parts / "room")) as connection:
         store.mkdir(parents=True, exist_ok=True)
-        with _locked(store):
+        with locked(store):
             _demand_kind(store, simulated=simulated)
             parts.mkdir()
             try:
                 wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
-                _merge(connection, store, _by_night(connection, store, wanted, parts), parts, added)
-                figures = {each: folder_of(store, each) / FIGURES for each in nights(store)}
-                by_device.complete(connection, store, figures)
+                _merge(connection, store, _by_night(connection, store, wanted, parts, added), parts, added)
+                _complete_weeks(connection, store, added)
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added
 
 
-@contextlib.contextmanager
-def _locked(store: Path) -> Iterator[None]:
-    """Hold the lock of a store, and remove what a killed process left behind. The lock ends with the process."""
-    handle = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        for each in store.glob(f"{LEFTOVER}*"):
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
-            else:
-                each.unlink(missing_ok=True)
-        for each in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
-            each.unlink(missing_ok=True)
-        yield
-    finally:
-        os.close(handle)
+def latest() -> date:
+    """Return the last night that a run can be of: the day that has begun somewhere on earth."""
+    return (datetime.now(timezone.utc) + timedelta(hours=14)).date()
 
 
 def _demand_kind(store: Path, *, simulated: bool) -> None:
@@ -170,6 +160,11 @@ def nights(store: Path) -> list[str]:
     """Return the nights of a store, oldest first: ISO 8601."""
     found = [each.name.removeprefix(NIGHT) for each in store.glob(f"{NIGHT}*") if (each / FIGURES).exists()]
     return sorted(each for each in found if _is_day(each))
+
+
+def figures(store: Path) -> dict[str, Path]:
+    """Return the file of the figures of every night of a store, oldest first."""
+    return {night: folder_of(store, night) / FIGURES for night in nights(store)}
 
 
 def _is_day(text: str) -> bool:
@@ -216,6 +211,12 @@ def _wanted(
                 )
                 added.unread.append((run.record, what))
                 continue
+            if not night and run.night > latest():
+                what = (
+                    f"began on {run.night}, which is in the future: its node's clock is wrong; --night names the night"
+                )
+                added.unread.append((run.record, what))
+                continue
             chosen.append((replace(run, night=night) if night else run, batch.part))
     return chosen
 
@@ -224,25 +225,41 @@ def _wanted(
 
 
 def _by_night(
-    connection: DuckDBPyConnection, store: Path, wanted: Sequence[tuple[KeptRun, Path]], parts: Path
+    connection: DuckDBPyConnection, store: Path, wanted: Sequence[tuple[KeptRun, Path]], parts: Path, added: Added
 ) -> dict[str, list[tuple[KeptRun, Path]]]:
-    """Return runs by night. One that the store holds already, ended or not, belongs to the night that holds it."""
+    """Return runs by night. One that the store holds already, ended or not, belongs to the night that holds it.
+
+    Enters the files of runs that cannot be read in `added`. Which runs these hold is not known.
+    """
     files = [file for each in nights(store) if (file := folder_of(store, each) / RUNS).exists()]
     held: dict[str, date] = {}
     if wanted and files:
         ids = sorted({(run.id,) for run, _ in wanted})
         database.table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, ids)
-        query = f"""
-            SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
-            ORDER BY state = {literal(FINISHED)}, night DESC
-        """  # noqa: S608
-        with database.reading(store):
-            held = dict(connection.execute(query).fetchall())
+        try:
+            held = _held(connection, store, files)
+        except BadFile:
+            added.damaged |= damage.damaged(connection, files)
+            if not added.damaged:
+                raise
+            held = _held(connection, store, [each for each in files if each not in added.damaged])
     by_night: dict[str, list[tuple[KeptRun, Path]]] = {}
     for run, part in wanted:
         night = held.get(run.id, run.night)
         by_night.setdefault(night.isoformat(), []).append((replace(run, night=night), part))
     return by_night
+
+
+def _held(connection: DuckDBPyConnection, store: Path, files: Sequence[Path]) -> dict[str, date]:
+    """Return the night that holds each run of the table `wanted`, given files of runs. Raises BadFile."""
+    if not files:
+        return {}
+    query = f"""
+        SELECT id, night FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
+        ORDER BY state = {literal(FINISHED)}, night DESC
+    """  # noqa: S608
+    with database.reading(store):
+        return dict(connection.execute(query).fetchall())
 
 
 def _merge(
@@ -252,27 +269,51 @@ def _merge(
     parts: Path,
     added: Added,
 ) -> None:
-    """Add runs to their nights, one night after the other."""
-    numbers = DeviceNumbers(connection, store / DEVICES, parts)
+    """Add runs to their nights, one night after the other. Nothing is added to a night that cannot be read."""
+    numbers = DeviceNumbers(connection, store / DEVICES, parts, list(figures(store).values()))
     for night in sorted(chosen):
-        old = _old_runs(connection, folder_of(store, night))
-        runs, kept = _new(chosen[night], old, added)
+        folder, runs = folder_of(store, night), list(chosen[night])
+        file = folder / RUNS
+        try:
+            runs, kept = _new(runs, _old_runs(connection, folder), added)
+            file = folder / FIGURES
+            if runs and file.exists():
+                damage.demand_whole(connection, file)
+        except BadFile as bad:
+            added.damaged[file], added.refused[night] = str(bad), len(runs)
+            continue
         if not runs:
             continue
         places = [(run.content, each, numbers.of(each)) for run, _ in runs for each in run.devices]
         numbers.save()
-        by_device.forget(store, night)
-        _write_night(connection, folder_of(store, night), runs, kept, places=places, parts=parts)
+        _write_night(connection, folder, runs, kept, places=places, parts=parts)
         added.runs[night] = len(runs)
 
 
+def _complete_weeks(connection: DuckDBPyConnection, store: Path, added: Added) -> None:
+    """Make the missing files of weeks that are over. A week with a night that cannot be read gets none."""
+    every = figures(store)
+    weeks = by_device.by_week(every)
+    for week, file in by_device.files_of(store, every).items():
+        some = [every[night] for night in weeks[week]]
+        try:
+            if not file.exists():
+                by_device.make(connection, some, file)
+        except BadFile:
+            found = damage.damaged(connection, some)
+            if not found:
+                raise
+            added.damaged |= found
+    by_device.clear(store, every)
+
+
 def _old_runs(connection: DuckDBPyConnection, folder: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of a night's runs."""
+    """Return the rows of a night's runs, none if the figures of these runs are not there. Raises BadFile."""
     file = folder / RUNS
-    if not file.exists():
+    if not file.exists() or not (folder / FIGURES).exists():
         return []
     query = f"SELECT {', '.join(RUN_COLUMNS)} FROM {database.parquet([file])}"  # noqa: S608
-    with database.reading(file):
+    with database.reading(file, damage.advice(file)):
         return connection.execute(query).fetchall()
 
 
@@ -351,9 +392,9 @@ class Night:
 
 def sizes(store: Path) -> list[Night]:
     """Return the nights of a store with their space, oldest first; each with its share of the file of its week."""
-    found = []
+    files, found = by_device.files_of(store, figures(store)), []
     for week, some in by_device.by_week(nights(store)).items():
-        shared = _size(by_device.file_of(store, week)) // len(some)
+        shared = _size(files[week]) // len(some) if week in files else 0
         found += [
             Night(each, shared + sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS))) for each in some
         ]
@@ -368,14 +409,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def prune(store: Path, keep: int) -> list[Night]:
-    """Remove all but the last `keep` nights; return those that were removed. Raises OSError."""
-    with _locked(store):
-        gone = sizes(store)[: -keep or None]
-        for each in gone:
-            by_device.forget(store, each.night)
-            _remove(folder_of(store, each.night))
-    return gone
+def prune(store: Path, gone: Collection[str]) -> None:
+    """Remove nights. Raises OSError."""
+    with locked(store):
+        for night in gone:
+            _remove(folder_of(store, night))
+        by_device.clear(store, figures(store))
 
 
 def _remove(folder: Path) -> None:

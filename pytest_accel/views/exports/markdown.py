@@ -54,9 +54,12 @@ def text(record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
-def escaped(words: object) -> str:
-    """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break."""
-    plain = MARKS.sub(r"\\\1", shown(words, LONG))
+def escaped(words: object, most: int = LONG) -> str:
+    """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break.
+
+    A text of more than `most` characters is cut off.
+    """
+    plain = MARKS.sub(r"\\\1", shown(words, most))
     return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
 
 

@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_accel.fleet.delivery.document import words
+from pytest_accel.fleet.delivery.document import result, words
 from pytest_accel.views.exports.markdown import code, escaped
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.delivery.acceptance import Delivery
 
+SENTENCE = 4000
+"""Characters of the longest sentence outside of a table that is shown in full."""
 MOST_NODES = 2000
 """Nodes that the table at the end lists; a delivery of more is better read as HTML or JSON."""
 
 
 def text(of: Delivery) -> str:
-    """Return the document of a delivery in Markdown. Every section of a simulated one says so."""
+    """Return the document of a delivery in Markdown. Every heading of a simulated one says so."""
     mark = "SIMULATED: " if of.simulated else ""
-    word, sentence = words.verdict(of)
-    lines = [f"# {mark}Acceptance of {escaped(of.name)}: {word}", "", f"**{escaped(sentence)}**", ""]
-    lines += [f"> {escaped(each)}\n>" for each in words.warnings(of)] + [""]
-    lines += [f"- {name}: {code(value)}" for name, value in words.head(of)] + [""]
-    lines += _table(
-        ("", "nodes", "devices"), [(name, f"{nodes:,}", f"{devices:,}") for name, nodes, devices in words.counts(of)]
-    )
-    lines += [
-        "A device is accepted with its node. Devices without a fault in a node that is not accepted are not judged.",
+    lines = _head(of, mark)
+    for title, section in SECTIONS.items():
+        lines += [f"## {mark}{title}", "", *section(of)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _head(of: Delivery, mark: str) -> list[str]:
+    """Return the result with everything that stands against it, the counts, the warnings and the terms."""
+    word, sentence = result.verdict(of)
+    counts = [(name, f"{nodes:,}", f"{devices:,}") for name, nodes, devices in result.counts(of)]
+    return [
+        f"# {mark}Acceptance of {escaped(of.name)}: {word}",
         "",
-        f"## {mark}What to send back or to set right",
+        f"**{escaped(sentence, SENTENCE)}**",
+        "",
+        *_bullets(result.reasons(of)),
+        *_table(("result", "nodes", "devices"), counts),
+        words.COUNTED,
+        "",
+        *[f"> {escaped(each, SENTENCE)}\n>" for each in result.warnings(of)],
+        "",
+        *[f"- {name}: {code(value)}" for name, value in result.head(of)],
         "",
     ]
-    rejected = [
+
+
+def _faults(of: Delivery) -> list[str]:
+    """Return the list of what is to be returned, repaired or corrected."""
+    rows = [
         (
             each.node,
             each.place,
@@ -42,15 +59,26 @@ def text(of: Delivery) -> str:
         )
         for each in of.rejections
     ]
-    lines += (
-        _table(("node", "place", "serial", "fault", "why", "next step"), rejected) if rejected else ["Nothing.", ""]
-    )
-    lines += [f"## {mark}Across the delivery", ""]
-    lines += [f"- {escaped(each)}" for each in words.across(of)] or [
-        "No number is there twice, and nothing is missing or misplaced."
-    ]
-    lines += ["", f"## {mark}The figures of all devices", ""]
-    figures = [
+    return _table(("node", "place", "serial", "fault", "why", "next step"), rows) if rows else [words.NO_FAULT, ""]
+
+
+def _boards(of: Delivery) -> list[str]:
+    """Return what is missing, in a wrong place or twice."""
+    return _bullets(words.across(of)) or [words.all_in_place(of), ""]
+
+
+def _risks(of: Delivery) -> list[str]:
+    """Return which limits would have found a slow device, and how sure that is."""
+    rows = words.risks(of.metrics)
+    if not rows:
+        return [words.NO_LIMIT, ""]
+    told = [part for each in words.RISK for part in (each, "")]
+    return [*_bullets(words.risk_summary(of.metrics)), *told, *_table(words.RISK_HEAD, rows)]
+
+
+def _figures(of: Delivery) -> list[str]:
+    """Return the distribution of every metric."""
+    rows = [
         (
             f"{each.metric} ({each.unit})",
             f"{each.n:,}",
@@ -62,11 +90,12 @@ def text(of: Delivery) -> str:
         )
         for each in of.metrics
     ]
-    lines += _table(words.FIGURES_HEAD, figures) if figures else ["Nothing was measured.", ""]
-    lines += [f"## {mark}The risk of what was accepted", "", *RISK, ""]
-    lines += _table(words.RISK_HEAD, words.risks(of.metrics))
-    lines += [f"## {mark}The nodes", ""]
-    nodes = [
+    return _table(words.FIGURES_HEAD, rows) if rows else [words.NO_FIGURE, ""]
+
+
+def _nodes(of: Delivery) -> list[str]:
+    """Return every node with its serial numbers and closing line."""
+    rows = [
         (
             each.name,
             each.result,
@@ -77,19 +106,26 @@ def text(of: Delivery) -> str:
         )
         for each in of.nodes[:MOST_NODES]
     ]
-    lines += _table(("node", "result", "started", "serials", "record", "closing line"), nodes)
-    if len(of.nodes) > MOST_NODES:
-        lines += [f"and {len(of.nodes) - MOST_NODES:,} more", ""]
-    return "\n".join(lines).rstrip() + "\n"
+    more = len(of.nodes) - len(rows)
+    return [
+        *_table(("node", "result", "started", "serials", "record", "closing line"), rows),
+        *([f"and {more:,} more", ""] if more else []),
+    ]
 
 
-RISK = (
-    "What a device that is 8 % slow would get from each limit by itself, with the repeat of a shortfall. Neighbours",
-    "and earlier runs, which every node is judged by as well, find more. *found* goes by the spread between the",
-    "devices of this delivery and counts from its median; *stated* by the spread and the healthy figures of the",
-    "threshold file. *accepted* counts the devices, or nodes, of accepted nodes with this figure, and *expected* those",
-    "among them that would be 8 % slow if 1 in 100 were.",
-)
+SECTIONS: Mapping[str, Callable[[Delivery], list[str]]] = {
+    words.FAULTS: _faults,
+    words.BOARDS: _boards,
+    words.RISKS: _risks,
+    words.FIGURES: _figures,
+    words.NODES: _nodes,
+}
+"""The sections after the head, by their headings."""
+
+
+def _bullets(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as a list with an empty line behind it; nothing for none."""
+    return [*(f"- {escaped(each, SENTENCE)}" for each in sentences), ""] if sentences else []
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_accel.fleet.delivery.document import words
-from pytest_accel.fleet.delivery.document.markdown import RISK
+from pytest_accel.fleet.delivery.document import result, words
 from pytest_accel.views.html.page import asset, demand_extra, environment, hash_of, trusted
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ def text(of: Delivery) -> str:
     """Return the document of a delivery as HTML. Raises MissingExtra."""
     demand_extra()
     style = asset(HERE, ("delivery.css",))
-    word, sentence = words.verdict(of)
-    return (
+    word, sentence = result.verdict(of)
+    made = (
         environment(HERE)
         .get_template("delivery.html.j2")
         .render(
@@ -48,17 +47,19 @@ def text(of: Delivery) -> str:
             kinds=KINDS,
             word=word,
             sentence=sentence,
-            head=words.head(of),
-            warnings=words.warnings(of),
-            counts=words.counts(of),
+            reasons=result.reasons(of),
+            head=result.head(of),
+            warnings=result.warnings(of),
+            counts=result.counts(of),
             across=words.across(of),
             metrics=[(each, picture(each)) for each in of.metrics],
-            risk=" ".join(RISK).replace("*", ""),
-            risk_head=words.RISK_HEAD,
+            risk_summary=words.risk_summary(of.metrics),
             risks=words.risks(of.metrics),
             say=words,
         )
     )
+    head, body = made.split("</head>", 1)
+    return f"{head}</head>{body.replace(' %', '&nbsp;%')}"  # a figure and its unit stay on one line
 
 
 def picture(of: Distribution) -> Picture:

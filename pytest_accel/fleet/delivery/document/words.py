@@ -1,4 +1,4 @@
-"""The sentences and figures of the document of a delivery, for every format. Pure."""
+"""The boards, figures and risks of the document of a delivery in words, for every format. Pure."""
 
 from __future__ import annotations
 
@@ -6,118 +6,61 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_accel.core.verdict import show
-from pytest_accel.core.words import counted, listed
+from pytest_accel.core.words import listed
+from pytest_accel.fleet.delivery.document.result import MOST_NODES, many
+from pytest_accel.skus.packing_list import same
 
 if TYPE_CHECKING:
-    from pytest_accel.fleet.delivery.acceptance import Board, Delivery
+    from pytest_accel.fleet.delivery.acceptance import Delivery
+    from pytest_accel.fleet.delivery.nodes import Board
     from pytest_accel.fleet.delivery.risk import Distribution, Risk
 
 T = TypeVar("T")
 MOST_NAMED = 16
 """Boards that one sentence names; the JSON has all of them."""
-LIKELY = 0.5
-"""The chance of acceptance from which on a limit does not see a loss."""
+SELDOM, LIKELY, MOSTLY = 0.01, 0.5, 0.9
+"""The chances of acceptance from which on a limit accepts some, most and nearly all devices with a loss."""
 NEARLY = 0.99999
 FEWEST = 0.001
 """The smallest expected number of devices that is told as a figure."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
-SHARED = (
-    "SEVERAL NODES named {host}: their records hold different devices, and each counts as a node of its own. Give the "
-    "nodes names; if a board of one node was exchanged, take its older record out of the folder."
+FAULTS = "What to return, repair or correct"
+BOARDS = "Boards that are missing, in the wrong place, or there twice"
+RISKS = "Could a slow device have been accepted?"
+FIGURES = "The figures of all devices"
+NODES = "The nodes"
+"""The headings of the document."""
+COUNTED = (
+    "A device is accepted with its node. In a node that is not accepted, only devices with a fault of their own are "
+    "rejected; the others count as not judged. A board that is not what, or where, the packing list says is rejected, "
+    "too."
 )
-RISK_HEAD = ("metric", "accepted", "spread", "8 % slow accepted", "expected", "found at 95 % from", "in words")
+NO_FAULT = "No node and no device was rejected by a run."
+NO_LIMIT = "No limit on a speed was judged."
+NO_FIGURE = "Nothing was measured."
+HOW_RISKY = (
+    "The table says, for every limit on a speed, what would have become of a device that is 8 % slower than it should "
+    "be, if this limit alone had judged it. A shortfall counts only if its repeat shows it, too. Every node was also "
+    "compared with its neighbours and its earlier runs, which finds more."
+)
+TWO_LINES = (
+    "How sure a limit is depends on how much healthy devices differ (the spread). Each metric has two lines: "
+    '"delivery" goes by the spread of these devices, for a device 8 % below their median; "threshold file" goes by the '
+    "spread and the healthy figure that were published. A loss is noticed if the device is at least MARGINAL; a "
+    "MARGINAL device is accepted."
+)
+RISK = (HOW_RISKY, TWO_LINES)
+"""The text above the table of risks, in paragraphs."""
+RISK_HEAD = (
+    "metric",
+    "this limit",
+    "chance that such a device is accepted",
+    "accepted",
+    "slow among these, if 1 in 100 is",
+    "smallest loss noticed at 95 %",
+    "spread",
+)
 FIGURES_HEAD = ("metric", "n", "least", "5 %", "median", "95 %", "most", "spread", "limit", "healthy", "distribution")
-
-
-def verdict(of: Delivery) -> tuple[str, str]:
-    """Return the result of the delivery in one word and in one sentence."""
-    nodes = of.of_nodes
-    total = sum(nodes.values())
-    if of.exit == 1:
-        return "REJECTED", f"{_what(of)}. {nodes['accepted']} of {counted(total, 'node')} are accepted."
-    if of.exit:
-        return "NOT JUDGED", f"Nothing is rejected, but not everything is known: {_what(of)}."
-    return (
-        "ACCEPTED",
-        f"All {counted(total, 'node')} with {counted(sum(of.of_devices.values()), 'device')} are accepted.",
-    )
-
-
-def _what(of: Delivery) -> str:
-    """Return what keeps the delivery from being accepted."""
-    nodes, against = of.of_nodes, of.against
-    told = [
-        f"{counted(nodes[result], 'node')} {result}"
-        for result in ("rejected", "not judged", "missing")
-        if nodes[result]
-    ]
-    told += [f"{counted(of.of_devices['missing'], 'listed board')} never seen"] if of.of_devices["missing"] else []
-    if against:
-        told += [f"{counted(len(against.swapped), 'pair')} of boards swapped"] if against.swapped else []
-        wrong = len(against.moved) + len(against.unlisted) + len(against.differing)
-        told += [f"{counted(wrong, 'board')} not as listed"] if wrong else []
-        zeros = len(against.but_for_zeros)
-        unknown = len(against.unknown)
-        told += [f"{counted(unknown, 'board')} not compared with the list"] if unknown else []
-        told += [f"{counted(zeros, 'board')} listed without leading zeros"] if zeros else []
-    told += [f"{counted(of.simulated, 'node')} simulated"] if of.partly_simulated else []
-    told += [f"{counted(len(of.duplicates), 'number')} twice"] if of.duplicates else []
-    told += [f"{counted(len(of.refused), 'file')} not read"] if of.refused else []
-    return ", ".join(told)
-
-
-def head(of: Delivery) -> list[tuple[str, str]]:
-    """Return name and value of what the delivery is, for the head of the document."""
-    days = of.first if of.first == of.last else f"{of.first} to {of.last}"
-    given = of.against.sha256 if of.against else ""
-    terms = [(each.name, _values(each.values)) for each in of.terms if each.values and each.values[0][0] != given]
-    packing = (
-        [("packing list", f"{of.against.file}, {of.against.boards:,} boards, SHA-256 {of.against.sha256}")]
-        if of.against
-        else []
-    )
-    return [("delivery", of.name), ("records of", days or "no day stated"), *packing, *terms]
-
-
-def _values(values: Sequence[tuple[str, int]]) -> str:
-    if len(values) == 1:
-        return values[0][0]
-    return listed([f"{value} ({counted(number, 'node')})" for value, number in values], 6)
-
-
-def warnings(of: Delivery) -> list[str]:
-    """Return what a reader has to know before anything else."""
-    told = []
-    if of.simulated:
-        told.append(
-            f"SIMULATED: {of.simulated} of {counted(len(of.nodes), 'node')} are simulated ones. "
-            "Nothing here is about hardware."
-        )
-    for each in of.mixed:
-        absent = [f"not stated ({counted(each.absent, 'node')})"] if each.absent else []
-        values = [f"{value} ({counted(number, 'node')})" for value, number in each.values]
-        told.append(f"MIXED {each.name}: {listed([*values, *absent], 6)}. The nodes were not judged alike.")
-    if not any(each.name == "contract" and each.values for each in of.terms):
-        told.append(
-            "No contract: the nodes were judged by threshold files that are not frozen (pytest-accel sku freeze)."
-        )
-    if of.against is None:
-        told.append("No packing list: nothing shows that all that was ordered is here (--expect).")
-    if not of.verified:
-        told.append("The hashes of the records were not checked (--verify).")
-    changed = [each.name for each in of.nodes if each.changed]
-    if changed:
-        told.append(f"CHANGED after they were written, and not judged: the records of {listed(changed, 6)}.")
-    if of.older:
-        told.append(f"{counted(of.older, 'older record')} of the same nodes: the newest of every node counts.")
-    told += [SHARED.format(host=each) for each in of.shared]
-    told += [f"Not read: {path}: {why}" for path, why in of.refused]
-    return told
-
-
-def counts(of: Delivery) -> list[tuple[str, int, int]]:
-    """Return the number of nodes and of devices by result."""
-    return [(result, number, of.of_devices[result]) for result, number in of.of_nodes.items()]
 
 
 def board(one: Board) -> str:
@@ -128,8 +71,8 @@ def board(one: Board) -> str:
 def across(of: Delivery) -> list[str]:
     """Return what only the delivery as a whole shows, a sentence for all boards of the same nodes."""
     told = [
-        f"There twice, {boards[0]}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}"
-        for (what, *boards), numbers in _by_places(of).items()
+        f"{where}: {many(len(numbers), what)}: {listed(numbers, MOST_NAMED)}"
+        for (what, where), numbers in _by_places(of).items()
     ]
     told += [f"Missing: {name} was to be examined, and has no record" for name in of.without_record]
     if not (against := of.against):
@@ -139,7 +82,9 @@ def across(of: Delivery) -> list[str]:
         f"{other.serial} is in {other.seen}, {other.place}, and listed for {other.listed}"
         for one, other in against.swapped
     ]
-    told += _grouped(against.moved, lambda each: f"In {each.seen}, listed for {each.listed}", lambda each: each.serial)
+    told += _grouped(
+        against.moved, lambda each: f"In {each.seen}, but listed for {each.listed}", lambda each: each.serial
+    )
     told += _grouped(
         against.unlisted, lambda each: f"In {each.node}, not on the list", lambda each: each.serial or each.uuid
     )
@@ -150,13 +95,22 @@ def across(of: Delivery) -> list[str]:
         for each, row in against.but_for_zeros
     ]
     told += _not_compared(against.unknown)
-    told += [f"Missing: {name} is on the list, and has no record" for name in against.absent_nodes]
+    told += [f"{name} on the packing list may be any of: {', '.join(meant)}" for name, meant in against.several]
+    told += [f"Missing: {name} is on the packing list, and has no record" for name in against.absent_nodes]
     told += _grouped(
         against.unseen,
-        lambda each: f"Never seen, listed for {each.node}" if each.node else "Never seen",
+        lambda each: f"Listed for {each.node}, and seen in no node" if each.node else "Listed, and seen in no node",
         lambda each: each.serial,
     )
     return told
+
+
+def all_in_place(of: Delivery) -> str:
+    """Return that no board is missing or twice, as far as that is known."""
+    if of.against:
+        place = " in its node" if of.against.names_nodes else ""
+        return f"Every board of the packing list was seen{place}, no other one, and none twice."
+    return "No serial number and no UUID is there twice."
 
 
 def _not_compared(unknown: Iterable[tuple[Board, str]]) -> list[str]:
@@ -165,18 +119,24 @@ def _not_compared(unknown: Iterable[tuple[Board, str]]) -> list[str]:
     for one, why in unknown:
         found.setdefault(one.node, []).append((one, why))
     return [
-        f"In {node}, not compared with the list: {counted(len(several), 'board')}: "
+        f"In {node}, not compared with the list: {many(len(several), 'board')}: "
         f"{listed([one.serial or one.place for one, _ in several], MOST_NAMED)}. {several[0][0].place}: {several[0][1]}"
         for node, several in found.items()
     ]
 
 
 def _by_places(of: Delivery) -> dict[tuple[str, str], list[str]]:
-    """Return the numbers that are there twice, by what they are and the nodes that have them."""
+    """Return the numbers that are there twice, by what they are and the nodes that have them.
+
+    UUIDs are left out where the boards have the same serial number as well.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for what, value, boards in of.duplicates:
-        places = " and ".join(dict.fromkeys(each.node for each in boards))
-        found.setdefault((f"{what} number" if what == "serial" else what, f"in {places}"), []).append(value)
+        if what == "UUID" and boards[0].serial and len({same(each.serial) for each in boards}) == 1:
+            continue  # their serial number, which is on the board, says the same
+        places = list(dict.fromkeys(each.node for each in boards))
+        where = f"Twice in {places[0]}" if len(places) == 1 else f"At once in {listed(places, MOST_NODES)}"
+        found.setdefault((f"{what} number" if what == "serial" else what, where), []).append(value)
     return found
 
 
@@ -185,7 +145,7 @@ def _grouped(things: Iterable[T], place: Callable[[T], str], name: Callable[[T],
     found: dict[str, list[str]] = {}
     for each in things:
         found.setdefault(place(each), []).append(name(each))
-    return [f"{where}: {counted(len(names), 'board')}: {listed(names, MOST_NAMED)}" for where, names in found.items()]
+    return [f"{where}: {many(len(names), 'board')}: {listed(names, MOST_NAMED)}" for where, names in found.items()]
 
 
 # -- the metrics
@@ -194,7 +154,7 @@ def _grouped(things: Iterable[T], place: Callable[[T], str], name: Callable[[T],
 def spread(of: Distribution) -> str:
     """Return the deviations of a metric within the delivery."""
     parts = [
-        f"{100 * each:.2g} % {name}"
+        f"{100 * each:.2g} % between {name}"
         for name, each in (("devices", of.between_devices), ("nodes", of.between_nodes))
         if each is not None
     ]
@@ -211,7 +171,7 @@ def bound(of: Distribution) -> str:
     told = ", ".join(parts) or "none"
     if of.limits > 1:
         told += f" (the commonest of {of.limits})"
-    return f"{told}, advises" if of.advises else told
+    return f"{told} (only advises)" if of.advises else told
 
 
 def healthy(of: Distribution) -> str:
@@ -244,17 +204,18 @@ def risks(of: Sequence[Distribution]) -> list[tuple[str, ...]]:
     return [
         _risk_row(each, origin, risk)
         for each in of
-        for origin, risk in (("found", each.found), ("stated", each.stated))
+        for origin, risk in (("delivery", each.found), ("threshold file", each.stated))
         if risk is not None
     ]
 
 
 def _risk_row(of: Distribution, origin: str, risk: Risk) -> tuple[str, ...]:
-    start = (of.metric, f"{of.accepted:,}", f"{origin}: {risk.basis}")
+    spread_by = f"{origin}: {risk.basis}"
     if risk.accepted is None or risk.expected is None:
-        return (*start, "not known", "not known", "not known", "")
-    finds = "not even at 90 %" if risk.finds is None else f"{100 * risk.finds:.2g} %"
-    return (*start, chance(risk.accepted), _devices(risk.expected), finds, in_words(of, risk))
+        return (of.metric, "not known", "-", f"{of.accepted:,}", "-", "-", spread_by)
+    finds = "not even 90 %" if risk.finds is None else f"{100 * risk.finds:.2g} %"
+    share = _devices(risk.expected)
+    return (of.metric, in_words(of, risk), chance(risk.accepted), f"{of.accepted:,}", share, finds, spread_by)
 
 
 def _devices(expected: float) -> str:
@@ -270,17 +231,43 @@ def in_words(of: Distribution, risk: Risk) -> str:
     if not of.accepted:
         return f"no {what} was accepted"
     if of.advises:
-        sure = f"this limit only advises: it would have accepted a {what} that is 8 % slow"
-        return sure if risk.accepted > LIKELY else "this limit only advises, and leaves such a loss unjudged"
+        sure = f"only advises, and accepts a {what} that is 8 % slow"
+        return sure if risk.accepted > LIKELY else f"only advises; a {what} that is 8 % slow is left not judged"
+    if risk.accepted > MOSTLY:
+        return f"accepts nearly every {what} that is 8 % slow"
     if risk.accepted > LIKELY:
-        return (
-            f"the limit does not see a loss of 8 %: nearly every such {what} was accepted"
-            if risk.accepted > 0.9
-            else f"more than half of the {what}s that are 8 % slow were accepted"
-        )
-    least = risk.expected < 0.05
-    return (
-        f"hardly a {what} that is 8 % slow was accepted"
-        if least
-        else f"if 1 in 100 were 8 % slow, about {risk.expected:.2g} of them were accepted"
-    )
+        return f"accepts more than half of the {what}s that are 8 % slow"
+    if risk.accepted > SELDOM:
+        return f"accepts some of the {what}s that are 8 % slow"
+    return f"rejects nearly every {what} that is 8 % slow"
+
+
+def risk_summary(of: Sequence[Distribution]) -> list[str]:
+    """Return which limits reject a device that is 8 % slow and which do not, a sentence for each kind.
+
+    The spread of the delivery counts where it is known, else that of the threshold file.
+    """
+    kinds: dict[str, list[str]] = {}
+    for each in of:
+        known = [risk.accepted for risk in (each.found, each.stated) if risk and risk.accepted is not None]
+        if each.found or each.stated:
+            kinds.setdefault(_kind(known[0] if known else None, advises=each.advises), []).append(each.metric)
+    return [f"{SUMMARY[kind]}: {', '.join(kinds[kind])}." for kind in SUMMARY if kind in kinds]
+
+
+SUMMARY = {
+    "rejects": "These limits reject nearly every device that is 8 % slow",
+    "accepts some": "These limits accept some of the devices that are 8 % slow",
+    "accepts most": "These limits accept most devices that are 8 % slow, and reject only larger losses",
+    "advises": "These limits only advise, and reject no device",
+    "not known": "For lack of a spread it is not known what these limits accept",
+}
+"""The beginnings of the sentences of `risk_summary`, by the kind of the limit."""
+
+
+def _kind(accepted: float | None, *, advises: bool) -> str:
+    if advises:
+        return "advises"
+    if accepted is None:
+        return "not known"
+    return "accepts most" if accepted > LIKELY else "accepts some" if accepted > SELDOM else "rejects"

@@ -29,9 +29,13 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
     simulated = float(night.simulated)
     yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
+    nights = [((("state", "read"),), float(night.nights)), ((("state", "damaged"),), float(len(night.left_out)))]
+    yield "accel_fleet_nights", "Nights that the findings are from, and damaged ones that were left out.", nights
     words = night.words
     runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs
+    gone = "Nodes without a run in the night that had one in each of the last nights before."
+    yield "accel_fleet_nodes_gone", gone, [((), float(len(night.gone)))]
     yield "accel_fleet_devices", "Devices of the night.", [((), float(night.devices))]
     verdicts = [((("status", each),), float(night.verdicts.get(each, 0))) for each in STATUSES]
     yield "accel_fleet_verdicts", "Verdicts of the night, by status.", verdicts

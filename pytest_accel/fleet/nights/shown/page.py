@@ -9,11 +9,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pytest_accel.core.verdict import Status
+from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run
-from pytest_accel.fleet.nights.shown import text
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
+from pytest_accel.fleet.nights.shown import cells, text
 from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.views.html import page, words
 
@@ -23,13 +24,6 @@ SCRIPTS: Final = ("fleet.js",)
 ACCEPTED: Final = "ACCEPTED"
 ROWS: Final = 300
 """Most rows of a table. All of them are in the JSON."""
-MEANS: Final = {
-    "fail": "At least one node was rejected, or a device is worse than its like or than it was.",
-    "not-judged": "No node was rejected, but not all of them were judged.",
-    "marginal": "No node was rejected, and no device is behind its like or losing speed. Not all nodes were accepted.",
-    "pass": "Every node was accepted, and no device is behind its like or losing speed.",
-}
-"""What the colour of the first line means."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +49,21 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
     template = page.environment(PACKAGE, page.PACKAGE).get_template("fleet.html.j2")
     style = f"{page.asset(page.PACKAGE, ('report.css',))}\n{page.asset(PACKAGE, STYLES)}"
     script = f"{page.asset(page.PACKAGE, ('tables.js',))}\n{page.asset(PACKAGE, SCRIPTS)}"
-    lines = text.head(night)
     return template.render(
         night=night,
         kind=kind,
-        meaning=MEANS[kind],
-        line=lines[0],
+        meaning=_meaning(night),
+        line=text.size(night),
+        left_out_nights=left_out(night.left_out) if night.left_out else "",
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
         verdicts=[(_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts],
         rows=rows[:ROWS],
         more=max(0, len(rows) - ROWS),
         kinds=sorted({each.kind for each in rows}),
         runs=_runs(night.runs, targets),
+        gone=listed(night.gone, ROWS),
         tables=[table for table in _tables(night) if table[2]],
-        proposals=[text.proposal(each) for each in text.by_change(night.proposals)],
+        proposals=[cells.proposal(each) for each in text.by_change(night.proposals)],
         cells=heat.cells,
         layers=heat.layers,
         left_out=heat.left_out,
@@ -83,10 +78,35 @@ def _target(path: str) -> str:
 
 
 def _kind(night: Night) -> str:
-    """Return the key of `MEANS` for a night."""
+    """Return the name of the colour of the first line."""
     if night.exit:
         return "fail" if night.exit == REJECTED else "not-judged"
     return "pass" if set(night.words) == {ACCEPTED} else "marginal"
+
+
+def _meaning(night: Night) -> str:
+    """Return what was found, and how many: nodes, and devices."""
+    rejected = sum(each.exit == REJECTED for each in night.runs)
+    other = sum(each.exit not in (0, REJECTED) for each in night.runs)
+    passed = "Every node was accepted" if set(night.words) == {ACCEPTED} else "No run rejected a node"
+    held = sum(each.exit == 0 and each.word != ACCEPTED for each in night.runs)
+    runs = [
+        f"{counted(rejected, 'run')} rejected a node" if rejected else passed,
+        f"{counted(other, 'run')} did not judge it, or did not end" if other else "",
+        f"{counted(held, 'run')} held, but accepted nothing" if held else "",
+        f"{counted(len(night.gone), 'node')} without a run, but with one in each of the nights before"
+        if night.gone
+        else "",
+    ]
+    devices = [
+        f"{counted(len(night.outliers), 'device')} far behind their like" if night.outliers else "",
+        f"{counted(len(night.trends), 'device')} losing speed" if night.trends else "",
+        f"{counted(len(night.offenders), 'device')} that failed again" if night.offenders else "",
+    ]
+    found = ", ".join(filter(None, devices)) or "nothing found"
+    unsought = [f"{text.NAMES[name]} (takes {least})" for name, least in night.unsought.items()]
+    told = f" Not looked for: {', '.join(unsought)}." if unsought else ""
+    return f"{'; '.join(filter(None, runs))}. Compared with other nodes and nights: {found}.{told}"
 
 
 def _badge(status: str) -> words.Badge:
@@ -126,19 +146,19 @@ def _rows(night: Night, links: Mapping[str, str]) -> list[Row]:
     """Return the findings on devices and nodes, worst first."""
     found: list[tuple[str, Subject, str, str, str]] = []
     for outlier in night.outliers:
-        _, _, metric, value, _, note = text.outlier(outlier)
+        _, _, metric, value, _, note = cells.outlier(outlier)
         found.append(("far behind its like", outlier.subject, metric, value, note))
     for trend in night.trends:
-        _, _, metric, value, note = text.trend(trend)
+        _, _, metric, value, note = cells.trend(trend)
         found.append(("losing speed", trend.subject, metric, value, note))
     for offender in night.offenders:
-        _, _, value, metric, note = text.offender(offender)
+        _, _, value, metric, note = cells.offender(offender)
         found.append(("failed again", offender.subject, metric, value, note))
     for again in night.repeated:
-        _, _, metric, value = text.repeated(again)
+        _, _, metric, value = cells.repeated(again)
         found.append(("MARGINAL again", again.subject, metric, value, ""))
     return [
-        Row(place, kind, subject.shown, links.get(subject.node, ""), text.identity(subject), metric, value, note)
+        Row(place, kind, subject.shown, links.get(subject.node, ""), cells.identity(subject), metric, value, note)
         for place, (kind, subject, metric, value, note) in enumerate(found)
     ]
 
@@ -158,13 +178,13 @@ def _tables(night: Night) -> list[tuple[str, Sequence[str], list[tuple[str, ...]
         (
             "What changed with an update",
             ("SKU", "Metric", "Update", "Change", "Certainty"),
-            list(map(text.update, night.updates)),
+            list(map(cells.update, night.updates)),
         ),
-        ("The whole fleet is getting slower", ("SKU", "Metric", "Loss"), list(map(text.drift, night.drifts))),
+        ("The whole fleet is getting slower", ("SKU", "Metric", "Loss"), list(map(cells.drift, night.drifts))),
         (
             "Limits that fire on too many nodes",
             ("SKU", "Metric", "Limit", "Fires"),
-            list(map(text.too_often, night.too_often)),
+            list(map(cells.too_often, night.too_often)),
         ),
-        ("Limits that find nothing", ("SKU", "Metric", "Limit", "Fires"), list(map(text.never, night.never))),
+        ("Limits that find nothing", ("SKU", "Metric", "Limit", "Fires"), list(map(cells.never, night.never))),
     ]

@@ -1,24 +1,35 @@
-"""A night of a fleet on a terminal: at most sixty lines, the worst first."""
+"""A night of a fleet on a terminal: at most sixty lines, the worst first, made for 80 columns."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from pytest_accel.core.printable import printable
-from pytest_accel.core.verdict import show
+from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
-from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
+from pytest_accel.fleet.nights.analysis.offenders import Offender
+from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.trends import Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run
+from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
+from pytest_accel.fleet.nights.shown import cells
 
 Rows = list[tuple[str, ...]]
 LINES: Final = 60
 """Most lines of the text."""
+NAMES: Final = {
+    "outliers": "far behind the median of their like tonight",
+    "trends": "losing speed from night to night",
+}
+"""The titles of the findings that take many devices or nights."""
+GONE: Final = 8
+"""Most nodes without a run that are named."""
+COLUMNS: Final = 80
+"""Columns of a terminal. A line is longer only if its names are."""
 
 
 def text(night: Night) -> str:
@@ -28,35 +39,53 @@ def text(night: Night) -> str:
     sections: list[tuple[str, Sequence[Any], Callable[[Any], tuple[str, ...]], int]] = [
         ("rejected", rejected, _run, 6),
         ("not judged, or not ended", other, _run, 3),
-        ("far behind their like tonight", night.outliers, outlier, 8),
-        ("losing speed from night to night", night.trends, trend, 6),
-        ("failed again and again", night.offenders, offender, 4),
-        ("MARGINAL in the same metric again", night.repeated, repeated, 3),
-        ("changed with an update", night.updates, update, 3),
-        ("the whole fleet is getting slower", night.drifts, drift, 2),
-        ("limits that fire on too many nodes", night.too_often, too_often, 2),
-        ("limits that find nothing", night.never, never, 2),
-        ("limits that the fleet proposes", by_change(night.proposals), proposal, 3),
+        (NAMES["outliers"], night.outliers, _outlier, 8),
+        (NAMES["trends"], night.trends, _trend, 6),
+        ("failed again", night.offenders, _offender, 4),
+        ("MARGINAL in the same metric again", night.repeated, cells.repeated, 3),
+        ("changed with an update", night.updates, _update, 3),
+        ("the whole fleet is getting slower", night.drifts, cells.drift, 2),
+        ("limits that fire on too many nodes", night.too_often, cells.too_often, 2),
+        ("limits that find nothing", night.never, _never, 2),
+        ("limits that the fleet proposes, and the loss that each finds", by_change(night.proposals), _proposal, 3),
     ]
     lines = head(night)
+    if night.gone:
+        title = f"without a run tonight, but with one in each of the nights before ({len(night.gone)})"
+        lines += _wrapped(title, (listed(night.gone, GONE),))
     for title, found, shown, most in sections:
         if found:
             more = f", the first {most}" if len(found) > most else ""
             lines += [f"{title} ({len(found)}{more})", *table([shown(each) for each in found[:most]])]
-    nothing = [title for title, found, _, _ in sections if not found]
+    if night.unsought:
+        lines += _wrapped(
+            "not looked for", (f"{NAMES[name]} (takes {least})" for name, least in night.unsought.items())
+        )
+    unsought = [NAMES[name] for name in night.unsought]
+    nothing = [title for title, found, _, _ in sections if not found and title not in unsought]
     if nothing:
-        lines.append(f"nothing: {'; '.join(nothing)}")
+        lines += _wrapped("nothing found", nothing)
     return "\n".join(map(printable, lines[:LINES])) + "\n"
 
 
+def _wrapped(title: str, names: Iterable[str]) -> list[str]:
+    return textwrap.wrap(f"{title}: {'; '.join(names)}", COLUMNS, subsequent_indent="  ")
+
+
 def head(night: Night) -> list[str]:
-    """Return the first lines: the night, the results, the statuses."""
+    """Return the first lines: the night, the results, the statuses, and nights that were left out."""
     simulated = "SIMULATED " if night.simulated else ""
-    count = counted(len({each.node for each in night.runs}), "node")
     words = ", ".join(f"{number} {word}" for word, number in night.words.items())
-    nights = "one night" if night.nights == 1 else f"beside {night.nights - 1} nights since {night.first}"
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    return [f"{simulated}{night.night}, {nights}: {count}, {counted(night.devices, 'device')}", words, verdicts]
+    lines = [f"{simulated}{night.night}: {size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
+    return [*lines, left_out(night.left_out)] if night.left_out else lines
+
+
+def size(night: Night) -> str:
+    """Return how much was looked at: nodes, devices and nights."""
+    count = counted(len({each.node for each in night.runs}), "node")
+    before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
+    return f"{count}, {counted(night.devices, 'device')}; {before if night.nights > 1 else 'no night before it'}"
 
 
 def table(rows: Rows) -> list[str]:
@@ -67,89 +96,54 @@ def table(rows: Rows) -> list[str]:
     ]
 
 
-def identity(subject: Subject) -> str:
-    """Return the serial number of a device, else its UUID; empty for a node."""
-    return "" if subject.name == "node" else subject.serial or subject.uuid
-
-
-def _run(run: Run) -> tuple[str, ...]:
-    return run.node, run.word, run.line[:100]
-
-
-def outlier(one: Outlier) -> tuple[str, ...]:
-    """Return an outlier as cells: place, identity, metric, value, status, what it is beside."""
-    kind, among = one.kind, f"{one.devices} devices"
-    where = f"{kind.sku} {kind.level}" + (f", driver {one.driver}" if one.driver else "")
-    also = f"also {listed(one.also, 2)}" if one.also else ""
-    beside = f"{one.of_node} of this node" if one.of_node > 1 else ""
-    told = "; ".join(
-        filter(None, (f"median of {among} {show(one.middle, kind.unit)}, spread {one.spread:.2%}", also, beside))
-    )
-    value = f"{show(one.value, kind.unit)}, {one.behind:.1%} behind"
-    return one.subject.shown, identity(one.subject), kind.metric, value, one.status, f"{told} ({where})"
-
-
-def trend(one: Trend) -> tuple[str, ...]:
-    """Return a trend as cells: place, identity, metric, loss, slope."""
-    unit = one.kind.unit
-    value = f"{show(one.first, unit)} to {show(one.last, unit)}, {one.loss:.1%} lost"
-    slope = f"{one.slope:+.2%} a night over {one.nights} nights since {one.since}"
-    return one.subject.shown, identity(one.subject), one.kind.metric, value, slope
-
-
-def offender(one: Offender) -> tuple[str, ...]:
-    """Return a repeat offender as cells: place, identity, runs, metrics, fault codes."""
-    runs = f"{one.runs} runs, {one.nights[0]} to {one.nights[-1]}"
-    return one.subject.shown, identity(one.subject), runs, listed(one.metrics), " ".join(one.codes)
-
-
-def repeated(one: Repeated) -> tuple[str, ...]:
-    """Return a repeated MARGINAL as cells: place, identity, metric, nights."""
-    return one.subject.shown, identity(one.subject), one.metric, f"{len(one.nights)} of the last {one.of} nights"
-
-
-def update(one: Update) -> tuple[str, ...]:
-    """Return the effect of an update as cells: SKU, metric, versions, change, certainty."""
-    unit = one.kind.unit
-    change = f"{show(one.before, unit)} to {show(one.after, unit)}, {one.change:+.1%}"
-    spread = f"{one.in_spreads:.1f} spreads, {counted(one.devices, 'device')} of {counted(one.nodes, 'node')}"
-    return one.kind.sku, one.kind.metric, f"{one.what} {one.old} to {one.new}", change, spread
-
-
-def drift(one: Drift) -> tuple[str, ...]:
-    """Return a trend of the fleet as cells: SKU, metric, loss."""
-    return one.kind.sku, one.kind.metric, f"{one.loss:.1%} lost over {one.nights} nights by {one.devices} devices alike"
-
-
-def too_often(one: Fired) -> tuple[str, ...]:
-    """Return a limit that fires on too many nodes as cells."""
-    return one.sku, one.metric, _bound(one), f"fires on {one.failing_nodes} of {one.nodes} nodes: doubt the limit"
-
-
-def never(one: Fired) -> tuple[str, ...]:
-    """Return a limit that finds nothing as cells."""
-    return (
-        one.sku,
-        one.metric,
-        _bound(one),
-        f"never fired; the worst of {one.devices} devices holds by {one.margin or 0:.0%}",
-    )
-
-
-def _bound(one: Fired) -> str:
-    parts = (("floor", one.floor), ("ceiling", one.ceiling))
-    return ", ".join(f"{name} {show(value, '')}" for name, value in parts if value is not None)
-
-
 def by_change(found: Iterable[Proposed]) -> list[Proposed]:
     """Return proposals, those that differ most from the present limit first."""
     return sorted(found, key=lambda one: (one.change is None, -abs(one.change or 0.0)))
 
 
-def proposal(one: Proposed) -> tuple[str, ...]:
-    """Return a proposed limit as cells: SKU, metric, bounds, what it follows from."""
+def _run(run: Run) -> tuple[str, ...]:
+    """Return node and the beginning of the closing line, which has the result."""
+    line = run.line if run.word in run.line else f"{run.word} {run.line}"
+    return run.node, textwrap.shorten(line, max(COLUMNS // 2, COLUMNS - len(run.node) - 4), placeholder=" ...")
+
+
+def _outlier(one: Outlier) -> tuple[str, ...]:
+    """Return place, identity, metric, value and median, distance, and what else there is to say."""
+    value = f"{show(one.value, '')} of {show(one.middle, one.kind.unit)}"
+    status = "" if one.status == Status.PASS.value else one.status
+    also = f"also {listed(one.also, 2)}" if one.also else ""
+    alike = f"{one.of_node} of this node" if one.of_node > 1 else ""
+    told = "; ".join(filter(None, (status, also, alike)))
+    return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.behind:.1%}", told
+
+
+def _trend(one: Trend) -> tuple[str, ...]:
+    """Return place, identity, metric, and the speed that is lost."""
+    value = f"{show(one.first, '')} to {show(one.last, one.kind.unit)}"
+    return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.loss:.1%}"
+
+
+def _offender(one: Offender) -> tuple[str, ...]:
+    """Return place, identity, runs, metrics and fault codes."""
+    runs = f"{one.runs} runs since {one.nights[0]}"
+    return one.subject.shown, cells.identity(one.subject), runs, listed(one.metrics, 2), " ".join(one.codes)
+
+
+def _update(one: Update) -> tuple[str, ...]:
+    """Return SKU, metric, versions, and the change of speed."""
+    value = f"{show(one.before, '')} to {show(one.after, one.kind.unit)}"
+    return one.kind.sku, one.kind.metric, f"{one.what} {one.old} to {one.new}", value, f"{one.change:+.1%}"
+
+
+def _never(one: Fired) -> tuple[str, ...]:
+    """Return SKU, metric, bounds, and how far from them the nearest device is."""
+    nearest = f"nearest of {one.devices} devices {one.margin or 0:.0%} off"
+    return one.sku, one.metric, cells.bound(one), nearest
+
+
+def _proposal(one: Proposed) -> tuple[str, ...]:
+    """Return SKU, metric, the proposed bound and the present one, and the loss that it finds."""
     found, unit = one.found, one.kind.unit
     name = "floor" if found.rate else "ceiling"
     now = f"now {show(one.present, unit)}" if one.present is not None else "no limit now"
-    finds = f"centre {show(found.centre, unit)}, spread {found.spreads.total:.2%}, finds a loss of {found.finds:.1%}"
-    return one.kind.sku, one.kind.metric, f"{name} {show(found.bound, unit)}, {now}", finds
+    return one.kind.sku, one.kind.metric, f"{name} {show(found.bound, unit)}, {now}", f"finds -{found.finds:.1%}"

@@ -154,6 +154,7 @@
     if (map.nodes[found[0]][4]) location.href = map.nodes[found[0]][4];
   });
   canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && marked >= 0 && map.nodes[marked][4]) location.href = map.nodes[marked][4];
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
     if (!(event.key in steps) || !map.nodes.length) return;
     event.preventDefault();

@@ -1,0 +1,72 @@
+"""Finds the records of a delivery in a folder, at any depth, and everything there that may hide one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.jobs import run_folder
+from pytest_accel.run import record, summaries
+
+NO_RECORDS = (summaries.SUMMARY, run_folder.FILE)
+"""JSON files of ours that are no records."""
+LEFT_BY_A_RUN = (record.FILE, summaries.SUMMARY, record.TELEMETRY)
+"""Beginnings of the names of files beside which there has to be a record."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of a delivery."""
+
+    records: Sequence[Path]
+    """Every record.json, and the other JSON files, which may be records under names of their own."""
+    runs: Sequence[Path]
+    """The folders of runs of a fleet, which say what nodes were to be examined."""
+    unreadable: Sequence[tuple[str, str]]
+    """Path and reason of every place where a record may be that cannot be read."""
+
+
+def find(folder: Path) -> Found:
+    """Return the files below a folder; links are followed. Raises BadFile if it is none, or holds no JSON file."""
+    if not folder.is_dir():
+        raise BadFile(f"{folder}: is not a folder; name the one that holds the records of the nodes")
+    records: list[Path] = []
+    runs: list[Path] = []
+    unreadable: list[tuple[str, str]] = []
+    for path, names in _folders(folder, unreadable):
+        here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
+        records += here
+        runs += [path] if run_folder.FILE in names else []
+        left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
+        if left and not here:
+            unreadable.append((str(path), f"has {left[0]}, as a run leaves it, and no {record.FILE}"))
+        links = [path / name for name in names if (path / name).is_symlink() and not (path / name).exists()]
+        unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]
+    if not records and not unreadable:
+        raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
+    return Found(records, runs, unreadable)
+
+
+def _folders(folder: Path, unreadable: list[tuple[str, str]]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield every folder once with the names of its files, sorted; those that cannot be read go to `unreadable`."""
+
+    def fails(error: OSError) -> None:
+        unreadable.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
+    seen: set[tuple[int, int]] = set()
+    for path, folders, names in os.walk(folder, onerror=fails, followlinks=True):
+        try:
+            status = Path(path).stat()
+        except OSError as error:
+            fails(error)
+            continue
+        place = (status.st_dev, status.st_ino)
+        if place in seen:  # a link leads to a folder above, or to one that was read already
+            folders.clear()
+            continue
+        seen.add(place)
+        folders.sort()
+        yield Path(path), sorted(names)
