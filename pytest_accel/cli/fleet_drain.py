@@ -37,7 +37,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--yes", action="store_true", help="do it")
     add("--resume", action="store_true", help="resume the nodes that were drained, and whose newest run holds since")
     text = (
-        "the largest share of the expected nodes that may be drained so at a time, those of earlier calls and nights "
+        "the largest share of the expected nodes that this command keeps drained, those of earlier calls and nights "
         "counted; at least one node (default: %(default)g)"
     )
     add("--most", metavar="SHARE", type=_share, default=plans.MOST, help=text)
