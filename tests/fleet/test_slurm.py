@@ -19,6 +19,12 @@ pytestmark = [
 
 COMMAND = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
 
+MISLEADING = {
+    **dict.fromkeys(("SQUEUE_PARTITION", "SINFO_PARTITION", "SBATCH_RESERVATION", "SCANCEL_NAME"), "other"),
+    "SQUEUE_STATES": "FAILED",
+    "SLURM_TIME_FORMAT": "relative",
+}
+
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
@@ -27,9 +33,12 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 def fleet(slurm: SlurmCluster, *words: str | Path) -> tuple[int, str]:
-    """Run `pytest-accel fleet`; return its exit status and what it prints."""
+    """Run `pytest-accel fleet` in a shell with variables that mislead Slurm's programs.
+
+    Returns its exit status and what it prints.
+    """
     command = (sys.executable, "-c", COMMAND, "fleet", *map(str, words))
-    done = slurm.run(*command, check=False, seconds=240)
+    done = slurm.run(*command, check=False, more=MISLEADING, seconds=240)
     return done.returncode, done.stderr + done.stdout
 
 

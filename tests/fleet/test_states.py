@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -288,6 +289,18 @@ def test_output_of_sinfo() -> None:
     assert two.since is not None
 
 
+def test_the_hour_that_is_repeated_in_autumn_is_the_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began between the two was before the drain, and resumes nothing."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        (shown,) = slurm.parse_nodes("n1|drained||all|2026-10-25T02:30:00|[accel] x".replace("|", "\x1f"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert shown.since == datetime(2026, 10, 25, 1, 30, tzinfo=timezone.utc)
+
+
 def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
     limit = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)"
     assert SlurmError(["sbatch"], limit).is_limit
@@ -435,22 +448,74 @@ def test_a_step_is_not_taken_on_a_node_that_changed(seen: NodeState, now: NodeSt
     assert bool(drain.changed(seen, now)) is changed
 
 
-def test_a_mass_drain_is_refused() -> None:
-    names = [f"bad{place}" for place in range(6)]
-    failed = {name: [Failure("A401", "gpu0", f"metric.{name}")] for name in names}
-    now = [NodeState(name, "idle") for name in names]
-    assert (
-        "6 of 100 nodes would be drained, and at most 5 may be"
-        in drain.plan_of(rejected(*names, of_all_nodes=100), failed, now).refused
-    )
-    assert not drain.plan_of(rejected(*names[:5], of_all_nodes=100), failed, now).refused
-    before = [NodeState(name, "drained", reason="[accel] x") for name in names[:3]] + now[3:]
-    assert "(3 of them drained already)" in drain.plan_of(rejected(*names, of_all_nodes=100), failed, before).refused
-    nodes = rejected(*names[:5], of_all_nodes=40)
-    nodes += [NodeResult(f"out{place}", State.SKIPPED, "drained: [accel] x") for place in range(60)]
-    out = [NodeState(f"out{place}", "drained", reason="[accel] x") for place in range(60)]
-    assert "65 of 100 nodes (60 of them drained already)" in drain.plan_of(nodes, failed, [*now, *out]).refused
-    assert not drain.plan_of(rejected("bad0", of_all_nodes=4), failed, now).refused, "one node always may be drained"
+def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x") -> drain.Plan:
+    """The plan for so many newly rejected nodes of a fleet, of which others were drained in earlier nights."""
+    bad, out = [f"bad{place}" for place in range(wanted)], [f"out{place}" for place in range(ours)]
+    nodes = rejected(*bad, of_all_nodes=expected - ours)
+    nodes += [NodeResult(name, State.SKIPPED, "drained") for name in out]
+    failed = {name: [Failure("A401", f"gpu{place}", name) for place in range(number + 1)]
+              for number, name in enumerate(bad)}  # fmt: skip
+    now = [
+        *(NodeState(name, "idle") for name in bad),
+        *(NodeState(name, "drained", reason=ours_reason) for name in out),
+    ]
+    return drain.plan_of(nodes, failed, now)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ours", "expected", "drained", "refused"),
+    [
+        (5, 0, 100, 5, ""),
+        (6, 0, 100, 0, "6 nodes would be drained, and at most 5 of 100 nodes may be (--most=0.05)"),
+        (6, 3, 100, 0, "6 nodes would be drained"),
+        (3, 3, 100, 2, ""),
+        (
+            1,
+            100,
+            2000,
+            0,
+            "1 node would be drained, and at most 100 of 2000 nodes may be (--most=0.05), of which 100 are",
+        ),
+        (3, 98, 2000, 2, ""),
+        (1, 0, 4, 1, ""),
+        (1, 1, 4, 0, "1 node would be drained, and at most 1 of 4 nodes may be (--most=0.05), of which 1 is"),
+    ],
+)
+def test_a_mass_drain_is_refused_also_over_several_nights(
+    wanted: int, ours: int, expected: int, drained: int, refused: str
+) -> None:
+    """Within the limit the nodes with the most broken limits are drained, and the others are named."""
+    plan = plan_for(wanted, ours, expected)
+    assert refused in plan.refused
+    assert bool(refused) == bool(plan.refused)
+    if not refused:
+        assert {step.node for step in plan.steps} == {f"bad{place}" for place in range(wanted - drained, wanted)}
+        assert {node for node, _ in plan.left} == {f"bad{place}" for place in range(wanted - drained)}
+        assert all(f"of which {ours} are drained by us already" in why for _, why in plan.left)
+
+
+def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
+    plan = plan_for(1, 10, 100, "[accel] ERROR gpu3 A202 repair-pending: 1, not 0")
+    assert ([step.node for step in plan.steps], plan.refused) == (["bad0"], "")
+
+
+@pytest.mark.parametrize(
+    ("ended", "started", "said"),
+    [
+        ("2026-11-21T00:00:00+00:00", EARLY, ""),
+        (None, LATE, ""),
+        (None, EARLY, "rejected 35 h ago"),
+        ("2026-11-20T09:59:00+00:00", EARLY, "rejected 26 h ago"),
+        ("2099-01-01T00:00:00+00:00", EARLY, "rejected 35 h ago"),
+        (7, "2026-11-20T00:00:00Z", "rejected 36 h ago"),
+        (None, "2026-11-21T12:01:00+00:00", ""),
+        (None, "", "when it was rejected is not known"),
+    ],
+)
+def test_the_age_of_a_rejection(ended: object, started: str, said: str) -> None:
+    noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    assert drain.too_old({"run": {"ended": ended}}, started, noon, 86400.0) == said
+    assert drain.too_old(None, started, noon, 1e9) == ("" if started else said)
 
 
 def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
@@ -478,6 +543,9 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
         ("[accel] A401 gpu3 stream.copy", result(LATE), False),
         ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE), True),
         ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE, word="HELD"), False),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(LATE), True),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(LATE, word="HELD"), False),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(EARLY), False),
     ],
 )
 def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:
