@@ -305,6 +305,17 @@ def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:
     assert found.word == "REJECTED"
 
 
+def test_the_name_of_a_host_may_have_its_domain(tmp_path: Path) -> None:
+    summary(tmp_path / "nights" / "2026-11-20" / "node17", "REJECTED", hours=2)
+    summary(tmp_path / "own" / "node17.cluster", "REJECTED", hours=2, host="node17.cluster")
+    for place, node in (("nights", "node17.cluster"), ("own", "node17"), ("own", "node17.cluster")):
+        assert (found := last_run(tmp_path / place, node)), (place, node)
+        assert found.rejects
+    assert last_run(tmp_path / "own", "node17.other") is None
+    summary(tmp_path / "own" / "node17.other", "ACCEPTED", hours=1, host="node17.other")
+    assert last_run(tmp_path / "own", "node17") is None, "which of the two is not known"
+
+
 def test_what_a_job_may_set_is_not_judged_beside_it() -> None:
     sku = loader.load("h100-sxm")
     judged = passive.metrics(requirements.limits(sku, sku.platforms["hgx8"], 8))
