@@ -101,9 +101,14 @@ def test_a_run_its_losses_and_what_follows(slurm: SlurmCluster, tmp_path: Path) 
     status, said = fleet(slurm, "drain", repaired, "--resume", "--yes")
     assert (status, slurm.states()["node2"]) == (0, "idle"), said
     assert slurm.states()["node4"] == "drained", "a node of somebody else was resumed"
-    asked = ("sinfo", "-h", "-n", "node2", "-o", "%T")
-    slurm.until(lambda: slurm.run(*asked).stdout.strip() == "idle", "node2 does not respond after it was resumed")
-    status, said = fleet(slurm, "run", "--output", folder, "--again", "node2", "--wait")
+    judge_again(slurm, folder, "node2")
+
+
+def judge_again(slurm: SlurmCluster, folder: Path, node: str) -> None:
+    """Have a node that was rejected and then repaired measured again, once Slurm has heard of it."""
+    asked = ("sinfo", "-h", "-n", node, "-o", "%T")
+    slurm.until(lambda: slurm.run(*asked).stdout.strip() == "idle", f"{node} does not respond after it was resumed")
+    status, said = fleet(slurm, "run", "--output", folder, "--again", node, "--wait")
     assert (status, "held        node[1-3]" in said) == (6, True), said
 
 
