@@ -25,8 +25,8 @@ class Parser(argparse.ArgumentParser):
 def guarded(work: Callable[[], int]) -> int:
     """Return the exit status of the work, or of what it raises.
 
-    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
-    this package ends with 3, since 1 stands for a device that fails.
+    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status here. An
+    error of this package ends with 3, since 1 stands for a device that fails.
     """
     output.protect()
     try:
