@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.nights.store import Added
 
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
-others read. A run that the store holds already is not added again. Records and folders that cannot be read are
-named, and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
+others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
+and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
 offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
