@@ -3,7 +3,10 @@
 #
 # A torch built for CUDA or ROCm that $PYTHON can import is used as it is; otherwise torch is
 # installed as constraints.txt says. PYTHON=... chooses the interpreter, VENV=... the directory.
+#
+# Its exit statuses are 4 for a wrong setting and 3 for a failed installation; 1 would say that hardware is rejected.
 set -euo pipefail
+trap 'status=$?; case $status in 0 | 4) ;; *) [ "$status" -gt 128 ] || exit 3 ;; esac' EXIT
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3}
@@ -12,12 +15,16 @@ stamp=$venv/pytest-accel.stamp # line 1: what the environment was made from; lin
 started=$SECONDS
 
 say() { printf 'env: %s\n' "$*" >&2; }
-die() {
+wrong() {
     say "$@"
-    exit 1
+    exit 4
+}
+failed() {
+    say "$@"
+    exit 3
 }
 
-command -v "$python" >/dev/null || die "no '$python' here. Name a Python 3.10 or newer: make ... PYTHON=/path/to/python3"
+command -v "$python" >/dev/null || wrong "no '$python' here. Name a Python 3.10 or newer: make ... PYTHON=/path/to/python3"
 
 # The interpreter itself, behind shims; and when .venv is active, the one that it was made with.
 real=$("$python" - "$venv" 2>/dev/null <<'PY'
@@ -34,7 +41,7 @@ if [ -z "$real" ]; then
     for name in python3.14 python3.13 python3.12 python3.11 python3.10; do
         if "$name" -c '' 2>/dev/null; then newer=$name && break; fi
     done
-    die "'$python' is $("$python" --version 2>&1 | head -n 1); Python 3.10 or newer is needed." \
+    wrong "'$python' is $("$python" --version 2>&1 | head -n 1); Python 3.10 or newer is needed." \
         "Name one: make ... PYTHON=${newer:-/path/to/python3.12}"
 fi
 python=$real
@@ -84,16 +91,15 @@ if [ -n "$torch" ]; then fresh=yes; fi # --ignore-installed, below, is for an em
 
 if [ "$fresh" = yes ]; then
     if [ -e "$venv" ] && [ ! -f "$stamp" ]; then
-        die "'$venv' is there and was not made by this script. Move it away, or choose another: make ... VENV=DIR"
+        wrong "'$venv' is there and was not made by this script. Move it away, or choose another: make ... VENV=DIR"
     fi
-    "$python" -c 'import ensurepip, venv' 2>/dev/null || die "'$python' cannot make environments: venv or ensurepip is" \
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || failed "'$python' cannot make environments: venv or ensurepip is" \
         "missing. On Debian and Ubuntu: apt-get install $("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 fi
 
 # From here to the last line the stamp says that this is unfinished, so that the next try starts anew.
 if [ "$fresh" = yes ]; then rm -rf "$venv"; fi
-mkdir -p "$venv"
-echo unfinished >"$stamp"
+{ mkdir -p "$venv" && echo unfinished >"$stamp"; } || wrong "'$venv' cannot be written to. Choose another: make ... VENV=DIR"
 
 if [ -n "$torch" ] && ! error=$("$python" -c 'import torch' 2>&1); then
     say "'$python' has torch $torch in $home, but cannot import it: ${error##*$'\n'}"
@@ -118,7 +124,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 "PIP_RETRIES=${PIP_RETRIES:-2}
 log=$venv/pip.log
 install() { "$venv/bin/python" -m pip install --quiet "$@" 2>&1 | tee "$log" >&2; }
 
-if [ "$fresh" = yes ]; then "$python" -m venv ${torch:+--system-site-packages} "$venv"; fi
+if [ "$fresh" = yes ]; then
+    "$python" -m venv ${torch:+--system-site-packages} "$venv" || failed "'$python' could not make an environment in '$venv'"
+fi
 
 wanted=${extras// /,} # each with a comma before it
 if [ -n "$torch" ]; then
@@ -134,7 +142,7 @@ if ! install "$@"; then
         say "pip could not reach a package index. For a node without a network: run scripts/bundle.sh where there" \
             "is one, copy the file that it makes to the node, unpack it there, and run its install.sh"
     fi
-    die "pip failed; its words are above"
+    failed "pip failed; its words are above"
 fi
 if [ -n "$torch" ] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     # $python is itself of an environment, which --system-site-packages looks past.

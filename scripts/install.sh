@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs pytest-accel on this node from the files beside this one. Nothing is fetched.
+#
+# Its exit statuses are 4 for a wrong option and 3 for a failed installation; 1 would say that hardware is rejected.
 set -euo pipefail
+trap 'status=$?; case $status in 0 | 4) ;; *) [ "$status" -gt 128 ] || exit 3 ;; esac' EXIT
 
 usage() {
     cat <<'TEXT'
@@ -14,9 +17,13 @@ usage: install.sh [--venv DIR | --current] [--python PYTHON] [--without-torch]
 TEXT
 }
 say() { printf 'install: %s\n' "$*" >&2; }
-die() {
+wrong() {
     say "$@"
-    exit 1
+    exit 4
+}
+failed() {
+    say "$@"
+    exit 3
 }
 
 venv=$PWD/pytest-accel-venv current=no python=python3 need_torch=yes
@@ -26,27 +33,27 @@ while [ $# -gt 0 ]; do
     --current) current=yes && shift ;;
     --without-torch) need_torch=no && shift ;;
     --venv | --python)
-        [ $# -gt 1 ] || die "$1 needs a value"
+        [ $# -gt 1 ] || wrong "$1 needs a value"
         if [ "$1" = --venv ]; then venv=$(realpath -m -- "$2"); else python=$2; fi
         shift 2
         ;;
-    *) usage >&2 && die "unknown option '$1'" ;;
+    *) usage >&2 && wrong "unknown option '$1'" ;;
     esac
 done
 
-command -v "$python" >/dev/null || die "no '$python' here; name an interpreter with --python"
+command -v "$python" >/dev/null || wrong "no '$python' here; name an interpreter with --python"
 here=$(cd "$(dirname "$0")" && pwd)
-(cd "$here" && sha256sum --quiet --check SHA256SUMS >&2) || die "these files are not as they were packed; copy the bundle anew"
+(cd "$here" && sha256sum --quiet --check SHA256SUMS >&2) || failed "these files are not as they were packed; copy the bundle anew"
 wanted() { sed -n "s/^$1=//p" "$here/bundle.conf"; }
 
 found=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 if [ "$found" != "$(wanted python)" ]; then
-    die "'$python' is Python $found, and this bundle is for Python $(wanted python), since some of its wheels are" \
+    wrong "'$python' is Python $found, and this bundle is for Python $(wanted python), since some of its wheels are" \
         "compiled. Name an interpreter of that version with --python, or make a bundle for this one:" \
         "scripts/bundle.sh --python $found"
 fi
 if [ "$(uname -m)" != "$(wanted machine)" ]; then
-    die "this machine is $(uname -m), and this bundle is for $(wanted machine). Make one for it: scripts/bundle.sh --platform $(uname -m)"
+    wrong "this machine is $(uname -m), and this bundle is for $(wanted machine). Make one for it: scripts/bundle.sh --platform $(uname -m)"
 fi
 
 # What torch says of itself and where it is; the directory is needed where PYTHON is itself of a venv.
@@ -63,7 +70,7 @@ if torch=$("$python" -W ignore -c "$describe" 2>&1); then
     say "torch $torch, of '$python'"
     case $torch in *without*) say "this torch sees no accelerator: only a CPU can be examined with it" ;; esac
 elif [ "$need_torch" = yes ]; then
-    die "'$python' cannot import torch: ${torch##*$'\n'}." \
+    wrong "'$python' cannot import torch: ${torch##*$'\n'}." \
         "Name the interpreter that has the node's torch with --python, or go on without it: --without-torch"
 fi
 
@@ -71,21 +78,21 @@ fi
 pip() { PYTHONPATH=$(echo "$here"/wheels/pip-*.whl) "$@"; }
 install=(-m pip --isolated --disable-pip-version-check install --quiet --no-index --find-links "$here/wheels" "pytest-accel==$(wanted version)")
 if [ "$current" = yes ]; then
-    pip "$python" "${install[@]}" || die "pip failed; its words are above"
+    pip "$python" "${install[@]}" || failed "pip failed; its words are above"
     bin=$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
 else
-    if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then die "'$venv' is there, and is no environment; choose another with --venv"; fi
+    if [ -e "$venv" ] && [ ! -f "$venv/pyvenv.cfg" ]; then wrong "'$venv' is there, and is no environment; choose another with --venv"; fi
     "$python" -m venv --clear --without-pip --system-site-packages "$venv" ||
-        die "'$python' cannot make environments. Install into its own instead: --current"
+        wrong "'$python' cannot make environments. Install into its own instead: --current"
     # --ignore-installed: what PYTHON has of the same need not be new enough, and has no command in here.
-    pip "$venv/bin/python" "${install[@]}" --ignore-installed || die "pip failed; its words are above"
+    pip "$venv/bin/python" "${install[@]}" --ignore-installed || failed "pip failed; its words are above"
     if [ -n "$home" ] && ! "$venv/bin/python" -W ignore -c 'import torch' 2>/dev/null; then
         # PYTHON is itself of an environment, which --system-site-packages looks past.
         echo "$home" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-python.pth"
     fi
     bin=$venv/bin
 fi
-"$bin/pytest" --help | grep -e --accel-sku >/dev/null || die "installed, but '$bin/pytest --help' does not know --accel-sku"
+"$bin/pytest" --help | grep -e --accel-sku >/dev/null || failed "installed, but '$bin/pytest --help' does not know --accel-sku"
 
 cat <<TEXT
 Installed pytest-accel $(wanted version). Now, for this node's accelerators as they are recognised:

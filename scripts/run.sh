@@ -3,7 +3,9 @@
 # session.tar.gz in the current folder. Nothing is fetched, compiled, or changed outside of these two folders.
 #   run.sh [--minutes 10] [--sku NAME] [FOLDER FOR THE RESULTS]     --help lists the rest
 #   PYTHON=...  the interpreter that has torch, if it is none of python3, python, pythonX.Y, /opt/conda/bin/python
+# Before the session begins its exit statuses are 4 for a wrong setting and 3 for a failed installation.
 set -eu
+trap 'status=$?; [ "$status" != 1 ] || exit 3' EXIT
 
 began=$(date +%s)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,7 +27,7 @@ done
 if [ -z "$found" ]; then
     echo "run: no interpreter here is Python $wanted and has torch; name one with PYTHON=..., or make a bundle for" \
         "another: scripts/bundle.sh --session --python X.Y. Tried:$tried" >&2
-    exit 1
+    exit 4
 fi
 
 place=$here

@@ -55,7 +55,7 @@ def test_installer_wants_torch(bundle: Path, tmp_path: Path) -> None:
 
     done = install(bundle, BASE, "--venv", tmp_path / "venv")
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "cannot import torch" in done.stderr
     assert "--without-torch" in done.stderr
     assert not (tmp_path / "venv").exists()
@@ -69,7 +69,7 @@ def test_installer_wants_its_python(bundle: Path, tmp_path: Path) -> None:
 
     done = install(bundle, other, "--venv", tmp_path / "venv")
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "is Python 3.99" in done.stderr
     assert f"is for Python {PYTHON}" in done.stderr
     assert "scripts/bundle.sh --python 3.99" in done.stderr
@@ -84,7 +84,7 @@ def test_installer_wants_whole_files(bundle: Path, tmp_path: Path) -> None:
 
     done = install(copy, BASE, "--venv", tmp_path / "venv")
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "bundle.conf: FAILED" in done.stderr
 
 
@@ -117,7 +117,7 @@ def test_a_session_names_the_interpreters_that_it_tried(session: Path, tmp_path:
 
     done = on_node("sh", session / "run.sh", PYTHON=f"{other} {tmp_path}/nowhere")
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert f"no interpreter here is Python {PYTHON} and has torch" in done.stderr
     assert f"{other} (3.99): this archive is for {PYTHON}" in done.stderr
 

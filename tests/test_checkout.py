@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import as_user
@@ -26,3 +29,34 @@ def test_a_warning_on_the_node_is_no_error(tmp_path: Path) -> None:
     assert ran.exit == 0, ran.out
     assert "test_matmul" in ran.out
     assert "UserWarning: a library of the node is old" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"PYTHON": "nosuch"}, "no 'nosuch' here"),
+        ({"VENV": "/proc/nowhere"}, "'/proc/nowhere' cannot be written to"),
+        ({"VENV": "tests"}, "'tests' is there and was not made by this script"),
+    ],
+)
+def test_a_wrong_setting_is_no_rejected_node(setting: dict[str, str], said: str) -> None:
+    """Automation returns hardware on exit status 1."""
+    done = accept(**setting)
+
+    assert done.returncode == 4, done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.slow
+def test_a_failed_installation_is_no_rejected_node(tmp_path: Path) -> None:
+    done = accept(VENV=str(tmp_path / "venv"), PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+
+    assert done.returncode == 3, done.stderr
+    assert "pip failed; its words are above" in done.stderr
+
+
+def accept(**more: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts/accept.sh with some settings."""
+    env = {**os.environ, "PYTHON": sys.executable, **more}
+    script = CHECKOUT / "scripts" / "accept.sh"
+    return subprocess.run([script], env=env, capture_output=True, text=True, timeout=120, check=False)

@@ -141,7 +141,7 @@ def known(place: str) -> set[str]:
         key
         for line in findings.lines
         if "unknown key" in line and "surely-unknown'" in line
-        for key in line.partition("(known: ")[2].rstrip(")").split(", ")
+        for key in line.partition("known: ")[2].rstrip(")").split(", ")
     }
 
 

@@ -116,7 +116,8 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
         return NPD_UNKNOWN if chosen.npd else WRONG
     fresh = checked.last is not None and checked.last.age <= chosen.max_age
     simulated = "SIMULATED " if chosen.simulate else ""
-    print(f"{simulated}{health_line.line(checked, fresh=fresh, asked=chosen.record is not None)}"[: health_line.WIDTH])
+    room = health_line.WIDTH - len(simulated)
+    print(f"{simulated}{health_line.line(checked, fresh=fresh, place=chosen.record, width=room)}")
     if chosen.all:
         print("\n".join(health_line.lines(checked)))
     sys.stdout.flush()

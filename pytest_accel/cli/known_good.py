@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.cli import consistency
-from pytest_accel.core import untrusted
+from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
@@ -51,7 +51,7 @@ def gather(names: Sequence[str], *, allow_simulated: bool) -> Inputs:
     """Read records, folders of them, and contributed files. Raises BadFile for a path that holds none."""
     inputs = Inputs()
     seen: dict[str, Path] = {}
-    for path in [path for name in names for path in _files(Path(name))]:
+    for path in [path for name in names for path in _files(Path(name), inputs)]:
         if path.suffix in (".yaml", ".yml"):
             _contributed(path, inputs, allow_simulated=allow_simulated)
             continue
@@ -72,13 +72,20 @@ def gather(names: Sequence[str], *, allow_simulated: bool) -> Inputs:
     return inputs
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the file itself, the record of a folder, or all records below it. Raises BadFile if there is none."""
+def _files(path: Path, inputs: Inputs) -> list[Path]:
+    """Return the file itself, the record of a folder, or all records below it. Raises BadFile if there is none.
+
+    Refuses folders that cannot be read.
+    """
     if not untrusted.exists(path):
         raise BadFile(f"{path}: does not exist; name records, folders of records, or contributed files")
     if not path.is_dir():
         return [path]
-    found = [path / FILE] if (path / FILE).is_file() else sorted(path.rglob(FILE))
+    closed: list[tuple[str, str]] = []
+    found = [path / FILE] if (path / FILE).is_file() else paths.files(path, FILE, closed)
+    inputs.refused += closed
+    if not found and closed:
+        raise BadFile("\n".join(map(": ".join, closed)))
     if not found:
         raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
     return found

@@ -12,6 +12,7 @@ import pytest_accel
 from pytest_accel.cli import calibrate, compare, discover, fleet, freeze, health, judge, report, schema, store
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.parser import Parser, guarded
+from pytest_accel.core import output
 from pytest_accel.simulate import faults
 from pytest_accel.skus import lint, loader, releases
 from pytest_accel.views import lint_report, sheet, terminal
@@ -50,8 +51,15 @@ records."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
-    return guarded(lambda: _run(_parser().parse_args(arguments)))
+    """Run the command line `arguments` (default: sys.argv), and return the exit status.
+
+    It is 4 instead of 0 if a part of the output was lost, since a redirected file is incomplete then.
+    """
+    status = guarded(lambda: _run(_parser().parse_args(arguments)))
+    why = output.lost()
+    if why:
+        print(f"standard output: {why}", file=sys.stderr)
+    return WRONG if why and not status else status
 
 
 def _versions() -> str:

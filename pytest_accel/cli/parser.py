@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
-from pytest_accel.core import output
+from pytest_accel.core import output, paths
+from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 
 
@@ -25,8 +26,9 @@ class Parser(argparse.ArgumentParser):
 def guarded(work: Callable[[], int]) -> int:
     """Return the exit status of the work, or of what it raises.
 
-    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status. An error of
-    this package ends with 3, since 1 stands for a device that fails.
+    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status here. An
+    error of this package ends with 3, since 1 stands for a device that fails, and a file or folder that the system
+    refuses with 4.
     """
     output.protect()
     try:
@@ -34,13 +36,23 @@ def guarded(work: Callable[[], int]) -> int:
     except BadFile as bad:
         print(bad, file=sys.stderr)
         return WRONG
+    except OSError as error:
+        if not error.filename:
+            return _bug(error)
+        print(printable(paths.refused(error)), file=sys.stderr)
+        return WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
-        traceback.print_exc()
-        said = f"{type(error).__name__}: {error}"
-        print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
-        return BUG
+        return _bug(error)
     sys.stdout.flush()
     return status
+
+
+def _bug(error: Exception) -> int:
+    """Print the traceback of an error of this package, and return its exit status."""
+    traceback.print_exception(error)
+    said = f"{type(error).__name__}: {error}"
+    print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
+    return BUG

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
+from pytest_accel.core import paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.nights.store import Added
 
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
-others read. A run that the store holds already is not added again. Records that cannot be read are named, and the
-others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
+others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
+and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
 offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
@@ -51,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     except MissingExtra as missing:
         raise BadFile(str(missing)) from None
     except OSError as error:
-        raise BadFile(f"{error.filename or chosen.store}: {error.strerror}") from None
+        raise BadFile(paths.refused(error) if error.filename else f"{chosen.store}: {error.strerror}") from None
 
 
 def _day(text: str) -> date:
@@ -88,8 +89,9 @@ def _add(chosen: argparse.Namespace) -> int:
     """Add records to a store; return 0, or 6 if some could not be added."""
     from pytest_accel.fleet.nights import extract, store
 
-    paths = extract.find(chosen.records)
-    added = store.add(chosen.store, paths, night=chosen.night, simulated=chosen.simulated)
+    records, closed = extract.find(chosen.records)
+    added = store.add(chosen.store, records, night=chosen.night, simulated=chosen.simulated)
+    added.unread += closed
     for night, number in added.runs.items():
         print(f"{night}: {counted(number, 'run')} added")
     if added.known:

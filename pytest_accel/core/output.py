@@ -18,8 +18,8 @@ class Unbreakable:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.failed: str | None = None
-        """The reason why the output is incomplete; None if it is not."""
+        self.lost: str | None = None
+        """The reason why text was lost, such as a full disk; None if none was, or if the reader of a pipe has ended."""
 
     def __getattr__(self, name: str) -> Any:
         """Return what the stream has."""
@@ -44,11 +44,20 @@ class Unbreakable:
 
     def _give_up(self, error: Exception) -> None:
         """Point the descriptor of the stream to /dev/null: its buffer is flushed once more when Python ends."""
-        self.failed = self.failed or str(error)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            self.lost = self.lost or error.strerror or str(error)
         with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)
+
+
+def lost() -> str | None:
+    """Return the reason why text for standard output was lost, after writing what is buffered; None if none was."""
+    if not isinstance(sys.stdout, Unbreakable):
+        return None
+    sys.stdout.flush()
+    return sys.stdout.lost
 
 
 def protect() -> None:

@@ -33,6 +33,8 @@ _SCALARS = tuple(_TAG + name for name in ("null", "bool", "int", "float", "times
 _NUMBERS = (_TAG + "int", _TAG + "float")
 _MAPPING = (None, "!", _TAG + "map")
 _LIST = (None, "!", _TAG + "seq")
+_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date: 2026-11-23"}
+"""What is to be written in place of a scalar that cannot be read, by the type that its form or its tag implies."""
 _UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
 """Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
 
@@ -81,8 +83,8 @@ class _Builder:
             raise self._bad(after[0], "a second document begins; one file holds one")
         return None if _is_empty(event) else root
 
-    def _value(self, event: yaml.Event, depth: int) -> Located:
-        """Return the value that begins with `event`."""
+    def _value(self, event: yaml.Event, depth: int, key: str = "") -> Located:
+        """Return the value that begins with `event`, and that stands under `key` if it is one of a mapping."""
         if depth > DEPTH:
             raise self._bad(event, f"the values are nested more than {DEPTH} levels deep")
         if isinstance(event, yaml.AliasEvent):
@@ -93,7 +95,7 @@ class _Builder:
         if anchor:
             self._anchors[anchor] = None
         if isinstance(event, yaml.ScalarEvent):
-            here.data = self._scalar(event, here)
+            here.data = self._scalar(event, here, key)
         elif isinstance(event, yaml.CollectionStartEvent):
             whole = isinstance(event, yaml.MappingStartEvent)
             if event.tag not in (_MAPPING if whole else _LIST):
@@ -114,7 +116,7 @@ class _Builder:
         inherited: dict[str, Located] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event)
-            value = self._value(next(self._events), depth + 1)
+            value = self._value(next(self._events), depth + 1, key)
             if key == "<<" and isinstance(value.data, dict):
                 inherited.update(value.data)
                 continue
@@ -130,7 +132,7 @@ class _Builder:
             raise self._bad(event, "a key is text or a number")
         return _one_line(str(self._checked(event)))
 
-    def _scalar(self, event: yaml.ScalarEvent, here: Located) -> Any:
+    def _scalar(self, event: yaml.ScalarEvent, here: Located, key: str) -> Any:
         """Return a scalar as text, number, truth value, date or None."""
         text = self._checked(event)
         implied: str = _RESOLVER.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
@@ -138,14 +140,16 @@ class _Builder:
         short = repr(text) if len(text) <= NUMBER_CHARACTERS else f"{text[:20]!r}... ({len(text):,} characters)"
         if tag in _NUMBERS and len(text) > NUMBER_CHARACTERS:
             self._findings.add(here, f"the number {short} is longer than {NUMBER_CHARACTERS} characters")
-        elif tag in _SCALARS:
+            return None
+        if tag in _SCALARS:
             try:
                 value = _RESOLVER.construct_object(yaml.ScalarNode(tag, text))
                 return _one_line(value) if isinstance(value, str) else value
             except _UNREADABLE:
-                self._findings.add(here, f"{short} cannot be read as {tag.rpartition(':')[2]}")
-        else:
-            self._findings.add(here, f"{short} cannot be read as {tag.rpartition(':')[2]}")
+                pass
+        kind = tag.rpartition(":")[2]
+        under = f"{key}: " if key else ""
+        self._findings.add(here, f"{under}{short} cannot be read as {_EXPECTED.get(kind, kind)}")
         return None
 
     def _checked(self, event: yaml.ScalarEvent) -> str:

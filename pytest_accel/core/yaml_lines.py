@@ -50,8 +50,8 @@ def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
     """
     known = sorted(choices)
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
-    return f"{hint}({listed_by or 'known: ' + ', '.join(known)})"
+    listed = listed_by or f"known: {', '.join(known)}"
+    return f"did you mean {' or '.join(repr(match) for match in close)}? ({listed})" if close else listed
 
 
 Check = Callable[[Located, str, Findings], Any]

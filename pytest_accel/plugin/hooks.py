@@ -15,7 +15,7 @@ from pytest_accel.core import closing_file
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
-from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
+from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
@@ -286,6 +286,7 @@ class Acceptance:
         An error of the collection comes as an interrupt too, with a text. An internal error is no
         interrupt.
         """
+        give_lines(excinfo)
         if getattr(excinfo.value, "returncode", None) == pytest.ExitCode.INTERNAL_ERROR:
             return
         self._interrupts.reason = self._interrupts.reason or str(excinfo.value) or "Ctrl-C"

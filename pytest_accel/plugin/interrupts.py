@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from pytest_accel.run.deadline import HURRY_SECONDS, Deadline
+
+if TYPE_CHECKING:
+    import pytest
 
 TIME_LIMIT = "the time limit of the run"
 """The reason why a run ended early by --accel-time-limit."""
@@ -58,3 +62,28 @@ class Interrupts:
         """End the main thread's work as SIGTERM does, and say that it was the time limit."""
         self._time_is_up = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none.
+
+    A signal may arrive at an instruction that Python added itself. pytest cannot show a traceback with such a frame.
+    """
+    entries: list[TracebackType] = []
+    entry: TracebackType | None = excinfo.tb
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    if all(_line(each) for each in entries):
+        return
+    mended: TracebackType | None = None
+    for each in reversed(entries):
+        line = _line(each) or each.tb_frame.f_code.co_firstlineno
+        mended = TracebackType(mended, each.tb_frame, each.tb_lasti, line)
+    if mended is not None:
+        excinfo.traceback = type(excinfo.traceback)(mended)
+
+
+def _line(entry: TracebackType) -> int | None:
+    """Return the line of a frame; None, which the type of the property does not tell, where it has none."""
+    return entry.tb_lineno

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import tempfile
 from pathlib import Path
 
 from pytest_accel.run import record
@@ -22,19 +24,32 @@ def refused(chosen: str | bool) -> str | None:
         page.demand_extra()
     except page.MissingExtra as missing:
         return str(missing)
-    if not isinstance(chosen, str) or (folder := Path(chosen).absolute().parent).is_dir():
+    if not isinstance(chosen, str):
         return None
-    return f"{folder} is not a folder"
+    path = Path(chosen).absolute()
+    if not path.parent.is_dir():
+        return f"{path.parent} is not a folder"
+    if path.is_dir():
+        return f"{path} is a folder; name a file in it"
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # what the page will be written by; it leaves nothing
+            return None
+    except OSError as error:
+        return f"cannot write to {path.parent}: {error.strerror}"
 
 
 def write(found: Record, folder: Path, chosen: str | bool) -> Line:
     """Write the page of a record that lies in `folder`; return a line for the terminal.
 
-    An error of any kind is told in the line alone: the verdict does not depend on a view of it.
+    An error of any kind is told in the line alone: the verdict does not depend on a view of it. Where the disk refuses
+    the page, the line names the command that makes it later.
     """
     path = Path(chosen) if isinstance(chosen, str) else folder / FILE
     try:
         record.replace_file(path, page.report(found, folder))
+    except OSError as error:
+        later = f"pytest-accel report {shlex.quote(str(folder))} --format html --output FILE"
+        return f"report: cannot write to {path}: {error.strerror}; make it later: {later}", "yellow"
     except Exception as error:  # noqa: BLE001
         return f"report: {path} could not be written: {type(error).__name__}: {error}", "yellow"
     return f"report: {path}", ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from pytest_accel.core import untrusted
+from pytest_accel.core import paths, untrusted
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import folder_summary, record, summaries
@@ -109,14 +109,23 @@ def _of_node(first: Path) -> Iterator[Path]:
 
 
 def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
-    """Return the records in the folders of a folder, without that in the folder `own`."""
-    return _read(place for place in _folders(parent) if place != own)
+    """Return the records in the folders of a folder, without that in the folder `own`.
+
+    Without `own` the folder was named for its records, and what cannot be entered there is told. Beside a run, such as
+    in /tmp, lie folders of others.
+    """
+    if own is not None:
+        return _read(place for place in _folders(parent) if place != own)
+    closed: list[str] = []
+    earlier = _read(_folders(parent, closed), closed)
+    earlier.ignored += closed
+    return earlier
 
 
-def _read(places: Iterable[Path]) -> EarlierRecords:
-    """Return the records in these folders."""
+def _read(places: Iterable[Path], closed: list[str] | None = None) -> EarlierRecords:
+    """Return the records in these folders. Those that cannot be entered are added to `closed`."""
     earlier = EarlierRecords()
-    summed, records = _in(places)
+    summed, records = _in(places, closed)
     some_summed = _oldest_and_newest(summed)
     for path in some_summed:
         _keep(earlier, path.with_name(record.FILE), path)
@@ -133,26 +142,39 @@ def _oldest_and_newest(paths: list[Path]) -> list[Path]:
     return paths if len(paths) <= MOST_SUMMARIES else [*paths[: MOST_SUMMARIES - OLDEST], *paths[-OLDEST:]]
 
 
-def _folders(parent: Path) -> list[Path]:
-    """Return the folders in a folder; none if it cannot be read."""
+def _folders(parent: Path, closed: list[str] | None = None) -> list[Path]:
+    """Return the folders in a folder; none if it cannot be read, which is added to `closed` then."""
     try:
         with os.scandir(parent) as entries:
             return [Path(entry.path) for entry in entries if _is_folder(entry)]
-    except OSError:
+    except OSError as error:
+        _tell(error, closed)
         return []
 
 
-def _in(places: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """Return the summaries in these folders, and the records that have none; each newest first."""
+def _tell(error: OSError, closed: list[str] | None) -> None:
+    """Add a folder that cannot be entered to `closed`."""
+    if closed is not None and not isinstance(error, FileNotFoundError):
+        closed.append(paths.refused(error))
+
+
+def _in(places: Iterable[Path], closed: list[str] | None = None) -> tuple[list[Path], list[Path]]:
+    """Return the summaries in these folders, and the records that have none; each newest first.
+
+    Folders that cannot be entered are added to `closed`.
+    """
     summed: list[tuple[float, Path]] = []
     records: list[tuple[float, Path]] = []
     for place in places:
-        for name, paths in zip(FILES, (summed, records), strict=True):
+        for name, found in zip(FILES, (summed, records), strict=True):
             try:
                 changed = (place / name).lstat().st_mtime
-            except OSError:
+            except FileNotFoundError:
                 continue
-            paths.append((changed, place / name))
+            except OSError as error:
+                _tell(error, closed)
+            else:
+                found.append((changed, place / name))
             break
     return _newest(summed), _newest(records)
 

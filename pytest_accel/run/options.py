@@ -270,16 +270,24 @@ def page_name(text: str) -> str:
 
 
 def _patience(text: str) -> float:
-    """Return a number of seconds. Raises ValueError below LEAST_PATIENCE, which argparse reports with the option."""
-    value = float(text)
+    """Return a number of seconds. Raises ArgumentTypeError for no number, and for one below LEAST_PATIENCE."""
+    value = _number(text)
     if not LEAST_PATIENCE <= value < math.inf:
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: at least {LEAST_PATIENCE:g} (seconds)")
     return value
 
 
+def _number(text: str) -> float:
+    """Return a number. Raises ArgumentTypeError for a text that is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
 def _hours(text: str) -> float:
-    """Return a number of hours. Raises ValueError or ArgumentTypeError for none that a run can have."""
-    value = float(text)
+    """Return a number of hours. Raises ArgumentTypeError for none that a run can have."""
+    value = _number(text)
     if not 0 < value <= MOST_HOURS:
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: above 0, at most {MOST_HOURS} (hours)")
     return value

@@ -26,9 +26,9 @@ from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import Found
-from pytest_accel.run import selection, simulation, stuck_sensor
+from pytest_accel.run import folder_summary, selection, simulation, stuck_sensor
 from pytest_accel.run.last_run import LastRun, last_run
-from pytest_accel.run.options import AUTO, Options
+from pytest_accel.run.options import AUTO, Options, Refused
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.setup import discovered, is_accelerator
@@ -116,9 +116,16 @@ def _until_its_end(work: _Check, folder: Path) -> None:
     try:
         work.run(folder)
     except selection.Unrecognised as unknown:
-        work.known.unknown = str(unknown)
+        work.known.unknown = _own_options(str(unknown))
+    except Refused as refused:
+        work.known.wrong = Refused(_own_options(str(refused)))
     except Exception as error:  # noqa: BLE001  raised again in the thread that waits
         work.known.wrong = error
+
+
+def _own_options(text: str) -> str:
+    """Return an error with the options of a run as those of a health check, which are shorter by this beginning."""
+    return text.replace("--accel-", "--")
 
 
 class _Check:
@@ -142,13 +149,18 @@ class _Check:
         self._judge(wanted, waivers)
 
     def _find_last_run(self, *, simulated: bool) -> None:
-        """Read the newest result of this node in a part of the time, since it may lie on a server that is down."""
+        """Read the newest result of this node in a part of the time, since it may lie on a server that is down.
+
+        Raises Refused for a file that is no record. A folder that is not there yet is legitimate before the first run.
+        """
         place = self.asked.record
         if place is None:
             return
         self.known.reads = "--record"
         read = partial(_read_last_run, place, self.asked.node, simulated=simulated)
         answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
+        if isinstance(answer, Refused):
+            raise answer
         if isinstance(answer, LastRun) or answer is None:
             self.known.last = answer
         else:
@@ -212,9 +224,15 @@ class _Check:
         known.found = passive.judged(known.discovery, known.sku, limits, reports=reports, since=since, waivers=waivers)
 
 
-def _read_last_run(place: Path, node: str, *, simulated: bool) -> LastRun | BadFile | None:
-    """Return the newest result of a node, or why it cannot be read."""
+def _read_last_run(place: Path, node: str, *, simulated: bool) -> LastRun | BadFile | Refused | None:
+    """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        return last_run(place, node, simulated=simulated)
+        found = last_run(place, node, simulated=simulated)
     except BadFile as bad:
         return bad
+    if found is None and place.is_file():
+        try:
+            folder_summary.of_file(place)
+        except BadFile as bad:
+            return Refused(f"--record: {bad}") if os.access(place, os.R_OK) else bad
+    return found

@@ -123,9 +123,10 @@ def find(name: str) -> Path:
             raise BadFile(f"{printable(name, SHOWN)}: there is no such threshold file")
         return path
     if name not in names():
-        raise BadFile(
-            f"no SKU named '{printable(name, SHOWN)}'; {yaml_lines.nearest(name, [*names(), 'auto'], LISTED)}"
-        )
+        own = next((each for each in (f"./{name}.yaml", f"./{name}.yml") if untrusted.exists(Path(each))), None)
+        near = yaml_lines.nearest(name, [*names(), "auto"], LISTED)
+        hint = f"did you mean the file {printable(own, SHOWN)}? ({LISTED})" if own else near
+        raise BadFile(f"no SKU named '{printable(name, SHOWN)}'; {hint}")
     return SHIPPED / f"{name}.yaml"
 
 

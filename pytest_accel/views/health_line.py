@@ -6,6 +6,7 @@ Slurm's `sinfo -R` shows 20 characters of a reason, node-problem-detector 80 of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Verdict, show
@@ -18,16 +19,24 @@ from pytest_accel.run.passive import Checked
 
 WIDTH = 80
 CUT = "..."
+NO_RUN = "; no run found"
+LEAST_PLACE = 16
+"""Characters from which on the place in which no run was found is told."""
 
 
-def line(checked: Checked, *, fresh: bool, asked: bool) -> str:
-    """Return the line. `fresh` is False for a last run that is too old; `asked` is True if there should be one."""
+def line(checked: Checked, *, fresh: bool, place: Path | None, width: int = WIDTH) -> str:
+    """Return the line, of at most `width` characters.
+
+    `fresh` is False for a last run that is too old; `place` is where one should be, None if none was asked for.
+    """
     if checked.last and fresh and checked.last.rejects and not (checked.found and checked.found.broken):
         text = f"ERROR last run REJECTED {checked.last.day}"
-        return _cut(f"{text}: {_why(checked.last)}", WIDTH)
-    last = _last(checked, fresh=fresh) if asked else ""
-    text = _cut(_essence(checked), WIDTH - len(last))
-    return printable(f"{text}{last}")[:WIDTH]
+        return _cut(f"{text}: {_why(checked.last)}", width)
+    last = _last(checked, fresh=fresh) if place else ""
+    text = _cut(_essence(checked), width - len(last))
+    if place and last == NO_RUN:
+        last += _where(place, width - len(text) - len(last))
+    return printable(f"{text}{last}")[:width]
 
 
 def lines(checked: Checked) -> list[str]:
@@ -83,12 +92,20 @@ def _title(found: Found, verdict: Verdict) -> str:
     return f"{verdict.status.value} {finding.title if finding else ''}".rstrip()
 
 
+def _where(place: Path, room: int) -> str:
+    """Return where no run was found, so that a misspelt place is seen; the end of a long path, empty without room."""
+    if room < LEAST_PLACE:
+        return ""
+    told, room = printable(str(place)), room - len(" in ")
+    return f" in {told if len(told) <= room else CUT + told[len(CUT) - room :]}"
+
+
 def _last(checked: Checked, *, fresh: bool) -> str:
     """Return the word and the age of the newest result, behind a semicolon."""
     if checked.record_problem:
         return "; last run not read"
     if checked.last is None:
-        return "; no run found"
+        return NO_RUN
     when = checked.last.day if checked.last.rejects else f"{age(checked.last.age)} ago"
     return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
 

@@ -69,6 +69,11 @@ def health(folder: Path, changes: str = "", *args: str, timeout: str = "60s") ->
     return done.returncode, line
 
 
+def shown_end(path: Path, most: int) -> str:
+    """Return the end of a path as the line shows it."""
+    return str(path) if len(str(path)) <= most else f"...{str(path)[3 - most :]}"
+
+
 def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17") -> None:
     """Write what a run of `host` on eight devices that began some hours ago has left in `folder`."""
     began = datetime.now(timezone.utc) - timedelta(hours=hours)
@@ -151,7 +156,7 @@ def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
     node = Node()
     node.change(changes)
     nvml.install(nvml.Library(node.gpus))
-    said = health_line.line(node.checked(), fresh=False, asked=False)
+    said = health_line.line(node.checked(), fresh=False, place=None)
     assert said.startswith(line)
     assert len(said) <= 80
 
@@ -191,13 +196,35 @@ def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(tmp_path: Path) -
     assert health(tmp_path, closed, "--no-kernel-log") == (0, "OK 8 x h100-sxm")
 
 
+def test_a_file_that_is_no_record_is_a_wrong_option(tmp_path: Path) -> None:
+    (tmp_path / "e.json").write_text("{}")
+    assert wrong(tmp_path, "--record=e.json") == "--record: e.json: is not a record of pytest-accel, or a damaged one"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--sku=h100-sxn", "--sku: no SKU named 'h100-sxn'"), ("--waivers=none.yaml", "--waivers: none.yaml: cannot be")],
+)
+def test_an_error_names_the_option_that_was_given(tmp_path: Path, option: str, said: str) -> None:
+    assert wrong(tmp_path, option).startswith(said)
+
+
+def wrong(folder: Path, option: str) -> str:
+    """Run the command with a wrong option, and return what it says."""
+    words = [str(as_user.BIN / "pytest-accel"), "health", "--simulate=h100-sxm", "--timeout=60s", option]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    return done.stderr.rstrip()
+
+
 @pytest.mark.slow
 def test_the_last_run_counts_while_it_is_fresh(tmp_path: Path) -> None:
     """A node of a folder with others' results; the newest of its own counts."""
     nights = tmp_path / "nights"
     asked = ("--record", str(nights))
     nights.mkdir()
-    assert health(tmp_path, "", *asked) == (0, "OK 8 x h100-sxm; no run found")
+    assert health(tmp_path, "", *asked) == (0, f"OK 8 x h100-sxm; no run found in {shown_end(nights, 47)}")
+    assert health(tmp_path, "", "--record", "typo") == (0, "OK 8 x h100-sxm; no run found in typo")
     assert health(tmp_path, "", *asked, "--require-run")[0] == 6
     summary(nights / "2026-11-21" / "node17", "ACCEPTED", hours=9)
     assert health(tmp_path, "", *asked, "--require-run") == (0, "OK 8 x h100-sxm; last run ACCEPTED 9 h ago")

@@ -38,8 +38,8 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
         ("sku: x\nvendor: y\nsku: z\n", "mine.yaml:3: key 'sku' is given twice (first in line 1)"),
         ("sku: [x\nvendor: y\n", "mine.yaml:2: "),
         ("sku: x\n---\nsku: y\n", "mine.yaml:2: "),
-        ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: '2026-13-45' cannot be read as timestamp"),
-        ("sku: !secret x\n", "mine.yaml:1: 'x' cannot be read as !secret"),
+        ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: date: '2026-13-45' cannot be read as a date: 2026-11-23"),
+        ("sku: !secret x\n", "mine.yaml:1: sku: 'x' cannot be read as !secret"),
         ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
         ("sku: \x00\n", "mine.yaml:1: is not text: it holds a NUL character"),
         ("sku: \x07\n", "mine.yaml: holds a character that YAML does not allow (U+0007)"),
@@ -68,10 +68,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             "mine.yaml:5: the file has more than 20,000 values",
         ),
         ("".join(f"key{n}: 1\n" for n in range(50_000)), "the file has more than 20,000 values"),
-        ("a: !!bool maybe", "mine.yaml:1: 'maybe' cannot be read as bool"),
-        ("a: !!timestamp x", "mine.yaml:1: 'x' cannot be read as timestamp"),
-        ("a: !!int x", "mine.yaml:1: 'x' cannot be read as int"),
-        ("a: !!seq x", "mine.yaml:1: 'x' cannot be read as seq"),
+        ("a: !!bool maybe", "mine.yaml:1: a: 'maybe' cannot be read as true or false"),
+        ("a: !!timestamp x", "mine.yaml:1: a: 'x' cannot be read as a date: 2026-11-23"),
+        ("a: !!int x", "mine.yaml:1: a: 'x' cannot be read as a whole number"),
+        ("a: !!seq x", "mine.yaml:1: a: 'x' cannot be read as seq"),
         ("a: !!set {x, y}", "mine.yaml:1: the tag tag:yaml.org,2002:set is not known"),
         ("a: " + "9" * 5_000, "mine.yaml:1: the number '99999999999999999999'... (5,000 characters) is longer than 40"),
         ("a: 0x" + "f" * 5_000, "mine.yaml:1: the number '0xffffffffffffffffff'... (5,002 characters) is longer"),
@@ -102,7 +102,7 @@ def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     _, found = checked(yaml_lines.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
     assert found == [r"mine.yaml:1: it: expected a number, found '\\x1b[2J SIMULATED ACCEPTED'"]
     _, found = checked(yaml_lines.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
-    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; (known: )"]
+    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
 
 
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:

@@ -210,6 +210,28 @@ def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, 
     assert ran.record["closing"]["exit"] == status
 
 
+WITHOUT_A_LINE = """
+import sys
+
+def pytest_sessionstart():
+    code = compile("raise KeyboardInterrupt", __file__, "exec")
+    size = len(code.co_code)
+    none = bytes([size, 0x80]) if sys.version_info < (3, 11) else bytes([0xF8 | size // 2 - 1])
+    exec(code.replace(co_linetable=none))
+"""
+"""An interrupt at an instruction that Python added itself: its table of lines has none for it."""
+
+
+@pytest.mark.devices
+def test_an_interrupt_at_an_instruction_without_a_line_is_no_traceback(tmp_path: Path) -> None:
+    write(tmp_path, conftest=WITHOUT_A_LINE, test_facts=FACTS_ONLY)
+    ran = as_user.pytest(tmp_path)
+
+    assert ran.exit == 2, ran.out
+    assert "TypeError" not in ran.out
+    assert "Traceback" not in ran.out
+
+
 STARTS = [
     ("pytest.exit('no', returncode=0)", 2),
     ("pytest.exit('no', returncode=1)", 2),

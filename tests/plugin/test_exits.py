@@ -69,7 +69,8 @@ def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path
     [
         ("simulate --list", "| head -1", 0),
         ("simulate --list", ">&-", 0),
-        ("sku show h100-sxm", ">/dev/full", 0),
+        ("sku show h100-sxm", "| head -1", 0),
+        ("sku lint tests/data/no_such_file.yaml", ">/dev/full", 4),
         ("sku show none", "2>&- >&-", 4),
     ],
 )
@@ -80,6 +81,29 @@ def test_a_command_keeps_its_status(words: str, redirected: str, status: int) ->
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+MANIFEST = "fleet manifest --image=i --sku=h100-sxm --count=1 --claim=results"
+
+
+@pytest.mark.parametrize("words", ["sku show h100-sxm", "schema record", "monitoring alerts", MANIFEST])
+def test_a_file_that_the_disk_has_no_room_for_is_no_success(words: str) -> None:
+    line = f"{BIN / 'pytest-accel'} {words} >/dev/full"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.stderr == "standard output: No space left on device\n"
+    assert done.returncode == 4
+
+
+def test_a_full_disk_does_not_drain_a_node(tmp_path: Path) -> None:
+    """The result of a health check is its exit status, whatever becomes of its line."""
+    words = f"{BIN / 'pytest-accel'} health --simulate=h100-sxm --timeout=30s"
+    ended = [
+        subprocess.run(["bash", "-c", f"{words} {where}"], capture_output=True, cwd=tmp_path, check=False).returncode
+        for where in (">/dev/full", ">line")
+    ]
+
+    assert ended[0] == ended[1]
 
 
 # -- commands

@@ -20,7 +20,8 @@ def test_a_page_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None
     saved(tmp_path, record())
     (tmp_path / "report.html").mkdir()
     text, colour = page_file.write(record(), tmp_path, True)
-    assert text.startswith(f"report: {tmp_path / 'report.html'} could not be written: IsADirectoryError: ")
+    later = f"make it later: pytest-accel report {tmp_path} --format html --output FILE"
+    assert text == f"report: cannot write to {tmp_path / 'report.html'}: Is a directory; {later}"
     assert colour == "yellow"
 
 
@@ -35,6 +36,9 @@ def test_what_is_known_to_fail_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert page_file.refused(True) is None
     assert page_file.refused(str(tmp_path / "report.html")) is None
     assert page_file.refused(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
+    (tmp_path / "old.html").mkdir()
+    assert page_file.refused(str(tmp_path / "old.html")) == f"{tmp_path / 'old.html'} is a folder; name a file in it"
+    assert "cannot write to /proc: " in (page_file.refused("/proc/report.html") or "")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert "pip install 'pytest-accel[report]'" in (page_file.refused(True) or "")
 
@@ -58,7 +62,11 @@ def test_a_run_writes_its_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--accel-report=none/a.html", "none is not a folder"), ("--accel-report=a.txt", "does not end in .html")],
+    [
+        ("--accel-report=none/a.html", "none is not a folder"),
+        ("--accel-report=/proc/a.html", "--accel-report: cannot write to /proc: "),
+        ("--accel-report=a.txt", "does not end in .html"),
+    ],
 )
 def test_a_wrong_name_ends_the_run_before_it_begins(tmp_path: Path, option: str, said: str) -> None:
     (tmp_path / "node.yaml").write_text(NODE)

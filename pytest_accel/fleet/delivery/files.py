@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_accel.core import paths
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.run import record, summaries
@@ -36,7 +36,7 @@ def find(folder: Path) -> Found:
     records: list[Path] = []
     runs: list[Path] = []
     unreadable: list[tuple[str, str]] = []
-    for path, names in _folders(folder, unreadable):
+    for path, names in paths.folders(folder, unreadable, links=True):
         here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
         records += here
         runs += [path] if run_folder.FILE in names else []
@@ -48,25 +48,3 @@ def find(folder: Path) -> Found:
     if not records and not unreadable:
         raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
     return Found(records, runs, unreadable)
-
-
-def _folders(folder: Path, unreadable: list[tuple[str, str]]) -> Iterator[tuple[Path, list[str]]]:
-    """Yield every folder once with the names of its files, sorted; those that cannot be read go to `unreadable`."""
-
-    def fails(error: OSError) -> None:
-        unreadable.append((str(error.filename), f"cannot be read: {error.strerror}"))
-
-    seen: set[tuple[int, int]] = set()
-    for path, folders, names in os.walk(folder, onerror=fails, followlinks=True):
-        try:
-            status = Path(path).stat()
-        except OSError as error:
-            fails(error)
-            continue
-        place = (status.st_dev, status.st_ino)
-        if place in seen:  # a link leads to a folder above, or to one that was read already
-            folders.clear()
-            continue
-        seen.add(place)
-        folders.sort()
-        yield Path(path), sorted(names)

@@ -15,7 +15,7 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core import simulated, untrusted
+from pytest_accel.core import paths, simulated, untrusted
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import BadFile
@@ -284,16 +284,24 @@ FIGURE_COLUMNS: Final = {
 """The columns of `figure_row` with their types."""
 
 
-def find(names: Sequence[str]) -> list[Path]:
-    """Return the records that files and folders name, each once. Raises BadFile for a path that holds none."""
+def find(names: Sequence[str]) -> tuple[list[Path], list[tuple[str, str]]]:
+    """Return the records that files and folders name, each once, and the folders that cannot be read: path and reason.
+
+    Raises BadFile for a path that holds no record.
+    """
     found: dict[str, Path] = {}
+    unread: list[tuple[str, str]] = []
     for name in names:
         path = Path(name)
         if not untrusted.exists(path):
             raise BadFile(f"{path}: does not exist; name records, or folders in which runs wrote them")
-        files = [path] if not path.is_dir() else sorted(path.rglob(FILE))
+        closed: list[tuple[str, str]] = []
+        files = [path] if not path.is_dir() else paths.files(path, FILE, closed)
+        if not files and closed:
+            raise BadFile("\n".join(map(": ".join, closed)))
         if not files:
             raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
+        unread += closed
         for file in files:
             found.setdefault(os.path.realpath(file), file)
-    return list(found.values())
+    return list(found.values()), unread

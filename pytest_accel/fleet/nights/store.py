@@ -157,8 +157,12 @@ def is_simulated(store: Path) -> bool:
 
 
 def nights(store: Path) -> list[str]:
-    """Return the nights of a store, oldest first: ISO 8601."""
-    found = [each.name.removeprefix(NIGHT) for each in store.glob(f"{NIGHT}*") if (each / FIGURES).exists()]
+    """Return the nights of a store, oldest first: ISO 8601. Raises OSError for a folder that cannot be read."""
+    try:
+        names = [each.name for each in store.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [each.removeprefix(NIGHT) for each in names if each.startswith(NIGHT) and (store / each / FIGURES).exists()]
     return sorted(each for each in found if _is_day(each))
 
 

@@ -1,0 +1,55 @@
+"""Finds files below a folder, and tells what the system refuses there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_DENIED = (errno.EACCES, errno.EPERM)
+_NOT_WRITTEN = (*_DENIED, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+
+
+def folders(
+    folder: Path, unreadable: list[tuple[str, str]], *, links: bool = False
+) -> Iterator[tuple[Path, list[str]]]:
+    """Yield a folder and all below it, each once, with the names of its files, sorted.
+
+    Folders that cannot be read are added to `unreadable`: path and reason. `links` follows links to folders.
+    """
+
+    def fails(error: OSError) -> None:
+        unreadable.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
+    seen: set[tuple[int, int]] = set()
+    for path, inside, names in os.walk(folder, onerror=fails, followlinks=links):
+        try:
+            status = Path(path).stat()
+        except OSError as error:
+            fails(error)
+            continue
+        place = (status.st_dev, status.st_ino)
+        if place in seen:  # a link leads to a folder above, or to one that was read already
+            inside.clear()
+            continue
+        seen.add(place)
+        inside.sort()
+        yield Path(path), sorted(names)
+
+
+def files(folder: Path, name: str, unreadable: list[tuple[str, str]]) -> list[Path]:
+    """Return the files of a name in a folder and below it, sorted. Folders that cannot be read are in `unreadable`."""
+    return sorted(path / name for path, names in folders(folder, unreadable) if name in names)
+
+
+def refused(error: OSError) -> str:
+    """Return which file or folder the system refuses, in what way, and why."""
+    if not isinstance(error.filename, str | bytes):
+        return error.strerror or str(error)
+    path = Path(os.fsdecode(error.filename))
+    above = next((each for each in reversed(path.parents) if each.exists() and not os.access(each, os.X_OK)), None)
+    closed = above or (path if path.exists() and not os.access(path, os.R_OK) else None)
+    if closed and error.errno in _DENIED:
+        return f"{closed}: cannot be read: {error.strerror}"
+    return f"{path}: cannot be {'written' if error.errno in _NOT_WRITTEN else 'used'}: {error.strerror}"
