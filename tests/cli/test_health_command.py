@@ -166,7 +166,7 @@ def test_a_device_of_another_product_is_that_and_its_memory_is_not_missing(monke
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     node = Node()
     nvml.install(nvml.Library(node.gpus))
-    said = health_line.line(node.checked("h200-sxm"), fresh=False, asked=False)
+    said = health_line.line(node.checked("h200-sxm"), fresh=False, place=None)
     assert said.startswith("ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)")
 
 
