@@ -108,13 +108,13 @@ def real(nodes: int, work: Path) -> None:
         show.fleet("drain", folder, "--yes")
         show.states()
         (work / "slow-node4").unlink()
-        print("\n(node4 is repaired, and measured by hand into the same folder)")
-        arguments = json.loads((folder / "fleet.json").read_text())["arguments"]
-        command = [sys.executable, "-m", "pytest", "-q", *arguments, f"--accel-output={folder}"]
+        print("\n(node4 is repaired, and measured by hand into a folder of its own)")
+        arguments, repaired = json.loads((folder / "fleet.json").read_text())["arguments"], work / "repaired"
+        command = [sys.executable, "-m", "pytest", "-q", *arguments, f"--accel-output={repaired}"]
         subprocess.run(command, env=_environment(slurm, "node4"), stdout=subprocess.DEVNULL, check=True)
-        show.fleet("drain", folder, "--resume", "--yes")
+        show.fleet("drain", repaired, "--resume", "--yes")
         show.states()
-        show.fleet("report", folder)
+        show.fleet("run", "--output", folder, "--again", "node4", "--wait")
 
 
 def dying(nodes: int, work: Path) -> None:

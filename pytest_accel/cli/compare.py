@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,14 @@ def run(chosen: argparse.Namespace) -> int:
         found, notes = _find(chosen.records)
         between: list[Found] = []
         others: dict[str, str] = {}
+        left_out = ""
         if len(found) > 2:
+            ends = found[0], found[-1]
             found, others = _comparable(found)
             between = found[1:-1]
+            left_out = _left_out(ends, others)
         comparison, more = _compared(found)
+        comparison = replace(comparison, left_out=left_out)
     except (BadFile, Refused) as error:
         print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
@@ -124,6 +128,22 @@ def _comparable(found: Sequence[Found]) -> tuple[list[Found], dict[str, str]]:
         group = [of_sku[0], of_sku[-1]] if len(of_sku) > 1 else [found[0], found[-1]]
     kept = {id(each) for each in group}
     return group, {str(each.path): _why(each, group[-1]) for each in found if id(each) not in kept}
+
+
+def _left_out(ends: tuple[Found, Found], others: Mapping[str, str]) -> str:
+    """Return which of the oldest and the newest record was not compared, with its result and why; empty if none.
+
+    What changed since or until such a record is not known, so that nothing may be called as good as before.
+    """
+    left = [
+        (each, age) for each, age in zip(reversed(ends), ("newest", "oldest"), strict=True) if str(each.path) in others
+    ]
+    said = [f"the {age} record {each.path} ({_result(each)}): {others[str(each.path)]}" for each, age in left]
+    return "; ".join(said)
+
+
+def _result(found: Found) -> str:
+    return " ".join(["SIMULATED"] * found.summary["simulated"] + [found.summary["word"] or "not ended"])
 
 
 def _groups(found: Iterable[Found]) -> list[list[Found]]:

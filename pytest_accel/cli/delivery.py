@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
-from pytest_accel.fleet.delivery.records import Records
-from pytest_accel.fleet.jobs import run_folder
+from pytest_accel.fleet.delivery.records import NodeRecord, Records
+from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.run import record, record_reader
 from pytest_accel.skus import loader, packing_list
 from pytest_accel.views.html.page import MissingExtra
@@ -53,6 +54,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     if not found.nodes:
         why = found.refused[0][1] if found.refused else "no JSON file is one"
         raise BadFile(f"{chosen.folder}: holds no record that can be read: {why}")
+    found.nodes = _as_the_fleet_counts(found.nodes, there.runs)
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
     spread_of = sku.spread_of if sku else _no_spread
@@ -79,6 +81,22 @@ def report(chosen: argparse.Namespace, form: str) -> int:
 def _expected(runs: Sequence[Path]) -> list[str]:
     """Return the nodes that the runs of a fleet in these folders were asked to examine. Raises BadFile."""
     return [each.name for folder in runs for each in run_folder.load(folder).expected]
+
+
+def _as_the_fleet_counts(nodes: Sequence[NodeRecord], runs: Sequence[Path]) -> list[NodeRecord]:
+    """Return the records; one in the folder of a fleet's run is not accepted unless `fleet report` counts it as good.
+
+    That knows what was asked, and which job was the last one of a node. Raises BadFile.
+    """
+    good: set[Path] = set()
+    for folder in runs:
+        results = run_folder.Results(folder)
+        found = states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable)
+        good |= {each.result.folder for each in found if each.result and each.state in states.HOLDS}
+    asked = [(each, folder) for each in nodes if (folder := Path(each.path).parent).parent in runs]
+    bad = {each.path: folder.parent for each, folder in asked if each.accepted and folder not in good}
+    why = "'pytest-accel fleet report {}' does not count this result, and says why"
+    return [replace(each, objection=why.format(bad[each.path])) if each.path in bad else each for each in nodes]
 
 
 def _limits(found: Records) -> Callable[[str], Limit]:

@@ -6,36 +6,43 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.cli.actions import Action, Actions
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core import untrusted
+from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import drain as plans
 from pytest_accel.fleet.jobs import slurm
-from pytest_accel.fleet.jobs.drain import Failure, Plan, Step
+from pytest_accel.fleet.jobs.drain import Plan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, REJECTED_EXIT, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import Watch
 from pytest_accel.run.record import FILE
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
-are drained, and none that has a reason of somebody else. With --resume, nodes that were drained so and accepted by a
-later run are made available again. The exit status is 1 if a node is rejected, 4 if nothing may be changed,
-else 0."""
+are drained, and none that has a reason of somebody else. The exit status is 1 if a node is rejected, 4 if nothing may
+be changed, else 0. With --resume, nodes that were drained so are made available again if a later run accepted them, or
+held what they were drained for; the exit status is 0 then, or 4 if nothing may be changed."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="DIR", type=Path, help="the folder of the run")
     add("--yes", action="store_true", help="do it")
-    add("--resume", action="store_true", help="resume the nodes that this run accepts and an earlier one had drained")
-    text = "the largest share of the expected nodes that may be drained; one always may (default: %(default)g)"
+    add("--resume", action="store_true", help="resume the nodes that were drained, and whose newest run holds since")
+    text = (
+        "the largest share of the expected nodes that this command keeps drained, those of earlier calls and nights "
+        "counted; at least one node (default: %(default)g)"
+    )
     add("--most", metavar="SHARE", type=_share, default=plans.MOST, help=text)
+    text = "age from which on a rejection drains no node, such as 24h (default: %(default)s)"
+    add("--max-age", metavar="TIME", type=duration, default=plans.MAX_AGE, help=text)
 
 
 def _share(text: str) -> float:
@@ -51,7 +58,7 @@ def drain(chosen: argparse.Namespace) -> int:
     watch = Watch(chosen.folder.absolute())
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes])
-    plan = _resume_plan(nodes, now) if chosen.resume else plans.plan_of(nodes, _failures(nodes), now, chosen.most)
+    plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))
     for node, why in plan.left:
@@ -67,10 +74,16 @@ def drain(chosen: argparse.Namespace) -> int:
     return REJECTED_EXIT if rejected and not chosen.resume else 0
 
 
-def _failures(nodes: Sequence[NodeResult]) -> dict[str, list[Failure]]:
-    """Return what rejects each rejected node, by its record; nothing for a record that cannot be read."""
-    rejected = [each for each in nodes if each.state is State.REJECTED]
-    return {each.node: plans.failures(_record(each)) for each in rejected}
+def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> Plan:
+    """Return which nodes are to be drained. The records of the rejected ones are read; one may not be readable."""
+    at, found, old = datetime.now(timezone.utc), {}, {}
+    for each in nodes:
+        if each.state is State.REJECTED and each.result:
+            raw = _record(each)
+            found[each.node] = plans.failures(raw)
+            if why := plans.too_old(raw, each.result.summary["started"], at, chosen.max_age):
+                old[each.node] = why
+    return plans.plan_of(nodes, found, now, chosen.most, old)
 
 
 def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:

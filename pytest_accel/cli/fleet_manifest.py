@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pytest_accel.cli.actions import Action
-from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -21,8 +21,9 @@ MOST_NODES = 100_000
 MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
 Nothing is applied (docs/kubernetes.md)."""
-LABELS = """Print the commands that label the nodes of a run by their newest result, and taint those that were
-rejected. Nothing is applied. The exit status is 0, or 4 if the folder holds no result."""
+LABELS = """Print the commands that label the nodes of a run by the results in 'fleet report', and taint those that
+were rejected. Nothing is applied. The exit status is 0, 6 if a node gets no label because its newest result is not
+known or a record is damaged, 4 if the folder holds no result."""
 
 
 def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,18 +83,21 @@ def _labels_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_labels(chosen: argparse.Namespace) -> int:
-    """Print the commands; return 0, or 4 if there is nothing to print."""
+    """Print the commands, and on standard error which nodes get none; return the exit status that LABELS tells."""
     try:
-        found = node_labels.newest_results(chosen.folder)
+        found = node_labels.of_folder(chosen.folder.absolute())
     except BadFile as error:
         print(printable(str(error)), file=sys.stderr)
         return WRONG
-    lines = list(node_labels.commands(found))
-    if not lines:
+    for why in found.without:
+        print(printable(why), file=sys.stderr)
+    lines = list(node_labels.commands(found.nodes))
+    if lines:
+        print("\n".join(lines))
+    elif not found.without:
         print(printable(f"{chosen.folder} holds no result of a node"), file=sys.stderr)
         return WRONG
-    print("\n".join(lines))
-    return 0
+    return NOT_JUDGED if found.without else 0
 
 
 def _nodes(text: str) -> tuple[str, ...]:

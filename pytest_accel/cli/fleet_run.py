@@ -24,7 +24,6 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
-from pytest_accel.fleet.jobs.slurm import Submission
 from pytest_accel.fleet.jobs.states import NOT_JUDGED_EXIT, NodeResult
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
@@ -39,10 +38,11 @@ QUIET = ("-p", "no:cacheprovider")
 
 RUN = """Submit one job for each node, which runs pytest with the given SKU there. The list of expected nodes is in
 DIR/fleet.json before the first job is submitted, the record of a node is in DIR/NODE. Drained, down and reserved nodes
-are skipped. Given the DIR of a run, submit jobs for the nodes that have no result. The exit status is 0 if all jobs
-were submitted, 6 if --timeout was over before, with --wait that of 'fleet wait'."""
+are skipped. Given the DIR of a run, submit jobs for the nodes that have no result or whose run failed with an error;
+options that ask for something else than before are refused, but for --time and --reservation. The exit status is 0 if
+all jobs were submitted, 6 if --timeout was over before, with --wait that of 'fleet wait'."""
 STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
-0 if all nodes are accepted, 1 if one is rejected, 6 if one has no verdict, 4 for a wrong folder."""
+0 if all nodes are accepted or held, 1 if one is rejected, 6 if another one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
 those of 'fleet status'."""
 CANCEL = "End the jobs of a run that are waiting or running. Records stay."
@@ -134,16 +134,22 @@ def run(chosen: argparse.Namespace) -> int:
     end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
     fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
-        again = run_folder.exists(folder)
-        return _show_plan(fleet, folder, _needed(fleet, folder, chosen) if again else _usable(fleet))
+        if not run_folder.exists(folder):
+            return _show_plan(fleet, folder, _usable(fleet))
+        _tell_changes(folder, fleet)
+        nodes, notes = _needed(fleet, folder, chosen)
+        _tell_all(notes)
+        return _show_plan(fleet, folder, nodes)
     folder.mkdir(parents=True, exist_ok=True)
     with run_folder.submitting(folder):
         if run_folder.exists(folder):  # another process may have begun the run, or submitted jobs, before the lock
             fleet = _asked(chosen, fleet.id, folder)
+            _tell_changes(folder, fleet)
         run_folder.save(fleet, folder)
-        nodes = _needed(fleet, folder, chosen)
+        nodes, notes = _needed(fleet, folder, chosen)
         skipped = sum(bool(each.skipped) for each in fleet.expected)
         print(f"{folder}: {counted(len(fleet.expected), 'expected node')}, {skipped} skipped, {len(nodes)} to submit")
+        _tell_all(notes)
         progress = Progress()
         submitter = Submitter(fleet, folder, progress.text)
         try:
@@ -185,15 +191,18 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         found = [each for each in found if each.default] or found
     if not found:
         raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
+    sku = loader.load(chosen.sku) if chosen.sku != AUTO else None
+    arguments = _arguments(chosen)
     return Fleet(
         id=name,
         created=submission.now(),
         version=pytest_accel.__version__,
-        arguments=_arguments(chosen),
+        arguments=arguments,
         minutes=minutes,
         partition=chosen.partition,
         reservation=chosen.reservation,
-        sku="" if chosen.sku == AUTO else loader.load(chosen.sku).name,
+        sku=sku.name if sku else "",
+        level=run_folder.level_of(arguments, sku.contract.level if sku and sku.contract else ""),
         expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
     )
 
@@ -217,7 +226,9 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
     The command line that began it may be given again; another one raises BadFile.
     """
     names = [each.name for each in fleet.expected]
+    own = (*QUIET, *chosen.pytest)
     other = (
+        ("after --", bool(chosen.pytest) and fleet.arguments[-len(own) :] != own),
         ("--sku", bool(chosen.sku) and _arguments(chosen) != fleet.arguments),
         ("--nodes", bool(chosen.nodes) and set(slurm.expand(chosen.nodes)) != set(names)),
         ("--partition", bool(chosen.partition) and chosen.partition != fleet.partition),
@@ -231,14 +242,30 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
     return submission.with_states(fleet, slurm.nodes(names))
 
 
-def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> list[str]:
-    """Return the nodes to submit jobs for. Raises BadFile for one of --again that is not expected."""
+def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the nodes to submit jobs for, and sentences on why there is none for others.
+
+    Raises BadFile for a node of --again that is not expected.
+    """
     again = {name for names in chosen.again for name in slurm.expand(names)}
     if unknown := sorted(again - {each.name for each in fleet.expected}):
         raise BadFile(f"--again: {', '.join(unknown)} is not among the expected nodes of {folder}")
-    jobs, results = slurm.jobs(fleet.prefix), run_folder.Results(folder)
+    jobs, results = submission.jobs_of(fleet, folder), run_folder.Results(folder)
     found = states.of_all(fleet, results.read(), jobs, unreadable=results.unreadable)
-    return submission.needed(found, again)
+    nodes = submission.needed(found, again)
+    notes = [f"no job for {node} of --again: {why}" for node, why in submission.not_again(found, again)]
+    return nodes, [*notes, *([] if nodes else submission.nothing_measured(found))]
+
+
+def _tell_changes(folder: Path, fleet: Fleet) -> None:
+    """Say with which options a run goes on otherwise than fleet.json has it. Raises BadFile."""
+    _tell_all(submission.changes(run_folder.load(folder), fleet))
+
+
+def _tell_all(sentences: Sequence[str]) -> None:
+    """Print sentences, one a line."""
+    for sentence in sentences:
+        print(printable(sentence))
 
 
 def _usable(fleet: Fleet) -> list[str]:
@@ -254,10 +281,9 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(each for each in fleet.expected if each.name == nodes[0])
-        job = Submission(first.name, fleet.job_name(first.name), "", f"{folder}/{run_folder.JOBS}/{first.name}-%j.out",
-                         fleet.minutes, first.partition, first.gres, fleet.reservation)  # fmt: skip
+        job = submission.job_of(fleet, folder, first, submission.script_of(fleet, folder))
         print(printable(f"the first one: {' '.join(job.command())}"))
-        print(submission.script_of(fleet, folder), end="")
+        print(job.script, end="")
     return 0
 
 
@@ -300,8 +326,9 @@ def _wait(folder: Path, seconds: float | None) -> int:
 
 def cancel(chosen: argparse.Namespace) -> int:
     """End the jobs of a run. Raises BadFile or SlurmError."""
-    fleet = run_folder.load(chosen.folder.absolute())
-    active = [job.id for job in slurm.jobs(fleet.prefix) if job.state in slurm.ACTIVE]
+    folder = chosen.folder.absolute()
+    fleet = run_folder.load(folder)
+    active = [job.id for job in submission.jobs_of(fleet, folder) if job.state in slurm.ACTIVE]
     slurm.cancel(active)
     print(f"{counted(len(active), 'job')} cancelled")
     return 0

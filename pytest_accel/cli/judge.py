@@ -61,6 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the packing list to judge a record by: a CSV table with the column serial (default: that of the run)",
     )
+    add("-v", "--verbose", action="store_true", help="list every verdict, and every next step with its metrics")
     add(
         "--output",
         metavar="DIR",
@@ -91,7 +92,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(saved, damage))
     _print(_lists(old, new))
-    _print(table(new.verdicts, names, width=_width()))
+    _print(table(new.verdicts, names, full=chosen.verbose, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
     _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
@@ -104,7 +105,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _close(_contradicted(damage), new.verdicts)
         return NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
-    _print(next_steps(record.findings_of(new), names, record.places_of(new)))
+    _print(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
     _print(terminal.contract_lines(terms.sku))
     if chosen.output:
         _print([(f"record: {_write(new, old, path, chosen.output)}", "")])
@@ -224,7 +225,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     names = external_results.names(figures)
     count = f"{len(names)} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
-    _print(table(verdicts, {}, width=_width()))
+    _print(table(verdicts, {}, full=chosen.verbose, width=_width()))
     _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
     missing = table_report.lacking(lacking, names)
     _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])

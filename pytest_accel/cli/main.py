@@ -25,7 +25,7 @@ cannot read. Where no shipped SKU matches, show every device with its ids, the n
 threshold file to fill in. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver,
 library or torch is missing here, 4 if the devices are not of one SKU."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
-datasheet. The exit status is 1 for an error or a warning that the file does not explain; notes do not count."""
+datasheet. The exit status is 4 for an error or a warning that the file does not explain; notes do not count."""
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
 another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
 further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
@@ -33,10 +33,10 @@ interrupted or simulated, that still counts. A table is never accepted. The exit
 limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
 
 COMPARE = """Show what changed between the first and the last of some records, most important first: devices, verdicts,
-facts, software, limits, and figures by more than two runs differ by. Of more than two, or a folder of records, also the
-trend of every figure. A figure is compared with one of the same method and conditions alone. The exit status is 0 if
-nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are not
-comparable."""
+facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder of
+records, also the trend of every figure. A figure is compared with one of the same method and conditions alone. The exit
+status is 0 if nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records are
+not comparable, or the oldest or the newest of several is not."""
 CALIBRATE = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named; each
 limit states how many healthy devices it rejects and which loss it finds. The file is for review (docs/calibrate.md).
 The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4 for wrong inputs and

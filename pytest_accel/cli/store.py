@@ -183,7 +183,7 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
     _store(parser)
     add = parser.add_argument
     add("device", metavar="SERIAL|UUID", help="serial number or UUID of the device")
-    add("--metric", metavar="METRIC", default="", help="one metric alone, which is much faster over many nights")
+    add("--metric", metavar="METRIC", default="", help="one metric alone")
     add("--nights", metavar="N", type=_count, default=365, help="how many of the last nights (default: %(default)s)")
     add("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 

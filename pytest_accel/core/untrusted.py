@@ -75,6 +75,20 @@ def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: b
         raise BadFile(f"{shown}: is not the name of a file") from None
 
 
+def read_end(path: Path, most: int) -> bytes:
+    """Return the last `most` bytes of a regular file, which is no link. Raises BadFile."""
+    try:
+        handle = _open(path, follow=False)
+        try:
+            return os.pread(handle, most, max(0, os.fstat(handle).st_size - most))
+        finally:
+            os.close(handle)
+    except _Unfit as unfit:
+        raise BadFile(f"{path}: {unfit}") from None
+    except OSError as error:
+        raise BadFile(f"{path}: cannot be read: {_why(path, error)}") from None
+
+
 def exists(path: Path) -> bool:
     """Return whether there is anything under a path that a file gave; not so for a name that cannot be one."""
     try:

@@ -121,6 +121,19 @@ class Verdict:
         return self.status.fails and self.waiver is None
 
     @property
+    def warned(self) -> tuple[float, float] | None:
+        """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
+        limit, value = self.limit, self.value
+        if self.status is not Status.MARGINAL or limit is None or limit.warn is None:
+            return None
+        bound, stated = (self.floor, limit.floor) if limit.ceiling is None else (self.ceiling, limit.ceiling)
+        if not isinstance(value, int | float) or not bound or not stated:
+            return None
+        warn = limit.warn * bound / stated
+        short = value - warn if limit.ceiling is None else warn - value
+        return (warn, short / warn if warn else -math.inf) if short < 0 else None
+
+    @property
     def advises_short(self) -> bool:
         """True if an advisory limit is broken."""
         return bool(self.advisory) and self.margin is not None and self.margin < 0
@@ -169,6 +182,12 @@ def show_margin(margin: float) -> str:
     if math.isinf(margin):
         return ""
     return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
+
+
+def margin_of(verdict: Verdict) -> str:
+    """Return the margin of a verdict as text: to the warning limit that it is past, else to its limit; may be empty."""
+    margin = verdict.warned[1] if verdict.warned else verdict.margin
+    return "" if margin is None else show_margin(margin)
 
 
 def with_sentence(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:

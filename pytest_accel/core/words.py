@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+HOUR, DAY = 3600.0, 86400.0
+
 
 def listed(things: Collection[str], most: int = 3) -> str:
     """Return the first `most` things, and the number of the others: "gpu0, gpu1, gpu2 and 5 more"."""
@@ -14,3 +16,10 @@ def listed(things: Collection[str], most: int = 3) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: "1 waiver", "2 waivers"."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def age(seconds: float) -> str:
+    """Return an age in whole minutes, hours or days: "9 h"."""
+    if seconds < HOUR:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} d"

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
-from pytest_accel.core.verdict import Status, Verdict, Waiver, show_margin
+from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed
+from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.ranking import worst_first
 
 LONG = timedelta(days=366)
@@ -113,9 +114,21 @@ def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
     if not found:
         return ""
     worst = worst_first(found)[0]
-    margin = "" if worst.margin is None else f" {show_margin(worst.margin)}"
     which = ", worst" if len(found) > 1 else ":"
-    return f"{len(found)} marginal{which} {_name(worst.culprit, names)} {worst.metric}{margin}".rstrip()
+    return f"{len(found)} marginal{which} {_name(worst.culprit, names)} {worst.metric}{_why_marginal(worst)}"
+
+
+def _why_marginal(verdict: Verdict) -> str:
+    """Return what makes a verdict MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
+    if verdict.warned:
+        warn, margin = verdict.warned
+        short = f" ({text})" if (text := show_margin(margin)) else ""
+        return f" {show(verdict.value, verdict.unit)}, warn {show(warn, '')}{short}"
+    _, _, reason = verdict.sentence.partition("; ")
+    if reason and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
+        return f", {reason.partition('; ')[0]}"
+    margin_text = "" if verdict.margin is None else show_margin(verdict.margin)
+    return f" {margin_text}".rstrip()
 
 
 def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:

@@ -82,6 +82,8 @@ class Difference:
     """The share by which two runs may differ."""
     rank: int = 0
     """The order among differences of one kind and direction: smaller is more important."""
+    broken: str = ""
+    """The device that was lost, hung or crashed, if this is what followed; such differences are one line of a text."""
 
 
 def ordered(differences: Iterable[Difference]) -> list[Difference]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY
 from pytest_accel.core.measurement import NODE
@@ -38,13 +38,15 @@ class Comparison:
     """How many figures were not compared, by reason."""
     trends: Sequence[Trend] = ()
     other: str = ""
+    left_out: str = ""
+    """The oldest or the newest record with its result, if another one was compared in its place, and why."""
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 if hardware is worse by more than two runs differ by, 6 if nothing can be compared."""
-        if self.other:
-            return NOT_COMPARABLE
-        return IS_WORSE if any(each.counts for each in self.differences) else NOTHING_WORSE
+        """The exit status: 1 if hardware is worse by more than two runs differ by, else 6 if not all was compared."""
+        if any(each.counts for each in self.differences):
+            return IS_WORSE
+        return NOT_COMPARABLE if self.other or self.left_out else NOTHING_WORSE
 
 
 def compare(first: Contents, last: Contents, spread_of: SpreadOf, runs: Sequence[EarlierRun] = ()) -> Comparison:
@@ -129,14 +131,25 @@ def _count(first: Contents, last: Contents) -> list[Difference]:
 
 
 def _worst(first: Contents, last: Contents) -> list[Difference]:
-    """Return the metrics whose worst verdict on a node is another one than on the other node."""
+    """Return the metrics whose worst verdict on a node is another one than on the other node, with both devices."""
     then, now = _worst_of(first), _worst_of(last)
     rates = {each.metric for each in last.measurements if kept(each)}
-    return [
-        verdict_differences.difference(_name(last, verdict), then[metric], verdict, rate=metric in rates)
-        for metric, verdict in now.items()
-        if metric in then and then[metric].status is not verdict.status
-    ]
+    gone = verdict_differences.broken(last)
+    found = []
+    for metric, verdict in now.items():
+        if metric in then and then[metric].status is not verdict.status:
+            name, broke = _name(last, verdict), verdict.subject in gone
+            one = verdict_differences.difference(name, then[metric], verdict, rate=metric in rates, gone=broke)
+            found.append(replace(one, where=(), then=_said(first, then[metric]), now=_said(last, verdict)))
+    return found
+
+
+def _said(contents: Contents, worst: Verdict) -> str:
+    """Return the worst verdict on a metric with its device. If that passes, all devices do."""
+    name, text = _name(contents, worst), verdict_differences.said(worst)
+    if name == NODE:
+        return text
+    return f"all {Status.PASS.value}" if worst.status is Status.PASS else f"{name} {text}"
 
 
 def _worst_of(contents: Contents) -> dict[str, Verdict]:

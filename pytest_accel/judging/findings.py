@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_accel.core.details import ReportedError
-from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, is_rate
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import MESSAGES, Message
@@ -65,6 +65,8 @@ LOGGED = {
 """Kernel messages that have the code of what they report. The others have that of their metric."""
 COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
+PRODUCT = "inventory.sku"
+"""The metric that fails for a device of another product."""
 ERRORS = ("Error", "error")
 """Words in the reason of a device whose library reported an error; our own checks name what is wrong instead."""
 _OF_XID = {number: name for name, numbers in XIDS.items() for number in numbers}
@@ -105,11 +107,22 @@ class Finding:
 def findings(
     verdicts: Sequence[Verdict], measurements: Iterable[Measurement], devices: Iterable[Device]
 ) -> dict[Key, Finding]:
-    """Return the finding of every verdict that has one, by the key of the verdict, worst verdict first."""
-    remarkable = worst_first([each for each in verdicts if each.status not in FINE])
+    """Return the finding of every verdict that has one, by the key of the verdict, worst verdict first.
+
+    A device of another product has the finding "wrong-product", and else only those of faults that no limit tells, such
+    as a device that was lost: the limits are those of the other product.
+    """
+    known = {device.uuid: device for device in devices}
+    strange = _of_other_product(verdicts, set(known))
+    remarkable = worst_first(
+        [
+            each
+            for each in verdicts
+            if each.status not in FINE and (each.subject not in strange or each.fault or each.metric == PRODUCT)
+        ]
+    )
     if not remarkable:
         return {}
-    known = {device.uuid: device for device in devices}
     kinds = {uuid: kind_of(device) for uuid, device in known.items()}
     attempts: dict[tuple[str, str], list[Measurement]] = {}
     for each in measurements:
@@ -122,6 +135,12 @@ def findings(
         if finding:
             found[verdict.key] = finding
     return found
+
+
+def _of_other_product(verdicts: Iterable[Verdict], known: set[str]) -> set[str]:
+    """Return the devices that are another product than the SKU; with the node, if all of them are."""
+    found = {each.subject for each in verdicts if each.metric == PRODUCT and each.status is Status.FAIL}
+    return found | ({NODE} if known and known <= found else set())
 
 
 def finding_of(

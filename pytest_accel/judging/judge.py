@@ -302,6 +302,7 @@ def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
 
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
+    """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     if trouble.kind == "bug":
         raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
     return Verdict(
@@ -310,7 +311,6 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         status=_OF_TROUBLE[trouble.kind],
         sentence=trouble.reason,
         unit=measurement.unit,
-        value=measurement.value,
         limit=limit,
         attempts=attempts,
         fault=trouble.kind == "device",
@@ -395,15 +395,18 @@ class Attempts:
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
 
-        A probe that broke before it returned a metric has attempted that metric all the same.
+        A probe that broke before it returned a metric has attempted that metric all the same: once for each run, also
+        where the sensor yields several metrics of a run.
         """
         if (metric, subject) in self.attempts:
             return
         every = [each for attempts in self.attempts.values() for each in attempts]
-        broken = [replace(each, metric=metric) for each in every if each.subject == subject and each.trouble]
-        for place, each in enumerate(broken):
-            if each not in broken[:place]:
-                self.add(each)
+        runs: dict[tuple[float, float, str], Measurement] = {}
+        for each in every:
+            if each.subject == subject and each.trouble:
+                runs.setdefault((each.started, each.ended, each.how), each)
+        for each in runs.values():
+            self.add(replace(each, metric=metric, value=None))
 
     def take_unrecorded(self) -> list[Measurement]:
         """Return the attempts that were added since the last call, for the record."""

@@ -19,7 +19,7 @@ from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import METRICS as XIDS
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.fault_codes import Severity
-from pytest_accel.judging.findings import Finding, Key, findings
+from pytest_accel.judging.findings import FINE, Finding, Key, findings
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.ranking import worst_first
@@ -97,7 +97,9 @@ def judged(
     verdicts = worst_first(
         [waivers.apply(judge([each], limits[each.metric], software), serials.get(each.subject, ())) for each in found]
     )
-    return Found(tuple(verdicts), findings(verdicts, found, discovery.devices))
+    told = findings(verdicts, found, discovery.devices)
+    # what fails by limits of another product has no finding
+    return Found(tuple(each for each in verdicts if each.status in FINE or each.key in told), told)
 
 
 def _measured(

@@ -1,4 +1,4 @@
-"""The summary of the run that a folder holds: summary.json, or that of the record where it is damaged or absent.
+"""The summary of the run that a folder holds: summary.json, or that of the record where it is damaged, absent or older.
 
 Whoever can write into the folder can change both files: only regular files are read, up to a size, and no links.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record, summaries
+from pytest_accel.run import node_results, record, summaries
 from pytest_accel.run.summaries import Summary
 
 SUMMARY_BYTES = 1 << 20
@@ -18,6 +18,10 @@ RECORD_BYTES = 8 << 20
 """Size of the largest record that is read in place of its summary."""
 FILES = (summaries.SUMMARY, record.FILE)
 """The files that tell of a run, in the order in which they are tried."""
+TAIL_BYTES = 128 << 10
+"""How much of the end of a record is searched for its state."""
+RUNS = b'\n"state": "running"'
+"""The state of a record as long as its run has not ended."""
 
 
 def of_folder(folder: Path) -> Summary | None:
@@ -30,7 +34,8 @@ def of_folder(folder: Path) -> Summary | None:
         path = folder / name
         try:
             path.lstat()
-            return of_file(path)
+            found = of_file(path)
+            return _ended(folder / record.FILE, found) or found if name == summaries.SUMMARY else found
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -47,6 +52,23 @@ def of_file(path: Path) -> Summary:
     is_summary = path.name == summaries.SUMMARY
     raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
     try:
-        return summaries.checked(raw) if is_summary else summaries.summary(raw)
+        return summaries.checked(raw if is_summary else summaries.summary(raw))
     except (KeyError, TypeError, AttributeError, ValueError):
         raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one") from None
+
+
+def _ended(path: Path, found: Summary) -> Summary | None:
+    """Return the summary of a record whose run has ended though its summary says that it has not; else None.
+
+    Whoever is killed between writing the two leaves them so. The record is written first.
+    """
+    if found["state"] != node_results.RUNNING:
+        return None
+    try:
+        if RUNS in untrusted.read_end(path, TAIL_BYTES):
+            return None
+        newer = of_file(path)
+    except BadFile:
+        return None
+    same = (newer["started"], newer["host"]) == (found["started"], found["host"])
+    return newer if same and newer["state"] != node_results.RUNNING else None

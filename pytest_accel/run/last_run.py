@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import folder_summary
+from pytest_accel.run import folder_summary, node_results
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.summaries import Summary, moment
 
@@ -23,11 +24,6 @@ MOST_NIGHTS = 100
 """Most folders of nights in which the folder of this node is looked for: those whose names sort last."""
 MOST_OF_NODE = 100
 """Most results of this node that are read, those whose names sort last."""
-ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
-"""The words of results that say something of the node: it is accepted, nothing was broken, it is rejected."""
-AHEAD_SECONDS = 300.0
-"""How far ahead of this clock a result may have begun. One that began later was stamped by a clock that was not set,
-and would count as the newest for as long."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +42,17 @@ class LastRun:
     @property
     def rejects(self) -> bool:
         """True if the run rejected the node."""
-        return self.word == REJECTED
+        return node_results.rejects(self.summary)
 
     @property
     def accepts(self) -> bool:
         """True if the run accepted the node."""
-        return self.word == ACCEPTED
+        return node_results.accepts(self.summary)
 
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.word in (ACCEPTED, HELD) and not self.summary["filtered"]
+        return node_results.good(self.summary)
 
     @property
     def day(self) -> str:
@@ -72,9 +68,9 @@ class LastRun:
 def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | None:
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
-    A run that is under way has no result yet, and a place that does not exist yet holds none. A result that says
-    nothing of the node, such as that of an interrupted run or of a part of the checks, does not hide an older one that
-    does; and of a run that accepts nothing, HELD does not hide a rejection.
+    A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
+    one counts which `node_results` chooses among those that say something of the node; one of an interrupted run or of
+    a part of the checks does not, and is returned where there is no other.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -82,30 +78,29 @@ def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | No
     if not untrusted.exists(place):
         return None
     own = [place.parent] if place.is_file() else [place, *_of_node(place, node)]
-    found = [each for folder in own if (each := _read(folder, node, simulated=simulated))]
-    return _telling(sorted(found, key=lambda each: each.age))
-
-
-def _telling(found: Sequence[LastRun]) -> LastRun | None:
-    """Return the result that tells most of the node now, of results that are newest first."""
+    read = [each for folder in own if (each := _read(folder, simulated=simulated))]
+    hosts = {node, *(each.summary["host"] for each in read)}
+    names = node_results.nodes_of(hosts, node_results.names_among(hosts))
+    found = [each for each in read if names[each.summary["host"]] == names[node]]
     telling = [each for each in found if each.good or each.rejects]
-    first = next(iter([*telling, *found]), None)
-    decided = next((each for each in telling if each.accepts or each.rejects), None)
-    return decided if first and first.good and decided and decided.rejects else first
+    return node_results.choose(telling or found, datetime.now(timezone.utc)).counts
 
 
 def _of_node(place: Path, node: str) -> Iterator[Path]:
-    """Yield the folders of a node's results."""
-    name = file_name(node)
+    """Yield the folders of a node's results, which are named by the host, with its domain or without."""
     try:
         names = sorted((each.name for each in os.scandir(place) if not each.name.startswith(".")), reverse=True)
     except OSError as error:
         raise BadFile(f"{place}: cannot be read: {error.strerror}") from None
-    own = [each for each in names if each == name or each.startswith(f"{name}-")]
+    short = node.partition(".")[0]
+    called = [file_name(node)] if short in ("", node) or short.isdigit() else [file_name(node), file_name(short)]
+    begins = tuple(f"{name}{end}" for name in called for end in "-.")
+    own = [each for each in names if each in called or each.startswith(begins)]
     yield from (place / each for each in own[:MOST_OF_NODE])
     others = [each for each in names if each not in own]
     for night in others[:MOST_NIGHTS]:
-        yield from _numbered(place / night / name)
+        for name in called:
+            yield from _numbered(place / night / name)
 
 
 def _numbered(first: Path) -> Iterator[Path]:
@@ -117,16 +112,13 @@ def _numbered(first: Path) -> Iterator[Path]:
         yield folder
 
 
-def _read(folder: Path, node: str, *, simulated: bool) -> LastRun | None:
-    """Return the result in a folder if it is one of a run of this node, else None."""
+def _read(folder: Path, *, simulated: bool) -> LastRun | None:
+    """Return the result in a folder, None if there is none or it is no measurement of this kind of node."""
     try:
         found = folder_summary.of_folder(folder)
     except BadFile:
         return None
-    if found is None or found["host"] != node or found["simulated"] != simulated:
+    if found is None or found["simulated"] != simulated or found["judged_again"] or not found["word"]:
         return None
     began = moment(found["started"])
-    if found["judged_again"] or not found["word"] or began is None:
-        return None
-    age = time.time() - began.timestamp()
-    return LastRun(folder, found, max(0.0, age)) if age > -AHEAD_SECONDS else None
+    return LastRun(folder, found, max(0.0, time.time() - began.timestamp())) if began else None

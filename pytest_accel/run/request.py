@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import Sku
+from pytest_accel.probes.conditions import wrong_values
 from pytest_accel.probes.declare import Declaration, conditions_of, declaration_for, unusable
 
 
@@ -49,14 +50,16 @@ def request_of(
     """Return the request for `function` under the conditions `given`, completed by the SKU's and the probe's defaults.
 
     `metric` is the metric to judge, None for the probe's main one. The SKU's limits apply only to the packaged probes
-    under the packaged conditions. Raises TypeError for a function that no worker could import, and for a condition that
-    the probe does not have.
+    under the packaged conditions. Raises TypeError for a function that no worker could import, for a condition that the
+    probe does not have, and for a value that it cannot use.
     """
     if why := unusable(function):
         raise TypeError(why)
     declaration = declaration_for(function)
     packaged = dict(sku.probes.get(declaration.name, {})) if sku and declaration.packaged else {}
     conditions, standard = conditions_of(function, packaged, given)
+    if wrong := [f"{key}: {why}" for key, why in wrong_values(declaration, conditions)]:
+        raise TypeError(f"{declaration.name} cannot be measured: {'; '.join(wrong)}")
     extra = [
         f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in declaration.metric
     ]

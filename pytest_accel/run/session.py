@@ -23,7 +23,7 @@ from pytest_accel.run import device_lock, earlier_records, resume
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import RESUMABLE, Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
-from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.options import NONE, Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record import Record, names_of
@@ -196,7 +196,7 @@ class Session:
         """Judge one subject by the SKU's limit and the markers'. The first call measures on every device.
 
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
-        not have, and ProbeError for a bug in the probe.
+        not have or cannot use, and ProbeError for a bug in the probe.
         """
         request = request_of(function, given, metric, self.sku)
         binding = requirements.required_at(self.options.level, self.setup.limits)
@@ -350,7 +350,9 @@ class Session:
         return replace(
             circumstances(self.sku, self.platform, self.options.level, self.setup.limits, uuids),
             names=self.names,
-            rejected_before=earlier_records.rejected_before(self.record.earlier_attempts, self.names),
+            rejected_before=[]
+            if self.node and self.options.baseline == NONE  # a rehearsal has no past
+            else earlier_records.rejected_before(self.record.earlier_attempts, self.names),
             day=self.record.run.get("started", "")[:10],
             no_acceptance=[*self.setup.no_acceptance, *not_run],
             filtered=self.filtered,

@@ -351,7 +351,7 @@ def _(symptoms: Symptoms) -> None:
 # -- counted, and nothing else
 
 
-@fault("ecc-corrected", "counters.ecc_corrected (advisory)")
+@fault("ecc-corrected", "counters.ecc_corrected (MARGINAL), once it begins during the run")
 def _(symptoms: Symptoms, count: int = 12) -> None:
     """Count corrected memory errors."""
     symptoms.shows["ecc_corrected"] = count

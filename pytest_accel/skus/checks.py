@@ -8,6 +8,7 @@ from typing import Any
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.units import rewritten
 from pytest_accel.core.yaml_lines import Findings, Located, nearest
+from pytest_accel.probes.conditions import wrong_values
 from pytest_accel.probes.declare import Declaration, declaration_of, declarations, unit_of
 from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.names import why_unknown
@@ -171,6 +172,9 @@ def check_probes(root: Located, findings: Findings) -> None:
             if condition not in measuring[name].conditions:
                 known = nearest(condition, measuring[name].conditions)
                 findings.add(value, f"probes.{name}.{condition}: {name} has no such condition; {known}")
+        if isinstance(at.data, dict):
+            for condition, why in wrong_values(measuring[name], at.plain()):
+                findings.add(at.data[condition], f"probes.{name}.{condition}: {why}")
 
 
 def _check_method(name: str, at: Located, declared: Declaration, findings: Findings) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.printable import printable, printable_data
@@ -72,12 +72,26 @@ def _is_title(line: Line) -> bool:
 def _body(differences: Sequence[Difference]) -> list[Line]:
     lines: list[Line] = []
     kind = None
-    for each in differences:
+    for each in _folded(differences):
         if each.kind is not kind:
             kind = each.kind
             lines.append((f"{kind.value}:", "bold"))
         lines.append((f"  {_line(each)}", COLOURS[each.direction]))
     return lines
+
+
+def _folded(differences: Sequence[Difference]) -> list[Difference]:
+    """Return the differences; what a lost device left without a value is one of them."""
+    first: dict[tuple[object, ...], Difference] = {}
+    more: Counter[tuple[object, ...]] = Counter()
+    for place, each in enumerate(differences):
+        key = (each.kind, each.where, each.broken) if each.broken else (place,)
+        first.setdefault(key, each)
+        more[key] += 1
+    return [
+        replace(each, what=f"{each.what} and {more[key] - 1} more") if more[key] > 1 else each
+        for key, each in first.items()
+    ]
 
 
 def _line(each: Difference) -> str:
@@ -147,11 +161,14 @@ def closing(found: Comparison) -> Line:
     """Return the last line: what follows from the comparison."""
     if found.other:
         return f"NOT COMPARABLE {found.other}", "yellow"
-    counts = [each for each in found.differences if each.counts]
+    left_out = f"; not compared: {found.left_out}" if found.left_out else ""
+    counts = _folded([each for each in found.differences if each.counts])
     if counts:
         first = counts[0]
         more = f" (and {len(counts) - 1} more)" if len(counts) > 1 else ""
-        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}", "red"
+        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}{left_out}", "red"
+    if found.left_out:
+        return f"NOT COMPARABLE {found.left_out}; nothing is worse in the others", "yellow"
     better = sum(each.direction is Direction.BETTER for each in found.differences)
     kinds = Counter(each.kind.value for each in found.differences if each.direction is not Direction.BETTER)
     differs = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
@@ -170,7 +187,7 @@ def markdown(found: Comparison, beside: Beside) -> str:
             "| about | where | what | first | last | change | note |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
-    for each in found.differences:
+    for each in _folded(found.differences):
         change = _change(each).strip(" ()") or each.direction.value
         cells = (each.kind.value, listed(each.where, 8), each.what, each.then, each.now, change, each.note)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
@@ -203,6 +220,7 @@ def as_json(found: Comparison, beside: Beside) -> str:
         "figures_not_compared": dict(found.not_compared),
         "records_between": beside.between,
         "not_comparable": dict(beside.others),
+        "left_out": found.left_out,
         "notes": list(beside.notes),
     }
     return json.dumps(printable_data(content), indent=2)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Verdict, show
+from pytest_accel.core.words import age
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.findings import Finding
 from pytest_accel.judging.passive import Found
@@ -21,7 +22,6 @@ CUT = "..."
 NO_RUN = "; no run found"
 LEAST_PLACE = 16
 """Characters from which on the place in which no run was found is told."""
-HOUR, DAY = 3600.0, 86400.0
 
 
 def line(checked: Checked, *, fresh: bool, place: Path | None, width: int = WIDTH) -> str:
@@ -106,15 +106,8 @@ def _last(checked: Checked, *, fresh: bool) -> str:
         return "; last run not read"
     if checked.last is None:
         return NO_RUN
-    when = checked.last.day if checked.last.rejects else f"{_age(checked.last.age)} ago"
+    when = checked.last.day if checked.last.rejects else f"{age(checked.last.age)} ago"
     return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
-
-
-def _age(seconds: float) -> str:
-    """Return an age in whole minutes, hours or days."""
-    if seconds < HOUR:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} d"
 
 
 def _why(last: LastRun) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
-from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
+from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
@@ -271,7 +271,7 @@ class _Rows:
             _values(group) if layout.ranges else _values(group[:1], bare=True),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
-            "" if verdict.margin is None else show_margin(verdict.margin),
+            margin_of(verdict),
         ]
 
     def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
@@ -405,6 +405,8 @@ def limit_of(verdict: Verdict) -> str:
         return advice + verdict.limit.version
     if verdict.expected is not None:
         return f"{advice}= {verdict.expected}"
+    if verdict.warned:
+        return f"{advice}warn {show(verdict.warned[0], verdict.unit)}"
     bounds = [("floor", verdict.floor), ("ceiling", verdict.ceiling)]
     return advice + ", ".join(f"{word} {show(bound, verdict.unit)}" for word, bound in bounds if bound is not None)
 
@@ -415,6 +417,8 @@ def _short_limit(verdict: Verdict) -> str:
         text = verdict.limit.version
     elif verdict.expected is not None:
         text = f"= {verdict.expected}"
+    elif verdict.warned:
+        text = f"warn {show(verdict.warned[0], '')}"
     else:
         bounds = [(">=", verdict.floor), ("<=", verdict.ceiling)]
         text = " ".join(f"{sign} {show(bound, '')}" for sign, bound in bounds if bound is not None)

@@ -169,10 +169,35 @@ def test_a_record_that_does_not_belong_to_the_others_is_named(
     (folder / "broken" / "record.json").write_text("garbage")
     other, elsewhere = make(sku="older", platform="single"), make(seed=3)
     code, out, _ = compared(capsys, folder, other, elsewhere)
-    assert code == 0
+    assert code == 6, "one of them is the newest"
     assert f"not comparable: {other}/record.json: another SKU: older" in out
     assert f"not comparable: {elsewhere}/record.json: none of the same devices" in out
     assert "1 earlier record was not read" in out
+
+
+def test_a_newest_or_oldest_record_that_is_left_out_is_not_called_as_good(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All its devices are gone, or it has other boards: the two nights before it say nothing of the node now."""
+    folder = nights(make, tmp_path / "nights", [0, 0, 0])
+
+    def emptied(text: dict[str, Any]) -> None:
+        text["run"]["started"], text["devices"], text["measurements"] = "2026-11-09T02:00:00+00:00", [], []
+        text["verdicts"], text["closing"] = [], {**text["closing"], "word": "REJECTED"}
+
+    last = changed(make(), folder / "rejected", emptied)
+    code, out, _ = compared(capsys, folder)
+    assert code == 6
+    said = f"the newest record {last}/record.json (SIMULATED REJECTED): none of the same devices"
+    assert out.splitlines()[-1] == f"NOT COMPARABLE {said}; nothing is worse in the others"
+    code, out, _ = compared(capsys, "--format=json", folder)
+    assert (code, json.loads(out)["left_out"]) == (6, said)
+
+    shutil.rmtree(last)
+    first = changed(make(seed=3), folder / "elsewhere", lambda text: text["run"].update(started="2026-10-01T02:00:00"))
+    code, out, _ = compared(capsys, folder)
+    assert code == 6
+    assert f"NOT COMPARABLE the oldest record {first}/record.json (SIMULATED " in out
 
 
 def test_a_record_that_was_judged_again_by_stricter_limits(

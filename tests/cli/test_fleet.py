@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ def no_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 Program = Callable[[str, str], None]
 """Puts a program of Slurm on the path, by its name and the lines of its script."""
 US = "\x1f"
+ME, OTHER = str(os.geteuid()), str(os.geteuid() + 1)
+"""The numbers of this user and of another one, as squeue shows them."""
 
 
 @pytest.fixture
@@ -92,11 +96,12 @@ REJECTED = {"line": "REJECTED gpu0", "word": "REJECTED", "exit": 1}
 FAILED = {"metric": "matmul.bf16", "subject": "u0", "status": "FAIL"}
 
 
-def rejected(folder: Path, **changes: object) -> None:
-    """Write a fleet's run whose only node n1 is rejected."""
+def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
+    """Write a fleet's run whose only node n1 was rejected some hours ago."""
+    at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
     save(Fleet("1", AT, "0", (), 10, expected=(Expected("n1"),), jobs=(Submitted("n1", "7", AT),)), folder)
     (folder / "n1").mkdir()
-    run = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+    run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "job": "7"}}
     devices = [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}]
     content = {
         "run": run,
@@ -140,7 +145,7 @@ def test_a_run_sees_what_another_process_submitted_before_the_lock(
         save(asked, folder)
     take = f"[ -e {moved} ] || {{ touch {moved}; cp {theirs}/fleet.json {folder}/fleet.json; }}"
     program("sinfo", f"{take}\n{shown('idle')}")
-    program("squeue", f"echo '{US.join(('7', 'RUNNING', 'None', 'accel-1-n1'))}'")
+    program("squeue", f"echo '{US.join(('7', 'RUNNING', 'None', ME, 'accel-1-n1'))}'")
     program("sbatch", "echo 8")
     assert main(["fleet", "run", "--sku", "cpu", "--output", str(folder)]) == 0
     assert [each.job for each in load(folder).jobs] == ["7"]
@@ -190,7 +195,7 @@ def a_queue_for_one_job(program: Program, place: Path) -> None:
     full = (
         f"if [ -s {queue} ]; then echo 'error: Job violates accounting/QOS policy (job submit limit)' >&2; exit 1; fi"
     )
-    line = f'echo "{US.join(("8", "RUNNING", "None", "$2"))}" > {queue}'
+    line = f'echo "{US.join(("8", "RUNNING", "None", ME, "$2"))}" > {queue}'
     program("sbatch", f'{full}\nwhile [ "$1" != -J ]; do shift; done; {line}; echo 8')
 
 
@@ -224,3 +229,134 @@ def test_a_full_queue_is_waited_for_until_the_timeout(
 def test_a_wrong_timeout_is_refused(minutes: str) -> None:
     with pytest.raises(SystemExit, match="4"):
         main(["fleet", "run", "--sku=cpu", f"--timeout={minutes}"])
+
+
+def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closing = {"line": "REJECTED gpu3", "word": "REJECTED", "exit": 1}
+    write(Record(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
+    assert main(["fleet", "report", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.startswith("rejected    n1  REJECTED gpu3")
+
+
+def test_a_list_without_nodes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(Fleet("1", AT, "0", (), 10), tmp_path)
+    assert main(["fleet", "status", str(tmp_path)]) == 4
+    assert "names no node that was expected" in capsys.readouterr().err
+
+
+def test_an_old_rejection_drains_no_node(program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rejected(tmp_path, hours=200)
+    program("squeue", "")
+    program("scontrol", "")
+    program("sinfo", shown("idle"))
+    assert main(["fleet", "drain", str(tmp_path), "--yes"]) == 1
+    assert "left alone: n1: rejected 8 d ago: measure it again, or allow it by --max-age" in capsys.readouterr().out
+    assert "scontrol" not in (tmp_path / "bin/said").read_text()
+    assert main(["fleet", "drain", str(tmp_path), "--yes", "--max-age", "240h"]) == 1
+    assert "state=drain" in (tmp_path / "bin/said").read_text()
+
+
+def test_a_long_run_is_as_old_as_its_end(program: Program, tmp_path: Path) -> None:
+    ended = datetime.now(timezone.utc).isoformat()
+    run = {"host": "n1", "started": AT, "ended": ended, "launcher": {"name": "slurm", "job": "7"}}
+    rejected(tmp_path, run={**run, "started": "2026-01-01T00:00:00+00:00"})
+    program("squeue", "")
+    program("scontrol", "")
+    program("sinfo", shown("idle"))
+    assert main(["fleet", "drain", str(tmp_path), "--yes"]) == 1
+    assert "state=drain" in (tmp_path / "bin/said").read_text()
+
+
+def test_jobs_of_another_user_are_not_submitted_again_nor_taken_for_those_of_the_run(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody who calls his job like one of the run neither holds it up nor is cancelled."""
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2")))
+    rows = (("7", "PENDING", "None", OTHER, "accel-1-n1"), ("9", "RUNNING", "None", OTHER, "accel-1-n2"))
+    program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
+    program("scancel", "")
+    program("sbatch", "echo 8")
+    expected = (Expected("n1"), Expected("n2"))
+    save(Fleet("1", AT, "0", ("--accel-sku=cpu",), 10, expected=expected, jobs=(Submitted("n1", "7", AT),)), tmp_path)
+    assert main(["fleet", "run", "--output", str(tmp_path), "--dry-run"]) == 0
+    assert "1 job for n2" in capsys.readouterr().out
+    assert main(["fleet", "cancel", str(tmp_path)]) == 0
+    said = (tmp_path / "bin/said").read_text()
+    assert "scancel 7\n" in said
+    assert "--me" not in said
+
+
+def test_variables_of_the_operator_do_not_change_what_slurm_tells(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SQUEUE_PARTITION", "SINFO_PARTITION", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SBATCH_ARRAY_INX"):
+        monkeypatch.setenv(name, "other")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "acceptance")
+    program("sinfo", f"env > {tmp_path}/sinfo\n{shown('idle')}")
+    program("squeue", f"env > {tmp_path}/squeue")
+    program("sbatch", f"env > {tmp_path}/sbatch\necho 8")
+    assert main(["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run")]) == 0
+    for name in ("sinfo", "squeue", "sbatch"):
+        variables = (tmp_path / name).read_text()
+        assert "other" not in variables
+        assert "SBATCH_ACCOUNT=acceptance" in variables
+
+
+def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=cpu",)) -> None:
+    """Write a fleet's run whose nodes are all accepted."""
+    jobs = tuple(Submitted(name, "7", AT) for name in names)
+    save(Fleet("1", AT, "0", arguments, 10, expected=tuple(map(Expected, names)), jobs=jobs), folder)
+    closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
+    for name in names:
+        (folder / name).mkdir()
+        run = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+        write(Record(run=run, closing=closing, state="finished"), folder / name)  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_complete_says_that_nothing_was_measured(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole(tmp_path, "n1")
+    program("sinfo", shown("idle"))
+    program("squeue", "")
+    assert main(["fleet", "run", "--output", str(tmp_path), "--wait"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing is measured now: the results are those of runs that began 2026-11-23 01:00 UTC" in said
+
+
+def test_what_a_run_is_continued_with_is_used_and_told_or_refused(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole(tmp_path, "n1", "n2", arguments=("--accel-sku=cpu", "-p", "no:cacheprovider", "-k", "stream"))
+    program("sinfo", f"{shown('idle')}\n{shown('drained', 'fan', name='n2')}")
+    program("squeue", "")
+    program("scontrol", "echo n1; echo n2")
+    go_on = ["fleet", "run", "--output", str(tmp_path), "--dry-run"]
+    for other in (["--accel-waivers=w.yaml"], ["stream"]):
+        assert main([*go_on, "--", *other]) == 4
+        assert f"after --: {tmp_path} was begun otherwise" in capsys.readouterr().err
+    assert main([*go_on, "--time=20", "--reservation=repair", "--again=n[1-2]", "--", "-k", "stream"]) == 0
+    said = capsys.readouterr().out
+    assert "the time limit of jobs is 20 minutes from now on; it was 10\n" in said
+    assert "the reservation of jobs is repair from now on; it was none\n" in said
+    assert "no job for n2 of --again: drained: fan\n" in said
+    assert "1 job for n1\n" in said
+    assert "-t20" in said
+
+
+def test_the_job_that_is_shown_is_the_one_that_is_submitted(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("sinfo", shown("idle", name="n@1"))
+    program("squeue", "")
+    program("sbatch", "echo 8")
+    run = ["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run")]
+    assert main([*run, "--dry-run"]) == 0
+    shown_log = re.search(r"-o (\S+)", capsys.readouterr().out.split("the first one: ")[1])
+    assert main(run) == 0
+    submitted_log = re.search(r"sbatch .* -o (\S+)", (tmp_path / "bin/said").read_text())
+    assert shown_log
+    assert submitted_log
+    assert shown_log[1] == submitted_log[1]

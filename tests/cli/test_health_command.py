@@ -111,13 +111,13 @@ class Node:
         add = lambda seconds, text: self.log.append(f"4,1,{int(seconds * 1e6)},-;{text}")  # noqa: E731
         exec(changes, {"gpus": self.gpus, "nvml": nvml, "log": add})  # noqa: S102
 
-    def checked(self) -> Checked:
-        """What a check finds on it: drivers and judging are real."""
+    def checked(self, name: str = "h100-sxm") -> Checked:
+        """What a check by the SKU `name` finds on it: drivers and judging are real."""
         said = in_process.Kept()
         shown = [Hint("nvidia", f"PCI 0000:{0x1A + place:02x}:00.0") for place in range(8)]
         in_process.Deaf(said, Machine(shown=lambda: shown, container=str)).discover(None)  # type: ignore[arg-type]
         found = discovered(said.of("devices")[0], None)
-        sku = loader.load("h100-sxm")
+        sku = loader.load(name)
         limits = requirements.required_at("standard", requirements.limits(sku, sku.platforms["hgx8"], 8))
         places = {device.uuid: device.pci_address for device in found.devices}
         reports = Reports(deaf={SOURCE: None})
@@ -159,6 +159,15 @@ def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
     said = health_line.line(node.checked(), fresh=False, place=None)
     assert said.startswith(line)
     assert len(said) <= 80
+
+
+def test_a_device_of_another_product_is_that_and_its_memory_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    node = Node()
+    nvml.install(nvml.Library(node.gpus))
+    said = health_line.line(node.checked("h200-sxm"), fresh=False, place=None)
+    assert said.startswith("ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)")
 
 
 @pytest.mark.slow
@@ -321,6 +330,17 @@ def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:
     found = last_run(tmp_path, "node17")
     assert found is not None
     assert found.word == "REJECTED"
+
+
+def test_the_name_of_a_host_may_have_its_domain(tmp_path: Path) -> None:
+    summary(tmp_path / "nights" / "2026-11-20" / "node17", "REJECTED", hours=2)
+    summary(tmp_path / "own" / "node17.cluster", "REJECTED", hours=2, host="node17.cluster")
+    for place, node in (("nights", "node17.cluster"), ("own", "node17"), ("own", "node17.cluster")):
+        assert (found := last_run(tmp_path / place, node)), (place, node)
+        assert found.rejects
+    assert last_run(tmp_path / "own", "node17.other") is None
+    summary(tmp_path / "own" / "node17.other", "ACCEPTED", hours=1, host="node17.other")
+    assert last_run(tmp_path / "own", "node17") is None, "which of the two is not known"
 
 
 def test_what_a_job_may_set_is_not_judged_beside_it() -> None:

@@ -99,6 +99,10 @@ def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys
     code, out, err = judged(capsys, "rec", "--output", "new")
     assert (code, err) == (0, "")
     assert "changed: nothing\n" in out
+    assert "(-v lists them)" in out
+    _, every, _ = judged(capsys, "rec/record.json", "-v")
+    assert "(-v lists them)" not in every
+    assert len(every) > len(out)
     assert closing(out) == f"JUDGED AGAIN {ran.closing}"
     new = raw_record.read(folder / "new")
     assert statuses(new) == statuses(ran.record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -19,7 +20,7 @@ from pytest_accel.fleet.delivery import files, records
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
 from pytest_accel.judging.judge import judge
@@ -572,3 +573,30 @@ def test_the_example_of_the_page_is_what_the_document_says_today() -> None:
     wanted = [words.FAULTS, words.BOARDS, words.RISKS, words.COUNTED, *words.RISK]
     wanted += [f"| {' | '.join(words.RISK_HEAD)} |", *(f"> - {each}" for each in list(words.SUMMARY.values())[:1])]
     assert [each for each in wanted if each not in shown] == [], "run scripts/delivery_example.py"
+
+
+def test_a_result_that_the_report_of_the_fleet_does_not_count_accepts_nothing(tmp_path: Path) -> None:
+    """A run of another product than was asked, and one before a job that left no result."""
+    folder = tmp_path / "records"
+    for number in range(3):
+        save(node(number), folder / f"node{number}")
+    fleet = Fleet("1", "2026-10-31T00:00:00Z", "0", (), 10, sku="h100-sxm")
+    expected = tuple(Expected(f"node{number}") for number in range(3))
+    run_folder.save(replace(fleet, expected=expected), folder)
+    assert told(tmp_path)[0] == 0
+    lost = Submitted("node1", "7", "2026-11-20T00:00:00Z")
+    run_folder.save(replace(fleet, expected=expected, jobs=(lost,)), folder)
+    other = node(2)
+    shutil.rmtree(folder / "node2")
+    save(replace(other, sku={**other.sku, "name": "h200-sxm"}), folder / "node2")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["accepted"], found["of_nodes"]["not judged"]) == (6, 1, 2)
+    assert "does not count this result" in made(tmp_path, form="md")[1]
+
+
+def test_a_record_from_the_future_counts_for_nothing(tmp_path: Path) -> None:
+    save(on_host(node(0, fails=True), "node0"), tmp_path / "records" / "first")
+    save(on_host(node(0), "node0", "2999-11-01T04:00:00+00:00"), tmp_path / "records" / "second")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"]) == (1, 1)
+    assert "in the future" in found["refused"][0][1]

@@ -129,7 +129,7 @@ def summary(folder: Path, host: str, word: str, started: str) -> None:
 
 
 def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summary(tmp_path / "gpu-001", "gpu-001", "REJECTED", "2026-11-22T03:00:00+00:00")
+    summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-001-2", "gpu-001", "NOT JUDGED", "2026-11-23T03:00:00+00:00")
     summary(tmp_path / "gpu-002", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
     summary(tmp_path / "evil", "gpu-003; reboot", "REJECTED", "2026-11-23T03:00:00+00:00")
@@ -142,7 +142,24 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
         label.format("gpu-002", "rejected"),
         "kubectl taint node gpu-002 --overwrite pytest-accel/rejected=true:NoSchedule",
     ]
-    assert main(["fleet", "labels", str(tmp_path / "gpu-001")]) == 4
+    (tmp_path / "nothing").mkdir()
+    assert main(["fleet", "labels", str(tmp_path / "nothing")]) == 4
+
+
+def test_a_label_hides_no_rejection_and_nothing_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary(tmp_path / "gpu-001", "gpu-001", "REJECTED", "2026-11-22T03:00:00+00:00")
+    summary(tmp_path / "gpu-001-2", "gpu-001", "HELD", "2026-11-23T03:00:00+00:00")
+    summary(tmp_path / "gpu-001-3", "gpu-001", "ACCEPTED", "2999-01-01T00:00:00+00:00")
+    summary(tmp_path / "gpu-002", "gpu-002", "ACCEPTED", "2026-11-22T03:00:00+00:00")
+    summary(tmp_path / "gpu-002-2", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
+    (tmp_path / "gpu-002-2/summary.json").write_text("{")
+    assert main(["fleet", "labels", str(tmp_path)]) == 6
+    told = capsys.readouterr()
+    assert [line.split()[3:6:2] for line in told.out.splitlines()] == [
+        ["gpu-001", "pytest-accel/result=rejected"],
+        ["gpu-001", "pytest-accel/rejected=true:NoSchedule"],
+    ]
+    assert told.err == "gpu-002-2/summary.json is damaged\n"
 
 
 def test_the_containerfile_and_the_pods_agree_on_the_user() -> None:

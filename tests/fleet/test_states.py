@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,8 +20,10 @@ from pytest_accel.fleet.jobs.run_folder import (
     Result,
     Results,
     Submitted,
+    Unreadable,
     found,
     last_words,
+    level_of,
     load,
     save,
 )
@@ -119,7 +122,7 @@ def test_a_result_counts_that_fits_or_does_not_tell() -> None:
     assert of_all(asked, {"n": [result(sku="own", terms={"level": "quick"})]}, [])[0].state is State.ACCEPTED
     assert of_all(asked, {"n": [result(sku="", terms={})]}, [])[0].state is State.ACCEPTED
     unknown = fleet(Expected("n"))
-    assert of_all(unknown, {"n": [result(sku="any", terms={"level": "long"})]}, [])[0].state is State.ACCEPTED
+    assert of_all(unknown, {"n": [result(sku="any", terms={"level": "standard"})]}, [])[0].state is State.ACCEPTED
 
 
 def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> None:
@@ -131,6 +134,94 @@ def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> Non
     assert plan.left == [("s", "its run was simulated, and those of other nodes were not")]
     assert not plan.steps
     assert drain.plan_of([simulated], {"s": [SLOW]}, [NodeState("s", "idle")]).steps, "a rehearsal drains"
+
+
+# -- which result counts
+
+
+def two(first: Result, second: Result, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
+    """The state of a node n whose jobs 7 and 8 were submitted in one night, of which the second has not ended yet."""
+    jobs = (Submitted("n", "7", EARLY), Submitted("n", job, at))
+    return of_all(fleet(Expected("n"), jobs=jobs), {"n": [first, second]}, [])[0]
+
+
+AHEAD = "2026-11-20T18:00:00+00:00"
+"""When a run began by the clock of a node that is hours ahead: after the second job was submitted."""
+
+
+def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says() -> None:
+    bad = result("2026-11-20T12:01:00+00:00", job="8", **BAD)
+    assert two(result(AHEAD, job="7"), bad).state is State.REJECTED
+    lost = two(result(AHEAD, job="7"), result(EARLY, job="1"))
+    assert (lost.state, lost.reason) == (State.NO_RESULT, "job 8 ended without a record")
+    assert two(result(AHEAD, job="7", **BAD), result("2026-11-20T12:01:00+00:00", job="8")).state is State.ACCEPTED
+    assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
+
+
+def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
+    bad = result(EARLY, job="7", **BAD)
+    jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))
+    asked = fleet(Expected("n"), jobs=jobs)
+    assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
+    lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
+    assert (lost.state, lost.result) == (State.REJECTED, bad)
+    assert lost.reason == "REJECTED gpu3; job 8 left no result that takes it back"
+
+
+def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
+    bad, held = result(EARLY, job="7", **BAD), {"word": "HELD", "filtered": True}
+    later = "2026-11-20T12:01:00+00:00"
+    assert two(bad, result(later, job="8", **held)).state is State.HELD
+    by_hand = two(result(later, job="8", **BAD), result(LATE, job="by-hand", **held))
+    assert by_hand.state is State.REJECTED
+    assert by_hand.reason == "REJECTED gpu3; n does not count: it was narrowed to a part of the checks"
+    assert two(result(later, job="8", **BAD), result(LATE, job="by-hand")).state is State.ACCEPTED
+    before = two(result(EARLY, job="by-hand", **BAD), result(later, job="8", **held))
+    assert before.state is State.REJECTED, "which no job was asked to measure again"
+
+
+def test_a_result_that_contradicts_itself_is_not_judged() -> None:
+    given = state(result(rejected=["GPU-3"]))
+    assert given.state is State.NOT_JUDGED
+    assert given.reason == "n contradicts itself: it says ACCEPTED and rejects 1 device; ACCEPTED 8/8"
+
+
+def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> None:
+    asked = fleet(Expected("n"))
+    bad, quick = result(EARLY, terms={"level": "standard"}, **BAD), result(LATE, terms={"level": "quick"})
+    found = of_all(asked, {"n": [bad, quick]}, [])[0]
+    assert (found.state, found.result) == (State.REJECTED, bad)
+    assert "it is of level quick, which was not asked" in found.reason
+    contract = replace(asked, level="quick")
+    assert of_all(contract, {"n": [quick]}, [])[0].state is State.ACCEPTED
+    assert level_of(["--accel-sku=h100-sxm"], "quick") == "quick"
+    assert level_of(["--accel-sku=/a/contract.yaml"]) == ""
+    assert level_of(["--accel-sku=x", "--accel-hours=8"]) == "long"
+
+
+def test_an_accepted_node_with_a_run_whose_time_cannot_be_right_is_told() -> None:
+    runs = {"n": [result(LATE), result("2999-01-01T00:00:00+00:00", **BAD)]}
+    found = of_all(fleet(Expected("n")), runs, [])
+    told = "accepted    n  n does not count: it began in the future, 2999-01-01T00:00:00+00:00"
+    assert report.text(fleet(), found, ",".join).splitlines()[0] == told
+
+
+def test_a_damaged_folder_is_of_the_node_that_is_called_so() -> None:
+    now = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    damaged = [Unreadable("rack1-2", now, "rack1-2/record.json is damaged")]
+    results = {"rack1": [result(LATE)]}
+    one, two = of_all(fleet(Expected("rack1"), Expected("rack1-2")), results, [], unreadable=damaged)
+    assert (one.state, two.state, two.reason) == (State.ACCEPTED, State.NO_RESULT, damaged[0].why)
+    (one,) = of_all(fleet(Expected("rack1")), results, [], unreadable=damaged)
+    assert one.state is State.NO_RESULT
+    (one,) = of_all(fleet(Expected("rack1")), {"rack1": [result(LATE, **BAD)]}, [], unreadable=damaged)
+    assert (one.state, one.reason) == (State.REJECTED, "REJECTED gpu3; rack1-2/record.json is damaged")
+
+
+def test_hosts_of_two_domains_are_two_nodes() -> None:
+    results = {"n1.a": [result(LATE)], "n1.b": [result(LATE, **BAD)]}
+    found = of_all(fleet(Expected("n1.a"), Expected("n1.b")), results, [])
+    assert [each.state for each in found] == [State.ACCEPTED, State.REJECTED]
 
 
 def of(**states: State) -> list[NodeResult]:
@@ -198,6 +289,18 @@ def test_output_of_sinfo() -> None:
     assert two.since is not None
 
 
+def test_the_hour_that_is_repeated_in_autumn_is_the_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began between the two was before the drain, and resumes nothing."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        (shown,) = slurm.parse_nodes("n1|drained||all|2026-10-25T02:30:00|[accel] x".replace("|", "\x1f"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert shown.since == datetime(2026, 10, 25, 1, 30, tzinfo=timezone.utc)
+
+
 def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
     limit = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)"
     assert SlurmError(["sbatch"], limit).is_limit
@@ -242,7 +345,7 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
     assert state_of_n().state is State.REJECTED
     (tmp_path / "n-2/record.json").write_text("")
     assert (state_of_n().state, state_of_n().reason) == (State.NO_RESULT, "n-2/summary.json is damaged")
-    put("n-3", "2099-01-01T00:00:00+00:00", "ACCEPTED")
+    put("n-3", datetime.now(timezone.utc).isoformat(), "ACCEPTED")
     assert state_of_n().state is State.ACCEPTED, "what was repeated after the damage counts"
     (tmp_path / "other").mkdir()
     (tmp_path / "other/record.json").mkdir()
@@ -345,22 +448,74 @@ def test_a_step_is_not_taken_on_a_node_that_changed(seen: NodeState, now: NodeSt
     assert bool(drain.changed(seen, now)) is changed
 
 
-def test_a_mass_drain_is_refused() -> None:
-    names = [f"bad{place}" for place in range(6)]
-    failed = {name: [Failure("A401", "gpu0", f"metric.{name}")] for name in names}
-    now = [NodeState(name, "idle") for name in names]
-    assert (
-        "6 of 100 nodes would be drained, and at most 5 may be"
-        in drain.plan_of(rejected(*names, of_all_nodes=100), failed, now).refused
-    )
-    assert not drain.plan_of(rejected(*names[:5], of_all_nodes=100), failed, now).refused
-    before = [NodeState(name, "drained", reason="[accel] x") for name in names[:3]] + now[3:]
-    assert "(3 of them drained already)" in drain.plan_of(rejected(*names, of_all_nodes=100), failed, before).refused
-    nodes = rejected(*names[:5], of_all_nodes=40)
-    nodes += [NodeResult(f"out{place}", State.SKIPPED, "drained: [accel] x") for place in range(60)]
-    out = [NodeState(f"out{place}", "drained", reason="[accel] x") for place in range(60)]
-    assert "65 of 100 nodes (60 of them drained already)" in drain.plan_of(nodes, failed, [*now, *out]).refused
-    assert not drain.plan_of(rejected("bad0", of_all_nodes=4), failed, now).refused, "one node always may be drained"
+def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x") -> drain.Plan:
+    """The plan for so many newly rejected nodes of a fleet, of which others were drained in earlier nights."""
+    bad, out = [f"bad{place}" for place in range(wanted)], [f"out{place}" for place in range(ours)]
+    nodes = rejected(*bad, of_all_nodes=expected - ours)
+    nodes += [NodeResult(name, State.SKIPPED, "drained") for name in out]
+    failed = {name: [Failure("A401", f"gpu{place}", name) for place in range(number + 1)]
+              for number, name in enumerate(bad)}  # fmt: skip
+    now = [
+        *(NodeState(name, "idle") for name in bad),
+        *(NodeState(name, "drained", reason=ours_reason) for name in out),
+    ]
+    return drain.plan_of(nodes, failed, now)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ours", "expected", "drained", "refused"),
+    [
+        (5, 0, 100, 5, ""),
+        (6, 0, 100, 0, "6 nodes would be drained, and at most 5 of 100 nodes may be (--most=0.05)"),
+        (6, 3, 100, 0, "6 nodes would be drained"),
+        (3, 3, 100, 2, ""),
+        (
+            1,
+            100,
+            2000,
+            0,
+            "1 node would be drained, and at most 100 of 2000 nodes may be (--most=0.05), of which 100 are",
+        ),
+        (3, 98, 2000, 2, ""),
+        (1, 0, 4, 1, ""),
+        (1, 1, 4, 0, "1 node would be drained, and at most 1 of 4 nodes may be (--most=0.05), of which 1 is"),
+    ],
+)
+def test_a_mass_drain_is_refused_also_over_several_nights(
+    wanted: int, ours: int, expected: int, drained: int, refused: str
+) -> None:
+    """Within the limit the nodes with the most broken limits are drained, and the others are named."""
+    plan = plan_for(wanted, ours, expected)
+    assert refused in plan.refused
+    assert bool(refused) == bool(plan.refused)
+    if not refused:
+        assert {step.node for step in plan.steps} == {f"bad{place}" for place in range(wanted - drained, wanted)}
+        assert {node for node, _ in plan.left} == {f"bad{place}" for place in range(wanted - drained)}
+        assert all(f"of which {ours} are drained by us already" in why for _, why in plan.left)
+
+
+def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
+    plan = plan_for(1, 10, 100, "[accel] ERROR gpu3 A202 repair-pending: 1, not 0")
+    assert ([step.node for step in plan.steps], plan.refused) == (["bad0"], "")
+
+
+@pytest.mark.parametrize(
+    ("ended", "started", "said"),
+    [
+        ("2026-11-21T00:00:00+00:00", EARLY, ""),
+        (None, LATE, ""),
+        (None, EARLY, "rejected 35 h ago"),
+        ("2026-11-20T09:59:00+00:00", EARLY, "rejected 26 h ago"),
+        ("2099-01-01T00:00:00+00:00", EARLY, "rejected 35 h ago"),
+        (7, "2026-11-20T00:00:00Z", "rejected 36 h ago"),
+        (None, "2026-11-21T12:01:00+00:00", ""),
+        (None, "", "when it was rejected is not known"),
+    ],
+)
+def test_the_age_of_a_rejection(ended: object, started: str, said: str) -> None:
+    noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    assert drain.too_old({"run": {"ended": ended}}, started, noon, 86400.0) == said
+    assert drain.too_old(None, started, noon, 1e9) == ("" if started else said)
 
 
 def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
@@ -388,6 +543,9 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
         ("[accel] A401 gpu3 stream.copy", result(LATE), False),
         ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE), True),
         ("[accel] A401 gpu3 matmul.bf16; and 3 more", result(LATE, word="HELD"), False),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(LATE), True),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(LATE, word="HELD"), False),
+        ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(EARLY), False),
     ],
 )
 def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:

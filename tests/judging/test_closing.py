@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.judge import judge
 from pytest_accel.judging.ranking import worst_first
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
@@ -432,3 +433,33 @@ def test_the_closing_line_begins_with_the_verdict_that_the_table_shows_first() -
     for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
         assert worst_first(verdicts)[0] is lost
         assert "; worst: gpu1 matmul.bf16 the device is lost" in closed([*full(), *verdicts]).line
+
+
+# -- what a MARGINAL is marginal by
+
+
+def test_a_marginal_names_the_warning_limit_that_it_is_past() -> None:
+    """By its ceiling of 50,000,000 it would hold by 100 %."""
+    limit = Limit("counters.ecc_corrected", "per h", ceiling=5e7, warn=10.0)
+    warned = judge([Measurement("counters.ecc_corrected", "GPU-0", "per h", 12.0)], limit)
+    assert warned.status is Status.MARGINAL
+    said = closed([*full(), warned]).line
+    assert "(1 marginal: gpu0 counters.ecc_corrected 12 per h, warn 10 (-20.0%)" in said
+    slow = judge(
+        [Measurement("stream.copy", "GPU-0", "GB/s", 650.0)], Limit("stream.copy", "GB/s", floor=500.0, warn=700.0)
+    )
+    assert slow.warned
+    assert slow.warned == pytest.approx((700.0, -50 / 700))
+    fine = judge(
+        [Measurement("stream.copy", "GPU-0", "GB/s", 710.0)], Limit("stream.copy", "GB/s", floor=500.0, warn=700.0)
+    )
+    assert fine.warned is None
+
+
+def test_a_marginal_far_from_its_limit_names_its_reason() -> None:
+    wide = verdict("stream.triad", "GPU-0", Status.MARGINAL, margin=2.462)
+    wide = replace(
+        wide, sentence="10 GB/s, floor 3 GB/s (+246.2%); the confidence interval 2 to 17 GB/s includes the floor"
+    )
+    said = closed([*full(), wide]).line
+    assert "1 marginal: gpu0 stream.triad, the confidence interval 2 to 17 GB/s includes the floor" in said

@@ -13,6 +13,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
 from pytest_accel.judging.differences import IS_WORSE, NOT_COMPARABLE, NOTHING_WORSE, Comparison, compare
 from pytest_accel.judging.history import EarlierRun, KnownDevice, key
+from pytest_accel.views import differences as views
 
 FACTS = {"vbios": "96.00", "ecc": True, "power_limit_w": 700.0, "nvlink_up": 18, "pcie_width": 16}
 SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, between_devices=0.004, runs=20)
@@ -287,7 +288,7 @@ def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
     wrong = Verdict("exact_matmul.bf16", "GPU-0", Status.PASS, "", "count", 0, ceiling=0.0)
     then, now = node(verdicts=[wrong]), replace(wrong, subject="GPU-5", status=Status.FAIL, value=3)
     found = of(then, node(gpu(4), gpu(5), verdicts=[now]))
-    assert told(found) == [(("gpu5",), "exact_matmul.bf16", "PASS 0", "FAIL 3")]
+    assert told(found) == [((), "exact_matmul.bf16", "all PASS", "gpu5 FAIL 3")]
     assert found.exit == IS_WORSE
 
 
@@ -333,3 +334,34 @@ def test_many_records_tell_themselves_what_two_runs_differ_by() -> None:
     restless = [3000.0, 2900.0, 3000.0, 2890.0, 3010.0, 2900.0, 3000.0, 2910.0, 2995.0, 2900.0]
     assert trend(restless).exit == NOTHING_WORSE
     assert trend([restless[0], restless[-1]]).exit == IS_WORSE
+
+
+# -- a device that was lost
+
+
+def lost(metric: str, event: str = "", subject: str = "GPU-1") -> Verdict:
+    sentence = "not measured: lost" if event == "left out" else "lost"
+    return Verdict(metric, subject, Status.FAIL, sentence, "TFLOPS", fault=True, event=event)  # type: ignore[arg-type]
+
+
+def test_a_lost_device_comes_first_and_what_followed_is_one_line() -> None:
+    metrics = ("counters.fabric", "exact_matmul.bf16", "soak.droop_slow", "soak.rate")
+    then = [verdict(Status.PASS, 700.0, each, subject="GPU-1", expected=None) for each in metrics]
+    after = [lost(metrics[0]), lost(metrics[1], "left out"), lost(metrics[2], "lost"), lost(metrics[3], "lost")]
+    broken = [verdict(Status.PASS, 18), *then], [verdict(Status.FAIL, 17), *after]
+    found = of(node(verdicts=broken[0]), node(verdicts=broken[1]))
+    assert [each.what for each in found.differences][:2] == ["soak.rate", "soak.droop_slow"], "the JSON has each"
+    assert len(found.differences) == 5
+    lines = [line for line, _ in views.text(found, views.Beside())]
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  gpu1 soak.rate and 3 more: PASS 700 -> FAIL [lost]",
+        "  gpu0 health.nvlink_up: PASS 18 -> FAIL 17",
+    ]
+    assert lines[-1] == "WORSE gpu1 soak.rate and 3 more: PASS 700 -> FAIL (and 1 more)"
+
+
+def test_no_device_of_two_nodes_is_given_the_value_of_another() -> None:
+    then = [verdict(Status.PASS, 0, subject="GPU-1"), verdict(Status.MARGINAL, 12)]
+    now = [verdict(Status.FAIL, 40, subject="GPU-5"), verdict(Status.PASS, 0, subject="GPU-4")]
+    found = of(node(verdicts=then), node(gpu(4), gpu(5), verdicts=now))
+    assert told(found) == [((), "health.nvlink_up", "gpu0 MARGINAL 12", "gpu5 FAIL 40")]

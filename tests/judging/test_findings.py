@@ -214,3 +214,19 @@ def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
     assert {(each["code"], each["subject"]) for each in here.record.findings} == {
         (each.code, subject) for (_, subject, _), each in findings_of(here.record).items()
     }
+
+
+def test_a_device_of_another_product_is_that_alone_unless_it_is_broken_too() -> None:
+    """Its memory is not missing: the limit on it is that of the other product."""
+    devices = [GPU, Device("GPU-1", 1, "nvidia", "NVIDIA H100 80GB HBM3")]
+    other = [failing("inventory.sku"), failing("inventory.memory"), failing("stream.triad", event="lost", fault=True)]
+    verdicts = [*other, failing("inventory.memory", subject="GPU-1"), failing("host.cpus", subject="node")]
+    found = {key[:2]: each.fault.name for key, each in findings(verdicts, [], devices).items()}
+    assert found == {
+        ("inventory.sku", "GPU-0"): "wrong-product",
+        ("stream.triad", "GPU-0"): "device-lost",
+        ("inventory.memory", "GPU-1"): "memory-missing",
+        ("host.cpus", "node"): "host-setting",
+    }
+    every = [*verdicts, failing("inventory.sku", subject="GPU-1")]
+    assert {key[0] for key in findings(every, [], devices)} == {"inventory.sku", "stream.triad"}

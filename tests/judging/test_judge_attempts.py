@@ -45,10 +45,13 @@ def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
     assert result.judged("soak.power", "GPU-0", None, {}).status is Status.UNMEASURED
     assert [each.metric for each in result.take_unrecorded()] == ["soak.rate"], "to ask for a verdict adds nothing"
 
+    result.add(replace(SHORT, metric="soak.thermal_margin", unit="K", value=42.0, trouble=LOST))
+    result.take_unrecorded()
     for _ in range(2):
         result.add_broken("soak.power", "GPU-0")
     verdict = result.judged("soak.power", "GPU-0", None, {})
-    assert (verdict.status, verdict.sentence, verdict.attempts) == (Status.FAIL, LOST.reason, 1)
+    assert (verdict.status, verdict.sentence, verdict.attempts) == (Status.FAIL, LOST.reason, 1), "once for each run"
+    assert verdict.value is None, "no other metric's"
     assert [each.metric for each in result.take_unrecorded()] == ["soak.power"]
     assert result.take_unrecorded() == []
 

@@ -228,6 +228,8 @@ def test_a_soak_that_broke_says_nothing_good_about_heat(kind: Any, expected: Sta
     found = soak_measurements(broken, GPU, summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0)))
     assert len(found) == len(SOAK_METRICS)
     assert {status(each) for each in found} == {expected}
+    verdicts = [judge([each], Limit(each.metric, each.unit, ceiling=1e9)) for each in found]
+    assert {(each.value, each.sentence) for each in verdicts} == {(None, "why")}, "no row says that 0 s <= 1e9 s fails"
 
 
 @pytest.mark.parametrize(

@@ -529,19 +529,27 @@ def test_plain_assert(tmp_path: Path) -> None:
 
 
 @pytest.mark.devices
-def test_wrong_condition(tmp_path: Path) -> None:
-    """Named, with the conditions that the probe has."""
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("dtpye='bf16'", "matmul has no condition 'dtpye' (it has: dtype, m, n, k"),
+        ("dtype='bf61'", "dtype: 'bf61' is not known; did you mean 'bf16'"),
+        ("m=-1", "m: expected a whole number above zero, found -1"),
+    ],
+)
+def test_wrong_condition(tmp_path: Path, given: str, message: str) -> None:
+    """Named, with what the probe has, instead of measured: a negative side would never end."""
     write(
         tmp_path,
-        test_mine="""
+        test_mine=f"""
         def test_mine(accel_check):
-            accel_check(probes.matmul, dtpye="bf16")
+            accel_check(probes.matmul, {given})
         """,
     )
     ran = as_user.pytest(tmp_path)
 
     assert ran.exit == 3, ran.out
-    assert "matmul has no condition 'dtpye' (it has: dtype, m, n, k" in ran.closing
+    assert message in ran.closing
 
 
 # -- attempts to turn a failing run green

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import as_user
 import in_process
 import pytest
 
@@ -110,6 +111,18 @@ WHOLE = {**BARE, "state": "finished", "word": "ACCEPTED", "sku": "h100-sxm", "de
 def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
     found = checked({**WHOLE, **changes})
     assert is_history(found, "h100-sxm", simulated=False) is counts
+
+
+def test_a_rehearsal_without_a_baseline_names_no_earlier_rejection(tmp_path: Path) -> None:
+    """Simulated nodes of one seed have the same devices, whatever is wrong with them."""
+    whole = ("--accel-level=quick", "-k", "pcie_width")
+    (tmp_path / "bad.yaml").write_text(f"{HEALTHY}faults: [{{fault: narrow-pcie, device: 2}}]\n")
+    as_user.pytest(tmp_path, "--accel-simulate=bad.yaml", *whole, sku=None, paths=())
+    lines = [
+        as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", *whole, option, sku=None, paths=()).closing
+        for option in ("--accel-baseline=auto", "--accel-baseline=none")
+    ]
+    assert ["rejected before: gpu2 on " in each for each in lines] == [True, False]
 
 
 @pytest.mark.slow

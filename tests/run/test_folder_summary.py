@@ -44,6 +44,22 @@ def test_a_record_alone_is_enough_and_a_folder_without_files_holds_no_run(tmp_pa
     assert line_of(tmp_path, record=RECORD) == "of the record"
 
 
+def test_a_summary_that_was_not_replaced_at_the_end_is_made_up_for_by_its_record(tmp_path: Path) -> None:
+    begun = {**SUMMARY, "state": "running", "line": ""}
+    ended = {**RECORD, "state": "finished"}
+    assert line_of(tmp_path, summary=begun, record=ended) == "of the record"
+    assert line_of(tmp_path, record={**ended, "state": "running"}) == ""
+    assert line_of(tmp_path, record={**ended, "run": {"host": "n", "started": "2026-11-19T01:00:00+00:00"}}) == ""
+    assert line_of(tmp_path, record="damaged") == ""
+    (tmp_path / "record.json").unlink()
+    assert line_of(tmp_path) == ""
+
+
+def test_a_record_whose_time_is_none_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(BadFile):
+        line_of(tmp_path, record={**RECORD, "run": {"host": "n", "started": "yesterday"}})
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps(SUMMARY))
     folder = tmp_path / "n"

@@ -232,6 +232,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
         ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "matmull: is no packaged probe; did you mean 'matmul'"),
         ("limits:", "probes: {matmul: {mm: 64}}\nlimits:", 6, "probes.matmul.mm: matmul has no such condition"),
+        ("limits:", "probes: {matmul: {m: -64}}\nlimits:", 6, "probes.matmul.m: expected a whole number above zero"),
         ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
         ("devices: 8", "devices: eight", 9, "platforms.hgx8.devices: expected a whole number above zero"),
         ("devices: 8", "devices: 8, pcie: {gb_per_sec: 63}", 9, "unknown key 'platforms.hgx8.pcie.gb_per_sec'"),

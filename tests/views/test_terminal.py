@@ -43,6 +43,13 @@ def colours(*verdicts: Verdict) -> list[str]:
 # -- the table
 
 
+def test_a_value_past_the_warning_limit_is_beside_that_limit() -> None:
+    limit = Limit("counters.ecc_corrected", "per h", ceiling=5e7, warn=10.0)
+    warned = judge([Measurement("counters.ecc_corrected", "GPU-0", "per h", 12.0)], limit)
+    row = next(line for line in rows(warned) if line.startswith("MARGINAL"))
+    assert row == "MARGINAL gpu0 counters.ecc_corrected 12 per h warn 10 per h -20.0%"
+
+
 def test_one_row_per_verdict_worst_first() -> None:
     found = [judged(730.0), judged(612.4, "GPU-1"), judged(740.0, "GPU-2")]
     assert [" ".join(text.split()) for text, _ in table(found, NAMES, full=True)] == [

@@ -64,6 +64,6 @@ def node_of(record: NodeRecord) -> Node:
     ]
     marginal = len(record.marginal - {NODE})
     line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
-    if record.contradiction:
-        line += f"; NOT ACCEPTED here, the record contradicts itself: {record.contradiction}"
+    if record.objection:
+        line += f"; NOT ACCEPTED here: {record.objection}"
     return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)

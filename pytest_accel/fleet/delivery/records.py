@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,7 +25,9 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.run.node_results import AHEAD
 from pytest_accel.run.record import FILE, READABLE, seal
+from pytest_accel.run.summaries import moment
 
 ACCEPTED = "ACCEPTED"
 """The word of a run that accepts its node."""
@@ -42,6 +44,7 @@ TERMS = (
     "driver",
 )
 """The terms on which all nodes of one delivery should be judged."""
+FUTURE = "says that its run began in the future, at {started}: the clock of that node is wrong"
 UNDATED = "does not say when its run began, and there are other records of {host}"
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
 BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
@@ -93,8 +96,8 @@ class NodeRecord:
     """UUIDs of the devices with a MARGINAL verdict."""
     figures: Sequence[tuple[str, str, str, float, str]] = ()
     """Metric, unit, subject, value, and the key of the limit among `Records.limits` (empty without one)."""
-    contradiction: str = ""
-    """How the record contradicts its own acceptance, in words; empty if it does not."""
+    objection: str = ""
+    """Why the node is not accepted here though its run accepted it, in words; empty if it is."""
     waived: Sequence[str] = ()
     """The limits that waivers covered."""
     overridden: int = 0
@@ -105,7 +108,7 @@ class NodeRecord:
     @property
     def accepted(self) -> bool:
         """True if the run accepted the node, and nothing in the record speaks against it. HELD accepts nothing."""
-        return self.exit == 0 and self.word == ACCEPTED and not self.changed and not self.contradiction
+        return self.exit == 0 and self.word == ACCEPTED and not self.changed and not self.objection
 
 
 @dataclass
@@ -138,7 +141,9 @@ def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
         found.limits |= limits
         by_host[one.host].append(one)
     for host in sorted(by_host):
-        several = by_host[host]
+        ahead = [each for each in by_host[host] if (_moment(each.started) or 0.0) > time.time() + AHEAD.total_seconds()]
+        found.refused += [(each.path, FUTURE.format(started=each.started)) for each in ahead]
+        several = [each for each in by_host[host] if each not in ahead]
         dated = [each for each in several if len(several) == 1 or _moment(each.started)]
         found.refused += [(each.path, UNDATED.format(host=host)) for each in several if each not in dated]
         kept = _newest(dated)
@@ -179,11 +184,8 @@ def _is_one(one: Device, other: Device) -> bool:
 
 def _moment(started: str) -> float | None:
     """Return the time at which a run began in seconds since the epoch, None if it is not stated."""
-    try:
-        moment = datetime.fromisoformat(started.replace("Z", "+00:00"))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    began = moment(started)
+    return began.timestamp() if began else None
 
 
 def _folder(path: str) -> str:
@@ -271,7 +273,7 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
         faults=list(_faults(verdicts, raw.get("findings", ()))),
         marginal=frozenset(str(each["subject"]) for each in verdicts if each["status"] == Status.MARGINAL.value),
         figures=list(_figures(verdicts, own, limits)),
-        contradiction=_contradiction(devices, verdicts) if closing.get("word") == ACCEPTED else "",
+        objection=_contradiction(devices, verdicts) if closing.get("word") == ACCEPTED else "",
         waived=list(waived),
         overridden=int(around.get("overridden") or 0),
         rejected_before=[str(each) for each in around.get("rejected_before") or ()],
@@ -281,13 +283,14 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
 def _contradiction(devices: Sequence[Device], verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return why these verdicts cannot be those of an accepted node, empty if they can."""
     failed = [each for each in verdicts if _fails(each)]
-    if failed:
-        return f"{failed[0]['metric']} is {failed[0]['status']}"
     judged = {each["subject"] for each in verdicts if each["status"] in HOLDS and each.get("limit") is not None}
     bare = [each.name for each in devices if each.uuid not in judged]
-    if not devices:
-        return "it holds no device"
-    return f"no limit was judged on {', '.join(bare)}" if bare else ""
+    why = (
+        f"{failed[0]['metric']} is {failed[0]['status']}" if failed else "",
+        "" if devices else "it holds no device",
+        f"no limit was judged on {', '.join(bare)}" if bare else "",
+    )
+    return next((f"the record contradicts itself: {each}" for each in why if each), "")
 
 
 def _device(raw: Mapping[str, Any]) -> Device:

@@ -9,9 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_accel.core.verdict import Status
+from pytest_accel.core.words import age, counted
 from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.run.summaries import moment
@@ -20,9 +23,13 @@ TAG: Final = "[accel]"
 """The beginning of every reason of ours."""
 SIMULATED: Final = f"{TAG} simulated"
 """The beginning of the reasons that follow from simulated nodes, with which draining is rehearsed."""
+HEALTH: Final = f"{TAG} ERROR"
+"""The beginning of the reasons that the script of docs/health-check.md gives: the line of a check, and no metrics."""
 DELIMITER = "; "
 MOST: Final = 0.05
-"""The share of the expected nodes that is drained at most; one node always may be."""
+"""The share of the expected nodes that `fleet drain` may have drained at a time; at least one node."""
+MAX_AGE: Final = "24h"
+"""The age from which on a rejection drains no node."""
 DOUBTFUL: Final = 0.30
 """A metric that fails on a larger share of the judged nodes has a doubtful limit, for which no node is drained."""
 DOUBTFUL_NODES: Final = 3
@@ -116,12 +123,31 @@ def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
     return f"{text}{DELIMITER}and {len(rest)} more" if rest else text
 
 
+def too_old(raw: Any, started: str, at: datetime, most: float) -> str:
+    """Return how long ago a node was rejected, if that is more than `most` seconds before `at`; empty if it is not.
+
+    A run counts from its end, by the content of its record, or from its start if that is not known.
+    """
+    run = raw.get("run") if isinstance(raw, dict) else None
+    times = [run.get("ended") if isinstance(run, dict) else None, started]
+    known = [each for each in (moment(text) for text in times if isinstance(text, str)) if each and each <= at]
+    if not known:
+        return "" if moment(started) else "when it was rejected is not known"
+    seconds = (at - known[0]).total_seconds()
+    return f"rejected {age(seconds)} ago" if seconds > most else ""
+
+
 def plan_of(
-    nodes: Sequence[NodeResult], found: Mapping[str, Sequence[Failure]], now: Iterable[NodeState], most: float = MOST
+    nodes: Sequence[NodeResult],
+    found: Mapping[str, Sequence[Failure]],
+    now: Iterable[NodeState],
+    most: float = MOST,
+    old: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Return which nodes are to be drained.
 
-    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm.
+    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm. `old` says how old a rejection is that
+    drains no node any more.
     """
     plan, states = Plan(), {each.name: each for each in now}
     judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
@@ -131,7 +157,7 @@ def plan_of(
         for metric, count in doubtful.items()
     ]
     rehearsal = all(each.result.summary["simulated"] for each in nodes if each.result)
-    ours = sum(each.node in states and states[each.node].reason.startswith(TAG) for each in nodes)
+    ours = sum(each.node in states and _counts(states[each.node].reason) for each in nodes)
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
@@ -144,10 +170,18 @@ def plan_of(
         if why := _left_alone(state, grounds, found.get(each.node, ()), alien=rehearsed and not rehearsal):
             plan.left.append((each.node, why))
             continue
+        if each.node in old:
+            plan.left.append((each.node, f"{old[each.node]}: measure it again, or allow it by --max-age"))
+            continue
         reason = reason_of(grounds, simulated=rehearsed)
         plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
-    plan.refused = _refused(len(plan.steps), ours, len(nodes), most)
+    _limit(plan, found, ours, len(nodes), most)
     return plan
+
+
+def _counts(reason: str) -> bool:
+    """Return True for a reason that `fleet drain` gave, which counts against the share that may be drained."""
+    return reason.startswith(TAG) and not reason.startswith(HEALTH)
 
 
 def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Failure], *, alien: bool) -> str:
@@ -192,28 +226,38 @@ def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, 
     }
 
 
-def _refused(wanted: int, ours: int, expected: int, most: float) -> str:
-    """Return why so many nodes are not drained; empty if they may be. Those that we drained before count too."""
+def _limit(plan: Plan, found: Mapping[str, Sequence[Failure]], ours: int, expected: int, most: float) -> None:
+    """Refuse the steps of a plan that would drain too many nodes, `ours` of which were drained before.
+
+    All of them if they alone are too many; else those that there is no room for, the fewest broken limits first.
+    """
     allowed = max(1, int(most * expected + 1e-9))
-    if wanted == 0 or wanted + ours <= allowed:
-        return ""
-    before = f" ({ours} of them drained already)" if ours else ""
-    return (
-        f"{wanted + ours} of {expected} nodes{before} would be drained, and at most {allowed} may be "
-        f"(--most={most:g}): look at the limits first"
-    )
+    room, wanted = max(0, allowed - ours), len(plan.steps)
+    would = f"{counted(wanted, 'node')} would be drained"
+    may = f"at most {allowed} of {expected} nodes may be (--most={most:g})"
+    of_which = f"of which {ours} {'is' if ours == 1 else 'are'} drained by us already"
+    if wanted > allowed:
+        plan.refused = f"{would}, and {may}: look at the limits first"
+    elif wanted and not room:
+        plan.refused = f"{would}, and {may}, {of_which}: repair and resume some, or allow more"
+    elif wanted > room:
+        worst = sorted(plan.steps, key=lambda step: -len(found[step.node]))[:room]
+        plan.left += [(step.node, f"{may}, {of_which}") for step in plan.steps if step not in worst]
+        plan.steps = worst
 
 
 REST = re.compile(r"; and \d+ more$")
 
 
 def is_cut(reason: str) -> bool:
-    """Return whether a reason of ours leaves out some of the metrics."""
-    return bool(REST.search(reason)) or len(reason) >= REASON_CHARACTERS
+    """Return whether a reason of ours leaves out some of the metrics, or all, as that of a health check does."""
+    return reason.startswith(HEALTH) or bool(REST.search(reason)) or len(reason) >= REASON_CHARACTERS
 
 
 def metrics_of(reason: str) -> set[str]:
     """Return the metrics that a reason of ours names. The last one of a reason without room for more may be a part."""
+    if reason.startswith(HEALTH):
+        return set()
     reason = REST.sub("", reason)
     if len(reason) >= REASON_CHARACTERS:
         reason = reason.rpartition(" ")[0]
@@ -275,5 +319,5 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> 
     if missing := sorted(metrics_of(state.reason) - set(holds)):
         return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
     if each.state is State.HELD and is_cut(state.reason):
-        return "the later run was no acceptance, and the reason has no room for all that it was drained for"
+        return "the later run was no acceptance, and the reason does not name every metric that it was drained for"
     return ""

@@ -44,11 +44,15 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
 
 
 def shown(each: NodeResult) -> str:
-    """Return the reason of a node as the report shows it: nodes whose limits hold share one line."""
+    """Return the reason of a node as the report shows it: nodes whose limits hold share one line.
+
+    Those with a run whose time cannot be right have one of their own: it may have rejected the node.
+    """
     if each.state is State.HELD:
         simulated = each.result is not None and each.result.summary["simulated"]
-        return "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
-    return "" if each.state is State.ACCEPTED else each.reason
+        held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
+        return f"{held}; {each.note}" if each.note else held
+    return each.note if each.state is State.ACCEPTED else each.reason
 
 
 def _kind(reason: str) -> str:

@@ -7,8 +7,7 @@ import fcntl
 import json
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Any, Final
 from pytest_accel.core import untrusted
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import folder_summary, record
+from pytest_accel.run import folder_summary, node_results, record
+from pytest_accel.run.options import STANDARD
 from pytest_accel.run.record_folder import file_name
-from pytest_accel.run.summaries import Summary
+from pytest_accel.run.summaries import Summary, moment
 
 FORMAT: Final = 1
 FILE = "fleet.json"
@@ -71,6 +71,8 @@ class Fleet:
     jobs: tuple[Submitted, ...] = ()
     sku: str = ""
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
+    level: str = ""
+    """The level that the records state; empty if only the arguments tell it (`level_of`)."""
     listed: bool = True
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
 
@@ -116,6 +118,8 @@ def load(folder: Path) -> Fleet:
         if raw["format"] != FORMAT:
             raise BadFile(f"{path}: is in format {raw['format']!r}; this version reads format {FORMAT}")
         expected = tuple(_texts(Expected, each) for each in raw["expected"])
+        if not expected:
+            raise BadFile(f"{path}: names no node that was expected")
         jobs = tuple(_texts(Submitted, each) for each in raw["jobs"])
         return Fleet(
             id=str(raw["id"]),
@@ -126,11 +130,27 @@ def load(folder: Path) -> Fleet:
             partition=str(raw["partition"]),
             reservation=str(raw["reservation"]),
             sku=str(raw.get("sku", "")),
+            level=str(raw.get("level", "")),
             expected=expected,
             jobs=jobs,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one ({error})") from None
+
+
+def level_of(arguments: Collection[str], contract: str = "") -> str:
+    """Return the level that a run with these arguments of pytest has; empty if they do not tell.
+
+    `contract` is the level of the contract that the run is judged by, if it is judged by one. Where that is not known,
+    a SKU that is a file may be a contract.
+    """
+    named = {option: value for option, _, value in (word.partition("=") for word in arguments)}
+    if "--accel-level" in named or contract:
+        return named.get("--accel-level", contract)
+    if "--accel-hours" in named:
+        return "long"
+    sku = named.get("--accel-sku", "")
+    return "" if "--accel-resume" in named or "/" in sku else STANDARD
 
 
 def _texts(kind: Any, raw: Mapping[str, Any]) -> Any:
@@ -152,11 +172,14 @@ def found(folder: Path) -> Fleet:
         return load(folder)
     read = Results(folder)
     results = read.read()
-    unknown = {each.folder for each in read.unreadable if not any(each.is_of(name) for name in results)}
+    names = node_results.names_among(results.keys())
+    by_folder = {file_name(name): name for name in names}
+    unknown = {each.folder for each in read.unreadable if not each.node_of(by_folder)}
     if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
-    expected = tuple(Expected(name) for name in sorted({*results, *unknown}))
-    created = min((each.summary["started"] for runs in results.values() for each in runs), default="")
+    expected = tuple(Expected(name) for name in sorted({*names, *unknown}))
+    first = min((each for runs in results.values() for each in runs), key=_began, default=None)
+    created = first.summary["started"] if first else ""
     return Fleet("", created, "", (), 0, expected=expected, listed=False)
 
 
@@ -186,10 +209,12 @@ class Unreadable:
     """When it, or one of the files in it, was changed last."""
     why: str
 
-    def is_of(self, node: str) -> bool:
-        """Return whether the name is one that the folder of a node's run has: NODE, NODE-2, NODE-3 ..."""
-        own = file_name(node)
-        return self.folder == own or re.fullmatch(rf"{re.escape(own)}-\d+", self.folder) is not None
+    def node_of(self, names: Mapping[str, str]) -> str | None:
+        """Return the node whose run has this folder: NODE, NODE-2, NODE-3 ...; None if it is none of these.
+
+        `names` are those of the nodes by their `file_name`. A node may be called as the second folder of another one.
+        """
+        return names.get(self.folder) or names.get(re.sub(r"-\d+$", "", self.folder))
 
 
 @dataclass
@@ -199,7 +224,7 @@ class Results:
     folder: Path
     unreadable: list[Unreadable] = field(default_factory=list)
     """What could not be read at the last `read`."""
-    _known: dict[str, tuple[list[int], Result | None]] = field(default_factory=dict)
+    _known: dict[Path, tuple[list[int], Result | None]] = field(default_factory=dict)
     """The result of each folder, and when its files were changed, as they were read."""
 
     def read(self) -> dict[str, list[Result]]:
@@ -215,15 +240,16 @@ class Results:
             if result:
                 by_node.setdefault(result.summary["host"], []).append(result)
         for runs in by_node.values():
-            runs.sort(key=lambda each: each.summary["started"], reverse=True)
+            runs.sort(key=_began, reverse=True)
         return by_node
 
     def _folders(self) -> Iterator[Path]:
-        """Yield the folders that may be those of nodes."""
+        """Yield the folders that may be those of nodes: this one, where one node was started alone, and those in it."""
         try:
             entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
         except OSError as error:
             raise BadFile(f"{self.folder}: cannot be read: {error.strerror}") from None
+        yield self.folder
         for entry in entries:
             if entry.name != JOBS and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
@@ -231,10 +257,15 @@ class Results:
     def _result(self, folder: Path) -> Result | None:
         """Return the result in a folder, None if it holds none. Raises BadFile."""
         changed = [each.st_mtime_ns for each in _files(folder)]
-        kept = self._known.get(folder.name)
+        kept = self._known.get(folder)
         if kept is None or kept[0] != changed or not changed:
-            kept = self._known[folder.name] = (changed, _result(folder))
+            kept = self._known[folder] = (changed, _result(folder))
         return kept[1]
+
+
+def _began(result: Result) -> datetime:
+    """Return when a run began; the beginning of time if it does not say so."""
+    return moment(result.summary["started"]) or datetime.min.replace(tzinfo=timezone.utc)
 
 
 def _changed(folder: Path) -> datetime:
@@ -265,20 +296,10 @@ def _result(folder: Path) -> Result | None:
 
 def last_words(folder: Path, node: str, job: str) -> str:
     """Return the last line of the output of a job that may say why it ended; empty if there is none."""
-    path = folder / JOBS / f"{file_name(node)}-{job}.out"
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
+        end = untrusted.read_end(folder / JOBS / f"{file_name(node)}-{job}.out", TAIL_BYTES)
+    except BadFile:
         return ""
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):  # a pipe has no end
-            return ""
-        end = os.pread(handle, TAIL_BYTES, max(0, status.st_size - TAIL_BYTES))
-    except OSError:
-        return ""
-    finally:
-        os.close(handle)
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
     told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
     return str(printable_data(told[-1], 200)) if told else ""

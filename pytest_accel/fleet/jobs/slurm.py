@@ -6,8 +6,9 @@ changes with every release. Every text from outside is made printable.
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -19,6 +20,10 @@ SUBMIT_SECONDS = 300.0
 """Those that sbatch may take, which tries again for about two minutes where there are too many jobs."""
 CHUNK = 200
 """Most nodes or jobs that one command line names."""
+SWAYING = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SBATCH_", "SLURM_CLUSTERS", "SLURM_HINT", "SLURM_TIME_FORMAT")
+"""Beginnings of the variables by which Slurm's programs print, choose or submit otherwise than their options say."""
+KEPT = ("SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_WCKEY", "SINFO_ALL")
+"""Those of them that an operator sets on purpose: who pays for the jobs, and that hidden partitions are shown."""
 NO_REASON = "none"
 """The reason that sinfo shows for a node without one."""
 
@@ -75,6 +80,8 @@ class JobState:
     state: str
     """Such as "PENDING", "RUNNING" or "NODE_FAIL"."""
     reason: str = ""
+    user: int = -1
+    """The number of the user who submitted it; -1 if it is not known."""
 
 
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
@@ -85,11 +92,23 @@ ACTIVE = frozenset(
 """States of jobs that have not ended."""
 
 
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that programs of Slurm are started with: without those that change what they tell or do."""
+    return {name: text for name, text in given.items() if name in KEPT or not name.startswith(SWAYING)}
+
+
 def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float = SECONDS) -> str:
     """Run a program of Slurm and return what it prints. Raises SlurmError."""
     try:
         done = subprocess.run(
-            command, input=text_in, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+            command,
+            env=environment(os.environ),
+            input=text_in,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
         )
     except FileNotFoundError:
         why = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
@@ -156,9 +175,12 @@ def _merged(one: NodeState | None, other: NodeState) -> NodeState:
 
 
 def _time(text: str) -> datetime | None:
-    """Return a time of Slurm, which is that of this host's time zone, in UTC; None for "Unknown"."""
+    """Return a time of Slurm, which is that of this host's time zone, in UTC; None for "Unknown".
+
+    In the hour that is repeated in autumn, Slurm does not tell which of the two it means: the later one is returned.
+    """
     try:
-        return datetime.fromisoformat(text).astimezone(timezone.utc)
+        return datetime.fromisoformat(text).replace(fold=1).astimezone(timezone.utc)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -218,11 +240,15 @@ def submit(job: Submission) -> str:
 
 
 def jobs(prefix: str) -> list[JobState]:
-    """Return the jobs of this user whose name begins with `prefix`, also those that ended lately. Raises SlurmError."""
-    said = _run(["squeue", "-h", "--me", "-t", "all", "-o", _SEPARATOR.join(("%i", "%T", "%r", "%j"))])
-    rows = (line.split(_SEPARATOR, 3) for line in said.split("\n"))
-    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 4]
-    return [JobState(row[0], row[3], row[1].upper(), row[2]) for row in found if row[3].startswith(prefix)]
+    """Return the jobs of all users whose name begins with `prefix`, also those that ended lately. Raises SlurmError."""
+    said = _run(["squeue", "-h", "-a", "-t", "all", "-o", _SEPARATOR.join(("%i", "%T", "%r", "%U", "%j"))])
+    rows = (line.split(_SEPARATOR, 4) for line in said.split("\n"))
+    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 5]
+    return [
+        JobState(number, name, state.upper(), reason, int(user) if user.isdecimal() else -1)
+        for number, state, reason, user, name in found
+        if name.startswith(prefix)
+    ]
 
 
 def cancel(ids: Sequence[str]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable
+from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
+from pytest_accel.run import node_results
+from pytest_accel.run.node_results import RUNNING, Choice, contradiction, nodes_of, rejects
+from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.summaries import moment
 
 REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
@@ -34,6 +37,7 @@ class State(Enum):
 ENDS = "; its output ends: "
 """What stands before the last line of the output of a job in a reason."""
 SIMULATE = "--accel-simulate"
+OLDEST = datetime.min.replace(tzinfo=timezone.utc)
 PENDING = (State.RUNNING, State.WAITING)
 """States of nodes that will have a result without anybody's doing."""
 HOLDS = (State.ACCEPTED, State.HELD)
@@ -54,6 +58,8 @@ class NodeResult:
     result: Result | None = None
     skipped: str = ""
     """Why the node starts no job now; empty if it does."""
+    note: str = ""
+    """Which run does not count since its time cannot be right; empty if there is none."""
 
 
 def of_all(
@@ -62,12 +68,15 @@ def of_all(
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
     unreadable: Sequence[Unreadable] = (),
+    *,
+    now: datetime | None = None,
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list.
 
-    `jobs` are None where the queue could not be asked. `last_words` returns the last line
-    of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
+    `results` are those of each host, `jobs` are None where the queue could not be asked. `last_words` returns the last
+    line of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
     """
+    now = now or datetime.now(timezone.utc)
     submitted: dict[str, list[Submitted]] = {}
     for one in fleet.jobs:
         submitted.setdefault(one.node, []).append(one)
@@ -75,25 +84,31 @@ def of_all(
     for job in jobs or ():
         queued.setdefault(job.name, []).append(job)
     asked = asked_of(fleet)
-    names = {each.name for each in fleet.expected}
+    names = [each.name for each in fleet.expected]
     runs: dict[str, list[Result]] = {}
-    for host, of_host in results.items():  # by hand, a run states the name of the host, which may have a domain
-        runs.setdefault(host if host in names else host.partition(".")[0], []).extend(of_host)
+    for host, name in nodes_of(results, names).items():
+        runs.setdefault(name, []).extend(results[host])
+    damaged = _damaged(unreadable, names)
     found = []
     for each in fleet.expected:
-        counted_in, left_out = _counting(runs.get(each.name, ()), asked)
         of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
-        known = _Known(
-            each.name,
-            each.skipped,
-            max(counted_in, key=_started, default=None),
-            submitted.get(each.name, ()),
-            of_node[-1] if of_node else None,
-            max((one for one in unreadable if one.is_of(each.name)), key=_changed, default=None),
-            queue_known=jobs is not None,
-        )
+        known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
+        fits, unasked = _fitting(runs.get(each.name, ()), asked)
+        choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
+        known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
-        found.append(replace(state, reason=_with_notes(state, left_out, asked)))
+        note = _not_counting(choice.mistimed[:1])
+        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
+    return found
+
+
+def _damaged(unreadable: Iterable[Unreadable], names: Iterable[str]) -> dict[str, Unreadable]:
+    """Return the run of each node that was changed last of those that cannot be read."""
+    by_folder = {file_name(name): name for name in names}
+    found: dict[str, Unreadable] = {}
+    for each in sorted(unreadable, key=_changed):
+        if name := each.node_of(by_folder):
+            found[name] = each
     return found
 
 
@@ -120,44 +135,44 @@ def asked_of(fleet: Fleet) -> Asked:
     """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
     if not fleet.listed:
         return Asked()
-    level = next((word.partition("=")[2] for word in fleet.arguments if word.startswith("--accel-level=")), None)
-    return Asked(any(word.partition("=")[0] == SIMULATE for word in fleet.arguments), fleet.sku or None, level)
+    simulated = any(word.partition("=")[0] == SIMULATE for word in fleet.arguments)
+    return Asked(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments) or None)
 
 
-def _counting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[Result]]:
-    """Return the results of a node that count, and those that were measured otherwise than asked.
+def _fitting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[tuple[Result, str]]]:
+    """Return the results of a node that were measured as asked, and the others with how they differ.
 
     Where nothing tells what was asked, simulated results do not count beside real ones.
     """
     if asked.simulated is None and not all(each.summary["simulated"] for each in runs):
         asked = replace(asked, simulated=False)
-    fits = [each for each in runs if not asked.other(each)]
-    return fits, [each for each in runs if asked.other(each)]
+    told = [(each, asked.other(each)) for each in runs]
+    others = [(each, f"it is {how}, which was not asked") for each, how in told if how]
+    return [each for each, how in told if not how], others
 
 
-def _with_notes(state: NodeResult, left_out: Sequence[Result], asked: Asked) -> str:
+def _with_notes(state: NodeResult, choice: Choice[Result], unasked: Sequence[tuple[Result, str]]) -> str:
     """Return the reason of a node with notes: why its missing result is not made up for, and which run does not count.
 
-    The latter is the newest of those that were measured otherwise than asked, if it is newer than the result.
+    The latter is one whose time cannot be right, else the newest of those that are newer than the result that counts.
     """
     missing = state.state in MISSING and state.skipped
     reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
-    newest = max(left_out, key=_started, default=None)
-    if newest is None or (state.result and _started(newest) <= _started(state.result)):
-        return reason
-    how = asked.other(newest) or "simulated"
-    return _noted(reason, f"{newest.folder.name} does not count: it is {how}, which was not asked")
+    counts = node_results.began(choice.counts) if choice.counts else None
+    newer = [each for each in unasked if counts is None or (node_results.began(each[0]) or counts) > counts]
+    newer.sort(key=lambda each: node_results.began(each[0]) or OLDEST, reverse=True)
+    return _noted(reason, _not_counting([*choice.mistimed, *choice.passed_over, *newer][:1]))
+
+
+def _not_counting(runs: Sequence[tuple[Result, str]]) -> str:
+    """Return which runs do not count, and why."""
+    return "; ".join(f"{run.folder.name} does not count: {why}" for run, why in runs)
 
 
 def _noted(reason: str, note: str) -> str:
     """Return a reason with a note, which stands before the output of a job."""
     head, ends, tail = reason.partition(ENDS)
     return f"{head}; {note}{ends}{tail}" if note else reason
-
-
-def _started(result: Result) -> str:
-    """Return when a run began, by which the newest one is found."""
-    return result.summary["started"]
 
 
 def _changed(run: Unreadable) -> datetime:
@@ -171,66 +186,112 @@ def _number(job: JobState) -> int:
 
 
 @dataclass(frozen=True)
+class _Jobs:
+    """The jobs of one node: those of fleet.json, and those in the queue, the oldest first."""
+
+    submitted: Sequence[Submitted]
+    queued: Sequence[JobState]
+    now: datetime
+
+    @property
+    def queue(self) -> JobState | None:
+        """Its last job in the queue."""
+        return self.queued[-1] if self.queued else None
+
+    @property
+    def last(self) -> str:
+        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
+        return self.queue.id if self.queue else (self.submitted[-1].job if self.submitted else "")
+
+    @property
+    def at(self) -> datetime:
+        """When the last job was submitted; now if that is not known."""
+        found = next((moment(each.at) for each in self.submitted if each.job == self.last), None)
+        return min(found or self.now, self.now)
+
+    @property
+    def _earlier(self) -> set[str]:
+        """The ids of the jobs before the last one."""
+        return {*(each.job for each in self.submitted), *(each.id for each in self.queued)} - {self.last}
+
+    def began(self, result: Result) -> datetime | None:
+        """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong."""
+        said, job = node_results.began(result), result.summary["job"]
+        if self.last and job == self.last:
+            return min(max(said or self.at, self.at), self.now)
+        if job in self._earlier:
+            before = self.at - timedelta(microseconds=1)
+            return min(said or before, before)
+        return said
+
+    def is_current(self, result: Result) -> bool:
+        """Return True for the result of the last job, or of a run by hand that began after it was submitted."""
+        began = self.began(result)
+        return not self.last or (began is not None and began >= self.at)
+
+    def not_repeated(self, results: Sequence[Result]) -> list[Result]:
+        """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
+        of_last = (each.summary for each in results if self.last and each.summary["job"] == self.last)
+        if not any(_of_exit(each["exit"], each["word"]) in HOLDS and not contradiction(each) for each in of_last):
+            return list(results)
+        return [each for each in results if each.summary["job"] not in self._earlier]
+
+
+@dataclass(frozen=True)
 class _Known:
     """What is known of one node."""
 
     name: str
     skipped: str
-    newest: Result | None
-    submitted: Sequence[Submitted]
-    job: JobState | None
-    """Its last job in the queue."""
+    counts: Result | None
+    jobs: _Jobs
     unreadable: Unreadable | None
     """The run that was changed last of those that cannot be read."""
     queue_known: bool
 
     @property
-    def last(self) -> str:
-        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
-        return self.job.id if self.job else (self.submitted[-1].job if self.submitted else "")
-
-    @property
     def damage(self) -> str:
-        """Why the newest result is not known: a run that cannot be read may be a newer one. Empty if it is."""
+        """Why it is not known whether the result is the newest: a run that cannot be read may be newer."""
         if self.unreadable is None:
             return ""
-        began = moment(self.newest.summary["started"]) if self.newest else None
+        began = self.jobs.began(self.counts) if self.counts else None
         return self.unreadable.why if began is None or self.unreadable.changed > began else ""
 
     @property
-    def result(self) -> Result | None:
-        """The newest result, None if it is older than the last job."""
-        if not self.newest or not self.last or self.newest.summary["job"] == self.last:
-            return self.newest
-        return self.newest if _began_after(self.newest, self.submitted, self.last) else None
+    def current(self) -> Result | None:
+        """The result that counts, None if it is older than the last job."""
+        return self.counts if self.counts and self.jobs.is_current(self.counts) else None
 
 
 def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
     """Return the state of one node."""
-    name, last, result = known.name, known.last, known.result
-    if result and result.summary["state"] != "running" and not known.damage:
-        return _judged(name, result)
-    if known.job and known.job.state in ACTIVE:
-        return _queued(name, known.job)
-    if known.damage and (result or not (last and known.queue_known)):
+    name, last, job, current = known.name, known.jobs.last, known.jobs.queue, known.current
+    ended = current is not None and current.summary["state"] != RUNNING
+    if current and ended and not known.damage:
+        return _judged(name, current)
+    if job and job.state in ACTIVE and not (current and ended):
+        return _queued(name, job)
+    if known.counts and rejects(known.counts.summary):  # which nothing but an acceptance takes back
+        return _still_rejected(known, known.counts)
+    if known.damage and (current or not (last and known.queue_known)):
         return NodeResult(name, State.NO_RESULT, known.damage)
     if not last:
-        if result:
-            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", result)
+        if current:
+            return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", current)
         if known.skipped:
             return NodeResult(name, State.SKIPPED, known.skipped)
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
     if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    why = _why_none(result, last, known.job, last_words(name, last))
+    why = _why_none(current, last, job, last_words(name, last))
     return NodeResult(name, State.NO_RESULT, _noted(why, known.damage))
 
 
-def _began_after(newest: Result, submitted: Sequence[Submitted], last: str) -> bool:
-    """Return True if a result is newer than the last job, such as that of a run by hand."""
-    at = next((each.at for each in submitted if each.job == last), "")
-    began, asked = moment(newest.summary["started"]), moment(at)
-    return began is not None and asked is not None and began > asked
+def _still_rejected(known: _Known, counts: Result) -> NodeResult:
+    """Return the state of a node that an earlier run rejected, and of which a later one left nothing that counts."""
+    state = _judged(known.name, counts)
+    lost = "" if known.current else f"job {known.jobs.last} left no result that takes it back"
+    return replace(state, reason=_noted(_noted(state.reason, lost), known.damage))
 
 
 def _queued(name: str, job: JobState) -> NodeResult:
@@ -252,6 +313,8 @@ def _judged(name: str, newest: Result) -> NodeResult:
     summary = newest.summary
     simulated = "SIMULATED " if summary["simulated"] and not summary["line"].startswith("SIMULATED") else ""
     line = f"{simulated}{summary['line'] or summary['state']}"
+    if wrong := contradiction(summary):
+        return NodeResult(name, State.NOT_JUDGED, f"{newest.folder.name} contradicts itself: {wrong}; {line}", newest)
     if summary["exit"] == INTERRUPTED_EXIT or summary["word"] == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
     state = _of_exit(summary["exit"], summary["word"])
@@ -274,7 +337,7 @@ def exit_status(nodes: Iterable[NodeResult]) -> int:
     states = {each.state for each in nodes}
     if State.REJECTED in states:
         return REJECTED_EXIT
-    return 0 if states <= set(HOLDS) else NOT_JUDGED_EXIT
+    return 0 if states and states <= set(HOLDS) else NOT_JUDGED_EXIT
 
 
 def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +17,7 @@ from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
+from pytest_accel.run.summaries import moment
 
 SAVE_EVERY = 50
 """After so many jobs fleet.json is written. Those that it lacks after a kill are found in the queue by their names."""
@@ -121,6 +124,65 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
     return replace(fleet, expected=tuple(expected))
 
 
+def not_again(nodes: Sequence[NodeResult], again: Collection[str]) -> list[tuple[str, str]]:
+    """Return the nodes of `again` for which no job is submitted, and why."""
+    return [
+        (each.node, each.skipped or each.reason)
+        for each in nodes
+        if each.node in again and (each.skipped or each.state in PENDING)
+    ]
+
+
+def changes(before: Fleet, after: Fleet) -> list[str]:
+    """Return a sentence for each option with which a run goes on otherwise than before."""
+    found = []
+    if after.minutes != before.minutes:
+        found.append(f"the time limit of jobs is {after.minutes} minutes from now on; it was {before.minutes}")
+    if after.reservation != before.reservation:
+        was = before.reservation or "none"
+        found.append(f"the reservation of jobs is {after.reservation} from now on; it was {was}")
+    return found
+
+
+def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
+    """Return that a run has nothing left to measure, and when its results are from; nothing while jobs are queued."""
+    if any(each.state in PENDING for each in nodes):
+        return []
+    times = sorted(filter(None, (moment(each.result.summary["started"]) for each in nodes if each.result)))
+    if not times:
+        return ["nothing is measured now: no node can start a job"]
+    first, last = (each.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M") for each in (times[0], times[-1]))
+    when = first if first == last else f"{first} to {last}"
+    return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
+
+
+def job_of(fleet: Fleet, folder: Path, node: Expected, script: str) -> Submission:
+    """Return the job of one node."""
+    return Submission(
+        node=node.name,
+        name=fleet.job_name(node.name),
+        script=script,
+        log=str(folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"),
+        minutes=fleet.minutes,
+        partition=node.partition,
+        gres=node.gres,
+        reservation=fleet.reservation,
+    )
+
+
+def jobs_of(fleet: Fleet, folder: Path) -> list[JobState]:
+    """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError.
+
+    One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
+    else may give the name to a job.
+    """
+    known, users = {each.job for each in fleet.jobs}, {os.geteuid()}
+    for path in (folder, folder / run_folder.FILE):
+        with suppress(OSError):
+            users.add(path.stat().st_uid)
+    return [job for job in slurm.jobs(fleet.prefix) if job.id in known or job.user in users]
+
+
 class _OutOfTime(Exception):
     """The time is over in which jobs may be submitted."""
 
@@ -162,16 +224,7 @@ class Submitter:
 
     def _submit(self, node: Expected, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""
-        job = Submission(
-            node=node.name,
-            name=self.fleet.job_name(node.name),
-            script=script,
-            log=str(self._folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"),
-            minutes=self.fleet.minutes,
-            partition=node.partition,
-            gres=node.gres,
-            reservation=self.fleet.reservation,
-        )
+        job = job_of(self.fleet, self._folder, node, script)
         number = self._accepted(job, left)
         self._tell("")
         self.fleet = run_folder.with_jobs(self.fleet, [Submitted(node.name, number, now())])
@@ -213,7 +266,7 @@ class Submitter:
 
     def _active(self) -> list[JobState]:
         """Return the jobs of the run that have not ended."""
-        return [job for job in slurm.jobs(self.fleet.prefix) if job.state in slurm.ACTIVE]
+        return [job for job in jobs_of(self.fleet, self._folder) if job.state in slurm.ACTIVE]
 
     def _save(self) -> None:
         """Write fleet.json, if jobs were submitted since it was written."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
-from pytest_accel.fleet.jobs import run_folder, slurm, states
+from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.fleet.jobs.run_folder import Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
+from pytest_accel.fleet.jobs.submission import jobs_of
 
 LEAST_PAUSE, MOST_PAUSE = 2.0, 30.0
 """Seconds between two looks; ten times as long as a look takes, within these."""
@@ -38,7 +39,7 @@ class Watch:
         """Return the state of every node. Raises BadFile or SlurmError."""
         if not self.fleet.listed:
             return self._states([])
-        jobs = slurm.jobs(self.fleet.prefix)  # asked first: a job that ends meanwhile has its record by then
+        jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
         self.fleet = run_folder.load(self.folder)
         return self._states(jobs)
 

@@ -7,41 +7,59 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.fleet.jobs.run_folder import Results
+from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_node
-from pytest_accel.run.summaries import Summary
+from pytest_accel.run.node_results import RUNNING
 
 LONGEST_VALUE = 63
 """Characters of the longest value of a label."""
-REJECTED = "REJECTED"
 
 
-def newest_results(folder: Path) -> list[Summary]:
-    """Return the newest result of every node in the folder of a run, sorted by name. Raises BadFile.
+@dataclass
+class Found:
+    """The nodes that get labels, sorted by name, and why others get none."""
 
-    Simulated results, those that were judged again, those of runs under way and damaged ones are left out.
+    nodes: list[NodeResult] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    """What could not be read, and the nodes whose newest result is not known."""
+
+
+def of_folder(folder: Path) -> Found:
+    """Return the nodes whose result becomes their labels, as `fleet report` has them. Raises BadFile.
+
+    Simulated nodes are left out.
     """
-    newest: list[Summary] = []
-    for _, of_node in sorted(Results(folder).read().items()):
-        ended = (each.summary for each in of_node if each.summary["word"] and not each.summary["simulated"])
-        newest.extend(islice(ended, 1))
-    return newest
-
-
-def commands(results: Iterable[Summary]) -> Iterator[str]:
-    """Yield the commands of every node whose name is one of Kubernetes."""
-    for each in results:
-        node = each["host"]
-        if not is_node(node):
+    fleet, results = run_folder.found(folder), Results(folder)
+    by_host = results.read()
+    found = Found(without=[each.why for each in results.unreadable])
+    for each in states.of_all(fleet, by_host, None, unreadable=results.unreadable):
+        if each.result and each.result.summary["simulated"]:
             continue
-        labels = {"result": each["word"], "sku": each["sku"], "day": each["started"][:10]}
+        if each.result and each.result.summary["state"] != RUNNING:
+            found.nodes.append(each)
+        elif each.reason not in found.without:
+            found.without.append(f"{each.node} gets no label: {each.reason}")
+    return found
+
+
+def commands(nodes: Iterable[NodeResult]) -> Iterator[str]:
+    """Yield the commands of every node whose name is one of Kubernetes."""
+    for each in nodes:
+        if not is_node(each.node) or each.result is None:
+            continue
+        summary = each.result.summary
+        word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary["word"]
+        labels = {"result": word, "sku": summary["sku"], "day": summary["started"][:10]}
         stated = [f"{PREFIX}/{name}={_value(value)}" for name, value in labels.items()]
-        yield shlex.join(["kubectl", "label", "node", node, "--overwrite", *stated])
-        if each["word"] == REJECTED:
-            yield shlex.join(["kubectl", "taint", "node", node, "--overwrite", f"{REJECTED_TAINT}=true:NoSchedule"])
+        yield shlex.join(["kubectl", "label", "node", each.node, "--overwrite", *stated])
+        if each.state is State.REJECTED:
+            taint = f"{REJECTED_TAINT}=true:NoSchedule"
+            yield shlex.join(["kubectl", "taint", "node", each.node, "--overwrite", taint])
 
 
 def _value(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pytest_accel.core.verdict import Status, Verdict, show, show_margin
+from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
@@ -102,7 +102,7 @@ def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
     rows = []
     for (subject, status, sentence), group in groups.items():
         first = group[0]
-        margin = "" if first.margin is None or len(group) > 1 else show_margin(first.margin)
+        margin = "" if len(group) > 1 else margin_of(first)
         value, limit = (show(first.value, first.unit), limit_of(first)) if len(group) == 1 else ("", "")
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         told = status.value + (" (waived)" if first.waiver else "")

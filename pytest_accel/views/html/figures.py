@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, Waiver, show, show_margin
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, Waiver, margin_of, show
 from pytest_accel.judging.history import EarlierFigure, Past, terms_of
 from pytest_accel.judging.like_devices import AllAttempts, kind_of, like
 from pytest_accel.judging.neighbours import standing
@@ -100,7 +100,7 @@ def rows(record: Record, names: Mapping[str, str], places: Mapping[int, int]) ->
             Figure("" if each.of_peak is None else f"{each.of_peak:.1%}", number(each.of_peak)),
             _limit(each),
             places.get(id(each)),
-            Figure("" if each.margin is None else show_margin(each.margin), number(each.margin)),
+            Figure(margin_of(each), number(each.warned[1] if each.warned else each.margin)),
             _healthy(each.limit),
             _neighbours(each, attempts, lambda one: like(attempts, kinds, one.metric, one.subject)),
             _last(each, attempts, past_of),

@@ -1,0 +1,136 @@
+"""Which of several results of a node counts: what says nothing of the node never hides what rejects it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from pytest_accel.run.node_results import choose, contradiction, names_among, nodes_of
+from pytest_accel.run.summaries import Summary
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+GOOD = {"word": "ACCEPTED", "exit": 0}
+BAD = {"word": "REJECTED", "exit": 1, "rejected": ["GPU-3"]}
+HELD = {"word": "HELD", "exit": 0}
+PART = {**HELD, "filtered": True}
+NOTHING = {"word": "NOT JUDGED", "exit": 6}
+LOST = {"word": "INTERRUPTED", "exit": 2, "state": "interrupted"}
+RUNS = {"word": "", "exit": None, "state": "running"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A result of the node."""
+
+    summary: Summary
+
+
+def run(day: int | str, told: dict[str, Any]) -> Run:
+    """The result of a run on a day of November, or with another text for its time."""
+    started = f"2026-11-{day:02}T03:00:00+00:00" if isinstance(day, int) else day
+    usual = {"state": "finished", "filtered": False, "rejected": [], "line": "", "host": "n"}
+    return Run(Summary(started=started, **{**usual, **told}))  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        ([GOOD, BAD], BAD),
+        ([BAD, GOOD], GOOD),
+        ([BAD, PART], BAD),
+        ([BAD, HELD], BAD),
+        ([BAD, NOTHING], BAD),
+        ([BAD, LOST], BAD),
+        ([BAD, RUNS], BAD),
+        ([BAD, GOOD, HELD], HELD),
+        ([GOOD, PART], GOOD),
+        ([GOOD, {**NOTHING, "filtered": True}], GOOD),
+        ([GOOD, NOTHING], NOTHING),
+        ([{**BAD, "filtered": True}, PART], {**BAD, "filtered": True}),
+        ([PART, {**NOTHING, "filtered": True}], {**NOTHING, "filtered": True}),
+        ([BAD, {**GOOD, "rejected": ["GPU-3"]}], BAD),
+        ([BAD, {**GOOD, "exit": 6}], BAD),
+        ([BAD, {**GOOD, "filtered": True}], BAD),
+    ],
+)
+def test_the_result_that_counts(told: list[dict[str, Any]], counts: dict[str, Any]) -> None:
+    """The runs of successive days, in any order."""
+    runs = [run(day, each) for day, each in enumerate(told, 1)]
+    for order in permutations(runs):
+        assert choose(order, NOW).counts == runs[told.index(counts)]
+
+
+@pytest.mark.parametrize("between", list(permutations([PART, HELD, NOTHING, LOST, RUNS], 2)))
+def test_a_rejection_stands_until_an_acceptance(between: tuple[dict[str, Any], ...]) -> None:
+    runs = [run(1, GOOD), run(2, BAD), *(run(day, each) for day, each in enumerate(between, 3))]
+    choice = choose(runs, NOW)
+    assert choice.counts == runs[1]
+    assert [each for each, _ in choice.passed_over] == [runs[3], runs[2]], "newest first"
+    assert choose([*runs, run(9, GOOD)], NOW).counts == run(9, GOOD)
+
+
+def test_times_are_compared_as_times() -> None:
+    bad = run("2026-11-23T03:00:00+00:00", BAD)
+    assert choose([bad, run("2026-11-23T03:30:00+01:00", GOOD)], NOW).counts == bad
+    assert choose([bad, run("2026-11-23T03:30:00", GOOD)], NOW).counts == run("2026-11-23T03:30:00", GOOD)
+    assert choose([run("2026-11-23T04:00:00+01:00", GOOD), bad], NOW).counts == bad, "of one time"
+
+
+@pytest.mark.parametrize(
+    ("started", "why"),
+    [
+        ("2026-11-24T12:06:00+00:00", "it began in the future, 2026-11-24T12:06:00+00:00"),
+        ("", "it does not say when it began"),
+        ("now", "it does not say when it began"),
+    ],
+)
+def test_a_result_whose_time_cannot_be_right_counts_for_nothing(started: str, why: str) -> None:
+    wrong, bad = run(started, GOOD), run(23, BAD)
+    assert choose([wrong, bad], NOW).counts == bad
+    assert choose([wrong, bad], NOW).mistimed == [(wrong, why)]
+    assert choose([wrong], NOW).counts is None
+    near = run("2026-11-24T12:04:00+00:00", GOOD)
+    assert choose([near, bad], NOW).counts == near, "two clocks differ by minutes"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({**GOOD, "rejected": ["a", "b"]}, "it says ACCEPTED and rejects 2 devices"),
+        ({**HELD, "rejected": ["a"]}, "it says HELD and rejects 1 device"),
+        ({**BAD, "exit": 0}, "it says REJECTED and ended with exit status 0"),
+        ({**GOOD, "exit": 6}, "it says ACCEPTED and ended with exit status 6"),
+        ({**NOTHING, "exit": 1}, "it says NOT JUDGED and ended with exit status 1, that of a rejection"),
+        ({**GOOD, "filtered": True}, "it says ACCEPTED for a part of the checks"),
+        ({**HELD, "exit": 6}, ""),
+        ({**BAD, "state": "interrupted"}, ""),
+        ({**LOST, "rejected": ["a"]}, ""),
+        ({**GOOD, "exit": None}, ""),
+        (RUNS, ""),
+    ],
+)
+def test_a_result_that_contradicts_itself(told: dict[str, Any], said: str) -> None:
+    assert contradiction(run(1, told).summary) == said
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names"),
+    [
+        ({"n1", "n1.a"}, {"n1"}),
+        ({"n1.a"}, {"n1.a"}),
+        ({"n1.a", "n1.b"}, {"n1.a", "n1.b"}),
+        ({"n1", "n1.a", "n1.b"}, {"n1", "n1.a", "n1.b"}),
+        ({"10.0.0.1", "10.0.0.2"}, {"10.0.0.1", "10.0.0.2"}),
+    ],
+)
+def test_two_names_of_one_node(hosts: set[str], names: set[str]) -> None:
+    assert names_among(hosts) == names
+    assert set(nodes_of(hosts, names)) == hosts
+
+
+def test_a_host_that_may_be_several_nodes_is_none() -> None:
+    assert nodes_of(["n1", "n2.a", "n3"], ["n1.a", "n1.b", "n2"]) == {"n2.a": "n2"}
