@@ -210,6 +210,23 @@ def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, 
     assert ran.record["closing"]["exit"] == status
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--accel-patience=abc", "argument --accel-patience: 'abc' is not a number"),
+        ("--accel-output=conftest.py", "conftest.py is a file, not a folder; name a new folder"),
+        ("--accel-sku=ours", "no SKU named 'ours'; did you mean the file ./ours.yaml?"),
+    ],
+)
+def test_an_error_says_what_to_do(tmp_path: Path, option: str, said: str) -> None:
+    write(tmp_path, conftest="", test_facts=FACTS_ONLY)
+    (tmp_path / "ours.yaml").touch()
+    done = run(tmp_path, option)
+
+    assert done.exit == 4, done.out
+    assert said in done.out
+
+
 WITHOUT_A_LINE = """
 import sys
 
