@@ -22,8 +22,8 @@ MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
 Nothing is applied (docs/kubernetes.md)."""
 LABELS = """Print the commands that label the nodes of a run by the results in 'fleet report', and taint those that
-were rejected. Nothing is applied. The exit status is 0, 6 if a node gets no label because its newest result is not
-known or a record is damaged, 4 if the folder holds no result."""
+were rejected. Nothing is applied. The exit status is 0, 6 if a node gets no label because its newest result or its
+name in Kubernetes is not known, or a record is damaged, 4 if the folder holds no result."""
 
 
 def _manifest_arguments(parser: argparse.ArgumentParser) -> None:

@@ -132,7 +132,6 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-001-2", "gpu-001", "NOT JUDGED", "2026-11-23T03:00:00+00:00")
     summary(tmp_path / "gpu-002", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
-    summary(tmp_path / "evil", "gpu-003; reboot", "REJECTED", "2026-11-23T03:00:00+00:00")
     assert main(["fleet", "labels", str(tmp_path)]) == 0
     label = (
         "kubectl label node {} --overwrite pytest-accel/result={} pytest-accel/sku=h100-sxm pytest-accel/day=2026-11-23"
@@ -144,6 +143,27 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
     ]
     (tmp_path / "nothing").mkdir()
     assert main(["fleet", "labels", str(tmp_path / "nothing")]) == 4
+
+
+def test_a_rejected_host_whose_name_is_not_that_of_a_node_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kubelet writes the names of hosts in lower case."""
+    hosts = {"upper": "GPU1", "evil": "gpu3; reboot", "short": "gpu4", "shouted": "GPU4"}
+    for folder, host in hosts.items():
+        summary(tmp_path / folder, host, "REJECTED", "2026-11-23T03:00:00+00:00")
+    assert main(["fleet", "labels", str(tmp_path)]) == 6
+    told = capsys.readouterr()
+    assert [line.split()[:4] for line in told.out.splitlines()] == [
+        ["kubectl", "label", "node", "gpu1"],
+        ["kubectl", "taint", "node", "gpu1"],
+    ]
+    capitals = "2 hosts have names that differ in capitals only, and Kubernetes has one gpu4"
+    assert set(told.err.splitlines()) == {
+        f"GPU4 gets no label: {capitals}",
+        "gpu3; reboot gets no label: that is not the name of a node of Kubernetes",
+        f"gpu4 gets no label: {capitals}",
+    }
 
 
 def test_a_label_hides_no_rejection_and_nothing_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

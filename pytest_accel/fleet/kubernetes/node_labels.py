@@ -6,8 +6,9 @@ They are printed and applied by the user. Names of nodes come from files that an
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, states
@@ -22,35 +23,43 @@ LONGEST_VALUE = 63
 
 @dataclass
 class Found:
-    """The nodes that get labels, sorted by name, and why others get none."""
+    """The nodes that get labels, by their names in Kubernetes, and why others get none."""
 
     nodes: list[NodeResult] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
-    """What could not be read, and the nodes whose newest result is not known."""
+    """What could not be read, and the nodes whose newest result or whose name in Kubernetes is not known."""
 
 
 def of_folder(folder: Path) -> Found:
     """Return the nodes whose result becomes their labels, as `fleet report` has them. Raises BadFile.
 
-    Simulated nodes are left out.
+    Simulated nodes are left out. Kubernetes knows a node by the name of its host in lower case, as kubelet has it.
     """
     fleet, results = run_folder.found(folder), Results(folder)
     by_host = results.read()
     found = Found(without=[each.why for each in results.unreadable])
-    for each in states.of_all(fleet, by_host, None, unreadable=results.unreadable):
-        if each.result and each.result.summary["simulated"]:
-            continue
-        if each.result and each.result.summary["state"] != RUNNING:
-            found.nodes.append(each)
-        elif each.reason not in found.without:
-            found.without.append(f"{each.node} gets no label: {each.reason}")
+    every = states.of_all(fleet, by_host, None, unreadable=results.unreadable)
+    real = [each for each in every if not (each.result and each.result.summary["simulated"])]
+    alike = Counter(each.node.lower() for each in real)
+    for each in real:
+        name = each.node.lower()
+        if each.result is None or each.result.summary["state"] == RUNNING:
+            if each.reason not in found.without:
+                found.without.append(f"{each.node} gets no label: {each.reason}")
+        elif not is_node(name):
+            found.without.append(f"{each.node} gets no label: that is not the name of a node of Kubernetes")
+        elif alike[name] > 1:
+            why = f"{alike[name]} hosts have names that differ in capitals only, and Kubernetes has one {name}"
+            found.without.append(f"{each.node} gets no label: {why}")
+        else:
+            found.nodes.append(replace(each, node=name))
     return found
 
 
 def commands(nodes: Iterable[NodeResult]) -> Iterator[str]:
-    """Yield the commands of every node whose name is one of Kubernetes."""
+    """Yield the commands of every node that has a result. Their names are those of Kubernetes."""
     for each in nodes:
-        if not is_node(each.node) or each.result is None:
+        if each.result is None:
             continue
         summary = each.result.summary
         word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary["word"]
