@@ -465,7 +465,7 @@ def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, recor
     assert run("device", place, "16500003") == 0
 
 
-@pytest.mark.parametrize("how", ["missing", "older"])
+@pytest.mark.parametrize("how", ["missing", "older", "older beside a damaged night"])
 def test_nights_whose_devices_are_not_known_take_no_more_runs(
     how: str, tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -475,12 +475,16 @@ def test_nights_whose_devices_are_not_known_take_no_more_runs(
     numbers = (place / "devices.parquet").read_bytes()
     assert run("add", place, records) == 0
     (place / "devices.parquet").unlink()
-    if how == "older":
+    if how != "missing":
         (place / "devices.parquet").write_bytes(numbers)
+    if how == "older beside a damaged night":
+        (place / "night=2026-10-01").mkdir()
+        for name in ("figures", "runs"):
+            (place / f"night=2026-10-01/{name}.parquet").write_bytes(b"damaged")
     before, new = rows_of_figures(place), fleet_nights.save(fleet_nights.record(8), tmp_path / "new")
     capsys.readouterr()
     assert run("add", place, new) == 4
-    assert f"devices.parquet: is {how}" in capsys.readouterr().err
+    assert f"devices.parquet: is {how.split()[0]}" in capsys.readouterr().err
     assert rows_of_figures(place) == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -75,12 +76,12 @@ class DeviceNumbers:
         self._changed, self._read = False, len(self._rows)
 
     def _highest(self) -> int:
-        """Return the highest number in the nights; 0 if there is none, or if a night cannot be read."""
-        column = "WHERE path_in_schema = 'device'"
-        query = f"SELECT max(stats_max_value::INTEGER) FROM parquet_metadata({database.files(self._figures)}) {column}"  # noqa: S608
-        try:
-            with database.reading(self._path):
-                found = self._connection.execute(query).fetchall() if self._figures else []
-        except BadFile:  # which is told of where that night is read
-            return 0
-        return found[0][0] or 0 if found else 0
+        """Return the highest number in the nights that can be read; 0 if there is none."""
+        highest = 0
+        for file in self._figures:
+            metadata = f"parquet_metadata({database.files([file])}) WHERE path_in_schema = 'device'"
+            query = f"SELECT max(stats_max_value::INTEGER) FROM {metadata}"  # noqa: S608
+            with contextlib.suppress(BadFile), database.reading(file):  # which is told of where that night is read
+                ((number,),) = self._connection.execute(query).fetchall()
+                highest = max(highest, number or 0)
+        return highest
