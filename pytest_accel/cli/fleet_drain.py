@@ -90,7 +90,7 @@ def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
     """Return which nodes are to be resumed. The records of those that we drained are read."""
     ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
     asked = [each for each in nodes if each.node in ours and each.state in HOLDS]
-    return plans.resume_plan(nodes, now, {each.node: _holding(each) for each in asked})
+    return plans.resume_plan(nodes, now, {each.node: _holding(each) for each in asked}, datetime.now(timezone.utc))
 
 
 def _holding(each: NodeResult) -> set[str]:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -420,6 +420,18 @@ def test_a_reason_begins_with_its_essence() -> None:
     assert drain.metrics_of(long) == {"matmul.bf16"}
 
 
+def test_a_reason_has_a_longest_length_and_cuts_no_metric() -> None:
+    """Reasons fit however the metrics are spread over devices, and every one that is not named is counted."""
+    for count in range(1, 40):
+        names = [f"matmul.precision{place}" for place in range(count)]
+        reason = drain.reason_of([*(Failure("A401", "gpu3", name) for name in names), Failure("A204", "gpu4", "pages")])
+        assert len(reason) <= drain.REASON_CHARACTERS
+        missing = {*names, "pages"} - drain.metrics_of(reason)
+        assert drain.metrics_of(reason) <= {*names, "pages"}
+        assert reason.endswith(f"; and {len(missing)} more") == drain.is_cut(reason) == bool(missing)
+    assert len(drain.reason_of([Failure("A" * 60, "g" * 60, "m" * 60)] * 2, simulated=True)) <= drain.REASON_CHARACTERS
+
+
 def test_only_rejected_nodes_without_a_reason_of_others_are_drained() -> None:
     nodes = rejected("bad", "theirs", "ours", "quiet", of_all_nodes=100)
     nodes += of(sick=State.NOT_JUDGED, lost=State.NO_RESULT)
@@ -504,18 +516,37 @@ def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
     [
         ("2026-11-21T00:00:00+00:00", EARLY, ""),
         (None, LATE, ""),
-        (None, EARLY, "rejected 35 h ago"),
-        ("2026-11-20T09:59:00+00:00", EARLY, "rejected 26 h ago"),
-        ("2099-01-01T00:00:00+00:00", EARLY, "rejected 35 h ago"),
-        (7, "2026-11-20T00:00:00Z", "rejected 36 h ago"),
+        (None, EARLY, "rejected 35 h ago: measure it again, or allow it by --max-age"),
+        ("2026-11-20T09:59:00+00:00", EARLY, "rejected 26 h ago: measure it again, or allow it by --max-age"),
+        ("2099-01-01T00:00:00+00:00", EARLY, "rejected 35 h ago: measure it again, or allow it by --max-age"),
+        (7, "2026-11-20T00:00:00Z", "rejected 36 h ago: measure it again, or allow it by --max-age"),
         (None, "2026-11-21T12:01:00+00:00", ""),
-        (None, "", "when it was rejected is not known"),
     ],
 )
 def test_the_age_of_a_rejection(ended: object, started: str, said: str) -> None:
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
     assert drain.too_old({"run": {"ended": ended}}, started, noon, 86400.0) == said
-    assert drain.too_old(None, started, noon, 1e9) == ("" if started else said)
+    assert drain.too_old(None, started, noon, 1e9) == ""
+
+
+def test_a_rejection_without_a_start_is_as_old_as_its_end() -> None:
+    noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    assert drain.too_old({"run": {"ended": "2026-11-21T00:00:00+00:00"}}, "", noon, 86400.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("ended", "started", "said"),
+    [
+        (None, "", "when it was rejected is not known: measure it again"),
+        ("2099-01-02T00:00:00+00:00", "2099-01-01T00:00:00Z",
+         "its run began in the future, 2099-01-01T00:00:00Z: set the clock of the node and measure it again"),
+        ("2026-11-21T11:00:00+00:00", "2026-11-21T12:10:00Z",
+         "its run began in the future, 2026-11-21T12:10:00Z: set the clock of the node and measure it again"),
+    ],
+)  # fmt: skip
+def test_a_rejection_at_a_time_that_is_not_known_drains_no_node(ended: object, started: str, said: str) -> None:
+    noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    assert drain.too_old({"run": {"ended": ended}}, started, noon, 1e12) == said
 
 
 def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
@@ -553,8 +584,19 @@ def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest
     nodes = [state(newest)]
     if newest.summary["started"] == EARLY:
         nodes = [NodeResult("n", State.ACCEPTED, "", newest)]
-    plan = drain.resume_plan(nodes, [NodeState("n", "drained", reason=reason, since=since)], {"n": {"matmul.bf16"}})
+    now, later = [NodeState("n", "drained", reason=reason, since=since)], since + timedelta(days=2)
+    plan = drain.resume_plan(nodes, now, {"n": {"matmul.bf16"}}, later)
     assert [step.node for step in plan.steps] == ["n"] * resumed
+
+
+def test_a_run_by_a_clock_that_is_ahead_resumes_no_node() -> None:
+    """It may have begun before the node was drained."""
+    since = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+    nodes = [NodeResult("n", State.ACCEPTED, "", result("2027-01-01T00:00:00+00:00"))]
+    now = [NodeState("n", "drained", reason="[accel] A401 gpu3 matmul.bf16", since=since)]
+    plan = drain.resume_plan(nodes, now, {"n": {"matmul.bf16"}}, since + timedelta(hours=1))
+    assert not plan.steps
+    assert "the later run began in the future, 2027-01-01T00:00:00+00:00" in plan.left[0][1]
 
 
 def test_what_an_accepted_node_measured_is_read_from_its_record() -> None:

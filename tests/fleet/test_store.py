@@ -484,7 +484,7 @@ def test_nights_whose_devices_are_not_known_take_no_more_runs(
     before, new = rows_of_figures(place), fleet_nights.save(fleet_nights.record(8), tmp_path / "new")
     capsys.readouterr()
     assert run("add", place, new) == 4
-    assert f"devices.parquet: is {how.split()[0]}" in capsys.readouterr().err
+    assert f"devices.parquet: is {how.split(maxsplit=1)[0]}" in capsys.readouterr().err
     assert rows_of_figures(place) == before
 
 

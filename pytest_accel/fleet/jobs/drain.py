@@ -17,6 +17,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import age, counted
 from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
+from pytest_accel.run.node_results import AHEAD
 from pytest_accel.run.summaries import moment
 
 TAG: Final = "[accel]"
@@ -26,6 +27,8 @@ SIMULATED: Final = f"{TAG} simulated"
 HEALTH: Final = f"{TAG} ERROR"
 """The beginning of the reasons that the script of docs/health-check.md gives: the line of a check, and no metrics."""
 DELIMITER = "; "
+MORE: Final = f"{DELIMITER}and {{}} more"
+"""The end of a reason that has no room for so many metrics."""
 MOST: Final = 0.05
 """The share of the expected nodes that `fleet drain` may have drained at a time; at least one node."""
 MAX_AGE: Final = "24h"
@@ -35,7 +38,7 @@ DOUBTFUL: Final = 0.30
 DOUBTFUL_NODES: Final = 3
 """The fewest nodes on which it has to fail."""
 REASON_CHARACTERS = 200
-"""Length of the longest reason. `sinfo -R` shows the first 20 characters."""
+"""Length of the longest reason, for lines that can be read: Slurm takes longer ones. `sinfo -R` shows the first 20."""
 DRAINED = ("drain", "drng", "down", "fail")
 """Beginnings of the states of nodes that somebody, or Slurm, took out of service."""
 
@@ -109,32 +112,42 @@ def _word(value: Any) -> str:
 def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
     """Return the reason for a node: tag, then code, device and metrics, worst first.
 
-    What does not fit is counted.
+    It has at most REASON_CHARACTERS characters. The metrics that do not fit are counted, and none is cut.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for each in found:
         groups.setdefault((each.code, each.device), []).append(each.metric)
-    parts = [" ".join(filter(None, (code, device, *metrics))) for (code, device), metrics in groups.items()]
-    tag = SIMULATED if simulated else TAG
-    text, rest = f"{tag} {parts[0]}" if parts else tag, parts[1:]
-    text = text[:REASON_CHARACTERS]
-    while rest and len(text) + len(DELIMITER) + len(rest[0]) <= REASON_CHARACTERS - len("; and 1000 more"):
-        text += DELIMITER + rest.pop(0)
-    return f"{text}{DELIMITER}and {len(rest)} more" if rest else text
+    parts: list[str] = []
+    for (code, device), metrics in groups.items():
+        before = DELIMITER if parts else " "
+        parts.append(before + " ".join(filter(None, (code, device, metrics[0]))))
+        parts += [f" {metric}" for metric in metrics[1:]]
+    text, whole = SIMULATED if simulated else TAG, sum(map(len, parts))
+    if len(text) + whole <= REASON_CHARACTERS:
+        return text + "".join(parts)
+    room = REASON_CHARACTERS - len(MORE.format(len(parts)))
+    while len(text) + len(parts[0]) <= room:
+        text += parts.pop(0)
+    return text + MORE.format(len(parts))
 
 
 def too_old(raw: Any, started: str, at: datetime, most: float) -> str:
-    """Return how long ago a node was rejected, if that is more than `most` seconds before `at`; empty if it is not.
+    """Return why a rejection drains no node for its time, and what to do; empty if it is at most `most` seconds old.
 
-    A run counts from its end, by the content of its record, or from its start if that is not known.
+    A run counts from its end, by the content of its record, or from its start if that is not known. How old one is that
+    began after `at` is not known, for the clock of its node was wrong.
     """
+    began = moment(started)
+    if began and began > at + AHEAD:
+        return f"its run began in the future, {started}: set the clock of the node and measure it again"
     run = raw.get("run") if isinstance(raw, dict) else None
-    times = [run.get("ended") if isinstance(run, dict) else None, started]
-    known = [each for each in (moment(text) for text in times if isinstance(text, str)) if each and each <= at]
-    if not known:
-        return "" if moment(started) else "when it was rejected is not known"
-    seconds = (at - known[0]).total_seconds()
-    return f"rejected {age(seconds)} ago" if seconds > most else ""
+    said = run.get("ended") if isinstance(run, dict) else None
+    ended = moment(said) if isinstance(said, str) else None
+    rejected = ended if ended and ended <= at + AHEAD else began
+    if rejected is None:
+        return "when it was rejected is not known: measure it again"
+    seconds = (at - rejected).total_seconds()
+    return f"rejected {age(seconds)} ago: measure it again, or allow it by --max-age" if seconds > most else ""
 
 
 def plan_of(
@@ -146,8 +159,8 @@ def plan_of(
 ) -> Plan:
     """Return which nodes are to be drained.
 
-    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm. `old` says how old a rejection is that
-    drains no node any more.
+    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm. `old` says of a rejection that drains
+    no node for its time why it does not.
     """
     plan, states = Plan(), {each.name: each for each in now}
     judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
@@ -171,7 +184,7 @@ def plan_of(
             plan.left.append((each.node, why))
             continue
         if each.node in old:
-            plan.left.append((each.node, f"{old[each.node]}: measure it again, or allow it by --max-age"))
+            plan.left.append((each.node, old[each.node]))
             continue
         reason = reason_of(grounds, simulated=rehearsed)
         plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
@@ -251,16 +264,14 @@ REST = re.compile(r"; and \d+ more$")
 
 def is_cut(reason: str) -> bool:
     """Return whether a reason of ours leaves out some of the metrics, or all, as that of a health check does."""
-    return reason.startswith(HEALTH) or bool(REST.search(reason)) or len(reason) >= REASON_CHARACTERS
+    return reason.startswith(HEALTH) or bool(REST.search(reason))
 
 
 def metrics_of(reason: str) -> set[str]:
-    """Return the metrics that a reason of ours names. The last one of a reason without room for more may be a part."""
+    """Return the metrics that a reason of ours names."""
     if reason.startswith(HEALTH):
         return set()
     reason = REST.sub("", reason)
-    if len(reason) >= REASON_CHARACTERS:
-        reason = reason.rpartition(" ")[0]
     parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
     bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
     return {metric for words in bare for metric in words[1:]}
@@ -287,9 +298,12 @@ def measured(raw: Any) -> set[str]:
     }
 
 
-def resume_plan(nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]]) -> Plan:
+def resume_plan(
+    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]], at: datetime
+) -> Plan:
     """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
 
+    A run that began after the time `at` is one of a wrong clock, which does not tell what it came after.
     It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
     that were measured where the node was accepted.
     """
@@ -298,14 +312,14 @@ def resume_plan(nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Ma
         each = results.get(state.name)
         if not state.reason.startswith(TAG) or each is None:
             continue
-        if why := _not_resumed(state, each, holds.get(state.name, ())):
+        if why := _not_resumed(state, each, holds.get(state.name, ()), at):
             plan.left.append((state.name, f"{why}; drained: {state.reason}"))
         else:
             plan.steps.append(Step(state.name, state.reason, state, tuple(resume_command(state.name)), "resumed"))
     return plan
 
 
-def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> str:
+def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str], at: datetime) -> str:
     """Return why a node that we drained is not resumed; empty if it is."""
     if each.state not in HOLDS or each.result is None:
         return each.state.value
@@ -316,6 +330,8 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> 
     began = moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
+    if began > at:
+        return f"the later run began in the future, {each.result.summary['started']}: set the clock of the node"
     if missing := sorted(metrics_of(state.reason) - set(holds)):
         return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
     if each.state is State.HELD and is_cut(state.reason):
