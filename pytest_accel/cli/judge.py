@@ -118,7 +118,7 @@ def _consistency(saved: SavedRecord, damage: Sequence[str]) -> list[Line]:
         return [(f"contradiction: {each}", "red") for each in consistency.listed(damage)]
     doubt = consistency.unverified(saved)
     but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
-    return [(f"record: consistent{but}", ""), (f"sha256: {saved.sha256}, not signed", "")]
+    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sha256, _width())]
 
 
 def _lists(old: Record, new: Record) -> list[Line]:
@@ -272,8 +272,7 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
     _print(terminal.closing_lines(closing, verdicts, _width()))
-    width, finds = _width(), terminal.finds_lines(closing)
-    _print(terminal.folded(finds, width) if width else finds)
+    _print(terminal.finds_lines(closing, _width()))
 
 
 def _width() -> int | None:

@@ -24,7 +24,8 @@ def lines(session: Session, closing: Closing, width: int | None, *, full: bool) 
         *_folded(steps, width),
         *_repeated(session, closing),
         *_resumed(session),
-        *_folded([*terminal.finds_lines(closing), *_measured(session, full=full)], width),
+        *terminal.finds_lines(closing, width),
+        *_folded(_measured(session, full=full), width),
         *terminal.contract_lines(session.sku),
         *terminal.record_lines(session.folder.file, session.record.sha256, session.folder.instead_of, width),
     ]

@@ -47,7 +47,8 @@ def _worth_saying(phase: str, seconds: Mapping[str, float]) -> bool:
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None = None) -> list[Line]:
     """Return the closing line in its colour: yellow for an acceptance with marginal or waived verdicts.
 
-    A line that is longer than `width` is continued in further lines, each of which begins with a device or a reason.
+    A line that is longer than `width` is continued in further lines, each of which begins with a device or a reason. Of
+    what is too long even so, figures stay with their metrics as far as there is another place to break it.
     """
     colour = "green" if closing.exit == 0 else "red"
     if closing.exit == 0 and any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in verdicts):
@@ -56,25 +57,32 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | No
         return [(closing.line, colour)]
     pieces = closing.line.split("; ")
     pieces[:-1] = [f"{piece};" for piece in pieces[:-1]]
-    return [(text, colour) for place, piece in enumerate(pieces) for text in wrapped(piece, width, first=place == 0)]
+    return [(text, colour) for place, piece in enumerate(pieces) for text in by_phrases(piece, width, first=place == 0)]
 
 
-def finds_lines(closing: Closing) -> list[Line]:
-    """Return the line on the smallest loss that the run would have found; nothing if it measured no speed."""
-    return [(closing.finds, "")] if closing.finds else []
+def finds_lines(closing: Closing, width: int | None = None) -> list[Line]:
+    """Return the lines on the smallest loss that the run would have found; nothing if it measured no speed."""
+    if not closing.finds:
+        return []
+    return [(text, "") for text in (by_phrases(closing.finds, width) if width else [closing.finds])]
 
 
 def record_lines(file: Path | None, sha256: str, instead_of: str | None = None, width: int | None = None) -> list[Line]:
     """Return where the record is and its hash; nothing if there is none.
 
-    `instead_of` says which place could not be written, if the record had to be written to another one. In 80 columns
-    the hash leaves no room for the words that it is no signature.
+    `instead_of` says which place could not be written, if the record had to be written to another one.
     """
     if file is None:
         return []
-    hashed = f"sha256: {sha256}, not signed"
-    place = f"record: {file}{f' ({instead_of})' if instead_of else ''}"
-    return [(place, ""), (hashed if width is None or len(hashed) <= width else hashed.partition(",")[0], "")]
+    return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", ""), *hash_lines(sha256, width)]
+
+
+def hash_lines(sha256: str, width: int | None = None) -> list[Line]:
+    """Return the hash of a record, and that it is no signature. In 80 columns that takes two lines."""
+    text = f"sha256: {sha256}, not signed"
+    if width is None or len(text) <= width:
+        return [(text, "")]
+    return [(f"sha256: {sha256},", ""), (f"{INDENT}not signed", "")]
 
 
 def contract_lines(sku: Sku | None) -> list[Line]:
@@ -82,16 +90,39 @@ def contract_lines(sku: Sku | None) -> list[Line]:
     return [(f"contract: {sku.contract.named(sku.name)}", "")] if sku and sku.contract else []
 
 
-def wrapped(text: str, width: int, *, first: bool = True) -> list[str]:
-    """Return a text as lines of at most `width` columns, broken between words; all but the `first` are indented."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent="" if first else INDENT,
-        subsequent_indent=INDENT if first else 2 * INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text as lines of at most `width` columns, broken between words; all but the first are indented."""
+    return textwrap.wrap(text, width, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
+
+
+def by_phrases(text: str, width: int, *, first: bool = True) -> list[str]:
+    """Return a text as lines that are broken between phrases, or between words where a phrase would end too early.
+
+    All but the `first` are indented.
+    """
+    indent, further = ("", INDENT) if first else (INDENT, 2 * INDENT)
+    text, found = text.strip(), []
+    while len(indent) + len(text) > width:
+        places = _breaks(text)
+        fitting = [place for place in places if len(indent) + place <= width] or sorted(places)[:1]
+        if not fitting:
+            break
+        late = [place for place in fitting if place >= width // 2] or [max(fitting)]
+        place = min(late, key=lambda each: (places[each], -each))
+        found.append(indent + text[:place].rstrip())
+        text, indent = text[place:].lstrip(), further
+    return [*found, indent + text]
+
+
+def _breaks(text: str) -> dict[int, tuple[int, int]]:
+    """Return where a line may end, each place with how deep it is in brackets and how bad the break is there."""
+    found, depth = {}, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == " ":
+            before, after = text[place - 1], text[place + 1 : place + 2]
+            found[place] = depth, 0 if before == ";" else 1 if before in ",:" else 2 if after == "(" else 3
+    return found
 
 
 def folded(lines: Sequence[Line], width: int) -> list[Line]:

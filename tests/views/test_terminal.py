@@ -4,6 +4,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,15 @@ from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.table import table
-from pytest_accel.views.terminal import closing_lines, folded, sampling_line, time_line
+from pytest_accel.views.terminal import (
+    by_phrases,
+    closing_lines,
+    finds_lines,
+    folded,
+    record_lines,
+    sampling_line,
+    time_line,
+)
 
 NAMES = {"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"}
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -320,6 +329,41 @@ def test_a_long_closing_line_is_broken_between_devices() -> None:
     ]
     assert max(map(len, found)) <= 80
     assert closing_lines(Closing(line, 1, "REJECTED"), []) == [(line, "red")], "in a file it stays one line"
+
+
+def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
+    line = "SIMULATED ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.ecc_corrected +1.0%; 6 advisory)"
+    finds = (
+        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours), products 9.8% (matmul_mamf.bf16, "
+        "neighbours, at the clock); not known: host link, peer links, collectives"
+    )
+    closing = Closing(line, 0, "ACCEPTED", finds=finds)
+    assert [text for text, _ in closing_lines(closing, [], 80)] == [
+        "SIMULATED ACCEPTED 8/8 devices as h100-sxm at quick",
+        "  (1 marginal: gpu0 counters.ecc_corrected +1.0%;",
+        "  6 advisory)",
+    ]
+    assert [text for text, _ in finds_lines(closing, 80)] == [
+        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours),",
+        "  products 9.8% (matmul_mamf.bf16, neighbours, at the clock);",
+        "  not known: host link, peer links, collectives",
+    ]
+    assert finds_lines(closing) == [(finds, "")]
+
+
+@pytest.mark.parametrize("width", [1, 10, 40, 80])
+@pytest.mark.parametrize("text", ["", " ", "a" * 200, "a  b " * 60, "((" + "b, c (d)) " * 30, "w " + "e" * 99 + " f"])
+def test_lines_that_are_broken_between_phrases_lose_no_word(text: str, width: int) -> None:
+    lines = by_phrases(text, width)
+    assert " ".join(lines).split() == text.split()
+    assert all(len(line) <= width or " " not in line.strip() for line in lines)
+
+
+@pytest.mark.parametrize("width", [None, 40, 80, 120])
+def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature(width: int | None) -> None:
+    lines = [text for text, _ in record_lines(Path("record.json"), "a" * 64, None, width)][1:]
+    assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, not signed"
+    assert len(lines) == (1 if width in (None, 120) else 2)
 
 
 def test_the_phases_of_a_run_are_whole_seconds_and_none_is_negative() -> None:
