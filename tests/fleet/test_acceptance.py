@@ -461,18 +461,6 @@ def test_a_place_where_a_record_may_be_and_is_not_is_told(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    save(node(0), tmp_path / "records" / "node0")
-    save(node(1, fails=True), tmp_path / "records" / "node1")
-    (tmp_path / "records" / "node1").chmod(0)
-    try:
-        status, found = told(tmp_path)
-    finally:
-        (tmp_path / "records" / "node1").chmod(0o700)
-    assert (status, found["refused"][0][1]) == (6, "cannot be read: Permission denied")
-
-
 def test_the_nodes_of_a_run_further_down_have_to_have_a_record_too(tmp_path: Path) -> None:
     night = tmp_path / "records" / "night1"
     save(node(0), night / "node0")
