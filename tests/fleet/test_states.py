@@ -168,6 +168,17 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
     assert lost.reason == "REJECTED gpu3; job 8 left no result that takes it back"
 
 
+@pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])
+def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jobs: tuple[str, str]) -> None:
+    first, last = jobs
+    asked = fleet(Expected("n"), jobs=(Submitted("n", first, EARLY), Submitted("n", last, "2026-11-20T12:00:00+00:00")))
+    good, bad = result(EARLY, job=first), result(LATE, job=last, **BAD)
+    for shown in ("COMPLETED", "RUNNING"):
+        assert of_all(asked, {"n": [good, bad]}, [JobState(first, "accel-1-n", shown)])[0].state is State.REJECTED
+    lost = of_all(asked, {"n": [good]}, [JobState(first, "accel-1-n", "NODE_FAIL")])[0]
+    assert (lost.state, lost.reason) == (State.NO_RESULT, f"job {last} ended without a record")
+
+
 def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
     bad, held = result(EARLY, job="7", **BAD), {"word": "HELD", "filtered": True}
     later = "2026-11-20T12:01:00+00:00"

@@ -195,13 +195,21 @@ class _Jobs:
 
     @property
     def queue(self) -> JobState | None:
-        """Its last job in the queue."""
-        return self.queued[-1] if self.queued else None
+        """Its last job as the queue shows it, else the last one there that has not ended; None without either."""
+        shown = (each for each in reversed(self.queued) if each.id == self.last or each.state in ACTIVE)
+        return next(shown, None)
 
     @property
     def last(self) -> str:
-        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
-        return self.queue.id if self.queue else (self.submitted[-1].job if self.submitted else "")
+        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then.
+
+        The queue may show only an older one: it forgets jobs that have ended.
+        """
+        told = self.submitted[-1].job if self.submitted else ""
+        seen = self.queued[-1].id if self.queued else ""
+        if told.isdigit() and seen.isdigit():
+            return max(told, seen, key=int)
+        return seen if seen and seen not in {each.job for each in self.submitted} else told
 
     @property
     def at(self) -> datetime:
