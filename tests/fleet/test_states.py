@@ -96,6 +96,13 @@ def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
     assert found[0].state is State.REJECTED
 
 
+def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> None:
+    results = {"n.a": [result(EARLY, **BAD)], "n.b": [result(LATE)]}
+    found = of_all(fleet(Expected("n")), results, [])[0]
+    assert (found.state, found.result) == (State.NO_RESULT, None)
+    assert found.reason.endswith("results do not count that may be those of several machines: n.a, n.b")
+
+
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
 BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
 

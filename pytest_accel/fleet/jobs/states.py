@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from pytest_accel.core.words import counted
+from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 from pytest_accel.run import node_results
@@ -97,6 +97,9 @@ def of_all(
         choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
         known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
+        if unclear := node_results.several(each.name, results):
+            why = f"results do not count that may be those of several machines: {listed(unclear)}"
+            state = replace(state, reason=_noted(state.reason, why))
         note = _not_counting(choice.mistimed[:1])
         found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
     return found
