@@ -57,7 +57,7 @@ def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
     watch = Watch(chosen.folder.absolute())
     nodes = watch.look()
-    now = slurm.nodes([each.node for each in nodes])
+    now = slurm.nodes([each.node for each in nodes if each.expected])
     plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))

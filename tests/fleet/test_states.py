@@ -28,7 +28,7 @@ from pytest_accel.fleet.jobs.run_folder import (
     save,
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
-from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
+from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
 from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
@@ -101,6 +101,30 @@ def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> No
     found = of_all(fleet(Expected("n")), results, [])[0]
     assert (found.state, found.result) == (State.NO_RESULT, None)
     assert found.reason.endswith("results do not count that may be those of several machines: n.a, n.b")
+
+
+def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> None:
+    bad = replace(result(LATE, job="", **BAD), folder=Path("zz"))
+    results = {"n": [result()], "zz": [bad], "yy": [result(LATE, job="")], "xx": [result(simulated=True, **BAD)]}
+    asked = fleet(Expected("n"))
+    found = of_all(asked, results, [])
+    assert [(each.node, each.state, each.expected) for each in found] == [
+        ("n", State.ACCEPTED, True),
+        ("zz", State.REJECTED, False),
+    ]
+    assert found[1].reason == "not among the expected nodes; REJECTED gpu3"
+    assert exit_status(found) == 1
+    plan = drain.plan_of(found, {"zz": [SLOW]}, [NodeState("zz", "idle")], most=1)
+    assert (plan.steps, plan.left) == ([], [("zz", "it is not among the expected nodes")])
+    told = replace(asked, others=others(asked, results))
+    lines = [
+        "note: xx: not among the expected nodes; n does not count: it is simulated, which was not asked",
+        "note: yy: not among the expected nodes; ACCEPTED 8/8",
+    ]
+    for form in (report.text, report.markdown):
+        assert all(line in form(told, found, ",".join) for line in ("not among the expected nodes; REJECTED", *lines))
+    assert report.notes(told) == lines
+    assert not of_all(replace(asked, listed=False), results, [])[1:]
 
 
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}

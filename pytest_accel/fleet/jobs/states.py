@@ -60,6 +60,8 @@ class NodeResult:
     """Why the node starts no job now; empty if it does."""
     note: str = ""
     """Which run does not count since its time cannot be right; empty if there is none."""
+    expected: bool = True
+    """False for a host that no list named; it is here since it was rejected."""
 
 
 def of_all(
@@ -71,7 +73,7 @@ def of_all(
     *,
     now: datetime | None = None,
 ) -> list[NodeResult]:
-    """Return the state of every expected node, in the order of the list.
+    """Return the state of every expected node, in the order of the list, then the rejected hosts that it lacks.
 
     `results` are those of each host, `jobs` are None where the queue could not be asked. `last_words` returns the last
     line of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
@@ -102,6 +104,30 @@ def of_all(
             state = replace(state, reason=_noted(state.reason, why))
         note = _not_counting(choice.mistimed[:1])
         found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
+    others = _unexpected(fleet, results, now)
+    return [*found, *(each for each in others if each.state is State.REJECTED)]
+
+
+def others(fleet: Fleet, results: Mapping[str, Sequence[Result]], *, now: datetime | None = None) -> tuple[str, ...]:
+    """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
+    found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
+    return tuple(f"{each.node}: {each.reason}" for each in found if each.state is not State.REJECTED)
+
+
+def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Result]], now: datetime) -> list[NodeResult]:
+    """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
+    if not fleet.listed:
+        return []
+    named = nodes_of(results, [each.name for each in fleet.expected])
+    found = []
+    for host in sorted(set(results) - set(named)):
+        fits, unasked = _fitting(results[host], asked_of(fleet))
+        counts = node_results.choose(fits, now).counts
+        if counts is None:
+            each = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
+        else:
+            each = _judged(host, counts)
+        found.append(replace(each, reason=_noted("not among the expected nodes", each.reason), expected=False))
     return found
 
 

@@ -40,7 +40,7 @@ def of_folder(folder: Path) -> Found:
     for each in states.of_all(fleet, by_host, None, unreadable=results.unreadable):
         if each.result and each.result.summary["simulated"]:
             continue
-        if each.result and each.result.summary["state"] != RUNNING:
+        if each.expected and each.result and each.result.summary["state"] != RUNNING:
             found.nodes.append(each)
         elif each.reason not in found.without:
             found.without.append(f"{each.node} gets no label: {each.reason}")
