@@ -81,7 +81,8 @@ def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: a
         if each.state is State.REJECTED and each.result:
             raw = _record(each)
             found[each.node] = plans.failures(raw)
-            if why := plans.too_old(raw, each.result.summary["started"], at, chosen.max_age):
+            started = each.began.isoformat() if each.began else each.result.summary["started"]
+            if why := plans.too_old(raw, started, at, chosen.max_age):
                 old[each.node] = why
     return plans.plan_of(nodes, found, now, chosen.most, old)
 

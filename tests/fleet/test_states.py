@@ -189,6 +189,17 @@ def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says()
     assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
 
 
+def test_an_impossible_time_of_the_last_job_hides_no_later_run_by_hand() -> None:
+    for of_job, by_hand, counts in (({}, BAD, State.REJECTED), (BAD, {}, State.ACCEPTED)):
+        ahead = result("2099-01-01T00:00:00+00:00", job="8", **of_job)
+        assert two(ahead, result(LATE, job="", **by_hand)).state is counts
+    alone = two(result("2099-01-01T00:00:00+00:00", job="8"), result(EARLY, job="7"))
+    assert alone.began == datetime(2026, 11, 20, 12, tzinfo=timezone.utc), "its submission"
+    since = datetime(2026, 11, 20, 13, tzinfo=timezone.utc)
+    drained = NodeState("n", "drained", reason="[accel] A401 gpu3 matmul.bf16", since=since)
+    assert not drain.resume_plan([alone], [drained], {"n": {"matmul.bf16"}}).steps
+
+
 def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
     bad = result(EARLY, job="7", **BAD)
     jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))

@@ -316,7 +316,7 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str]) -> 
         return "the later run was simulated"
     if not state.state.startswith("drain"):
         return f"its state is {state.state}"
-    began = moment(each.result.summary["started"])
+    began = each.began or moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
     if missing := sorted(metrics_of(state.reason) - set(holds)):

@@ -62,6 +62,8 @@ class NodeResult:
     """Which run does not count since its time cannot be right; empty if there is none."""
     expected: bool = True
     """False for a host that no list named; it is here since it was rejected."""
+    began: datetime | None = None
+    """When the run of its result began, as far as its job tells; None where the result alone tells it."""
 
 
 def of_all(
@@ -103,7 +105,8 @@ def of_all(
             why = f"results do not count that may be those of several machines: {listed(unclear)}"
             state = replace(state, reason=_noted(state.reason, why))
         note = _not_counting(choice.mistimed[:1])
-        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
+        began = known_jobs.began(state.result) if state.result else None
+        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=began))
     others = _unexpected(fleet, results, now)
     return [*found, *(each for each in others if each.state is State.REJECTED)]
 
@@ -252,10 +255,13 @@ class _Jobs:
         return {*(each.job for each in self.submitted), *(each.id for each in self.queued)} - {self.last}
 
     def began(self, result: Result) -> datetime | None:
-        """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong."""
+        """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong.
+
+        A run of the last job with a time in the future counts from the submission: "now" would hide later runs.
+        """
         said, job = node_results.began(result), result.summary["job"]
         if self.last and job == self.last:
-            return min(max(said or self.at, self.at), self.now)
+            return self.at if said is None or said > self.now + node_results.AHEAD else max(said, self.at)
         if job in self._earlier:
             before = self.at - timedelta(microseconds=1)
             return min(said or before, before)
