@@ -127,6 +127,25 @@ def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> Non
     assert not of_all(replace(asked, listed=False), results, [])[1:]
 
 
+@pytest.mark.parametrize(
+    ("folder", "name", "counts"),
+    [
+        ("n.example.org", "n", State.NO_RESULT),
+        ("n.example.org-2", "n", State.NO_RESULT),
+        ("n-2", "n", State.NO_RESULT),
+        ("n", "n.example.org", State.NO_RESULT),
+        ("n-2", "n.example.org", State.NO_RESULT),
+        ("n.else.org", "n.example.org", State.ACCEPTED),
+        ("m.example.org", "n", State.ACCEPTED),
+    ],
+)
+def test_a_damaged_folder_may_be_named_by_the_host_with_its_domain_or_without(
+    folder: str, name: str, counts: State
+) -> None:
+    damaged = Unreadable(folder, datetime(2026, 11, 22, tzinfo=timezone.utc), "damaged")
+    assert of_all(fleet(Expected(name)), {name: [result(LATE)]}, [], unreadable=[damaged])[0].state is counts
+
+
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
 BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
 

@@ -214,9 +214,13 @@ class Unreadable:
     def node_of(self, names: Mapping[str, str]) -> str | None:
         """Return the node whose run has this folder: NODE, NODE-2, NODE-3 ...; None if it is none of these.
 
-        `names` are those of the nodes by their `file_name`. A node may be called as the second folder of another one.
+        `names` are those of the nodes by their `file_name`. A node may be called as the second folder of another one,
+        and the folder as the host with its domain or without.
         """
-        return names.get(self.folder) or names.get(re.sub(r"-\d+$", "", self.folder))
+        first = re.sub(r"-\d+$", "", self.folder)
+        called = names.get(self.folder) or names.get(first)
+        alike = (node_results.nodes_of([folder], names).get(folder) for folder in (self.folder, first))
+        return called or next((names[each] for each in alike if each), None)
 
 
 @dataclass
