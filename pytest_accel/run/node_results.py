@@ -129,6 +129,8 @@ def contradiction(found: Summary) -> str:
         return f"it says {word} and ended with exit status {status}, that of a rejection"
     if word in (ACCEPTED, HELD) and rejected:
         return f"it says {word} and rejects {counted(len(rejected), 'device')}"
+    if status == 0 and word not in EXITS:
+        return f"it says {word or 'no result'} and ended with exit status 0"
     return f"it says {word} for a part of the checks" if word == ACCEPTED and _is_part(found) else ""
 
 
