@@ -252,6 +252,18 @@ def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_oth
     assert before.state is State.REJECTED, "which no job was asked to measure again"
 
 
+def test_a_last_job_that_judged_a_part_of_the_checks_left_a_result() -> None:
+    part = {"word": "NOT JUDGED", "exit": 6, "line": "NOT JUDGED 1/2", "filtered": True}
+    by_hand, of_last = result(EARLY, job=""), result("2026-11-20T12:01:00+00:00", job="8", **part)
+    found = two(by_hand, of_last)
+    assert (found.state, found.reason, found.result) == (State.NOT_JUDGED, "NOT JUDGED 1/2", of_last)
+    assert not submission.needed([found], ())
+    assert two(result(EARLY, job="", **BAD), of_last).state is State.REJECTED
+    assert two(result(LATE, job=""), of_last).state is State.ACCEPTED
+    unfinished = result("2026-11-20T12:01:00+00:00", job="8", **{**part, "word": "", "exit": None, "state": "running"})
+    assert two(by_hand, unfinished).state is State.NO_RESULT
+
+
 def test_a_result_that_contradicts_itself_is_not_judged() -> None:
     given = state(result(rejected=["GPU-3"]))
     assert given.state is State.NOT_JUDGED

@@ -99,6 +99,7 @@ def of_all(
         known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
         fits, unasked = _fitting(runs.get(each.name, ()), asked)
         choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
+        choice = known_jobs.with_own(choice, fits)
         known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
         if unclear := node_results.several(each.name, results):
@@ -271,6 +272,18 @@ class _Jobs:
         """Return True for the result of the last job, or of a run by hand that began after it was submitted."""
         began = self.began(result)
         return not self.last or (began is not None and began >= self.at)
+
+    def with_own(self, choice: Choice[Result], results: Sequence[Result]) -> Choice[Result]:
+        """Return the choice with the result of the last job if what counts is older and rejects nothing.
+
+        A part of the checks does not count beside an older result, but the job left it, and need not be repeated.
+        """
+        if choice.counts is None or self.is_current(choice.counts) or rejects(choice.counts.summary):
+            return choice
+        own = [each for each in results if each.summary["job"] == self.last and each.summary["state"] != RUNNING]
+        counts = max(own, key=lambda each: self.began(each) or self.at, default=choice.counts)
+        others = [(each, why) for each, why in choice.passed_over if each is not counts]
+        return replace(choice, counts=counts, passed_over=others)
 
     def not_repeated(self, results: Sequence[Result]) -> list[Result]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
