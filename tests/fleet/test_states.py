@@ -147,7 +147,7 @@ def test_a_damaged_folder_may_be_named_by_the_host_with_its_domain_or_without(
 
 
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
-BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
+BAD: dict[str, Any] = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
 
 
 @pytest.mark.parametrize(
