@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku, Spread
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.delivery import acceptance, files, records
+from pytest_accel.fleet.delivery import acceptance, choice, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
@@ -27,8 +28,8 @@ FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html":
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all
 devices against their limits, what to send back, and how likely a slow device was accepted. Of several records of one
-node the newest counts; an older one with a board that no newer one has counts as another node. The exit status is 0 if
-all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not judged."""
+node one counts, by the rule of all reports; an older one with a board that no newer one has counts as another node. The
+exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not judged."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,9 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     if not found.nodes:
         why = found.refused[0][1] if found.refused else "no JSON file is one"
         raise BadFile(f"{chosen.folder}: holds no record that can be read: {why}")
-    found.nodes = _as_the_fleet_counts(found.nodes, there.runs)
+    _choose(found, there.runs)
+    if not found.nodes:
+        raise BadFile(f"{chosen.folder}: holds no record that counts: {found.refused[0][1]}")
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
     spread_of = sku.spread_of if sku else _no_spread
@@ -83,20 +86,28 @@ def _expected(runs: Sequence[Path]) -> list[str]:
     return [each.name for folder in runs for each in run_folder.load(folder).expected]
 
 
-def _as_the_fleet_counts(nodes: Sequence[NodeRecord], runs: Sequence[Path]) -> list[NodeRecord]:
-    """Return the records; one in the folder of a fleet's run is not accepted unless `fleet report` counts it as good.
+def _choose(found: Records, runs: Sequence[Path]) -> None:
+    """Keep the records that count. In the run of a fleet they are those that `fleet report` counts. Raises BadFile.
 
-    That knows what was asked, and which job was the last one of a node. Raises BadFile.
+    That knows what was asked, and which job was the last one of a node.
     """
-    good: set[Path] = set()
+    counted: dict[Path, bool] = {}
     for folder in runs:
         results = run_folder.Results(folder)
-        found = states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable)
-        good |= {each.result.folder for each in found if each.result and each.state in states.HOLDS}
-    asked = [(each, folder) for each in nodes if (folder := Path(each.path).parent).parent in runs]
-    bad = {each.path: folder.parent for each, folder in asked if each.accepted and folder not in good}
-    why = "'pytest-accel fleet report {}' does not count this result, and says why"
-    return [replace(each, objection=why.format(bad[each.path])) if each.path in bad else each for each in nodes]
+        states_of = states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable)
+        counted |= {each.result.folder: each.state in states.HOLDS for each in states_of if each.result}
+    chosen = choice.choose(found.nodes, datetime.now(timezone.utc), counted)
+    found.nodes = [_objected(each, runs, counted) for each in chosen.nodes]
+    found.older, found.shared, found.rejected_before = chosen.older, chosen.shared, chosen.rejected_before
+    found.refused += chosen.refused
+
+
+def _objected(one: NodeRecord, runs: Sequence[Path], counted: Mapping[Path, bool]) -> NodeRecord:
+    """Return a record; one in the run of a fleet is not accepted unless `fleet report` counts it as good."""
+    run = next((each for each in Path(one.path).parents if each in runs), None)
+    if run is None or not one.accepted or counted.get(Path(one.path).parent):
+        return one
+    return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
 
 
 def _limits(found: Records) -> Callable[[str], Limit]:

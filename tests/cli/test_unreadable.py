@@ -56,6 +56,14 @@ def test_a_calibration_names_the_folder_that_it_could_not_enter(tmp_path: Path, 
     assert f"{closed.relative_to(tmp_path)}: cannot be read: Permission denied" in said
 
 
+def test_a_delivery_names_the_folder_that_it_could_not_enter(tmp_path: Path, closed: Path) -> None:
+    status, said = command(tmp_path, "fleet", "report", "--acceptance", "records")
+
+    assert "NOT JUDGED" in said
+    assert f"{closed.relative_to(tmp_path)}: cannot be read: Permission denied" in said
+    assert status == 6
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,9 +23,9 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run.node_results import AHEAD
+from pytest_accel.run import node_results, summaries
 from pytest_accel.run.record import FILE, READABLE, seal
-from pytest_accel.run.summaries import moment
+from pytest_accel.run.summaries import Summary
 
 ACCEPTED = "ACCEPTED"
 """The word of a run that accepts its node."""
@@ -44,8 +42,6 @@ TERMS = (
     "driver",
 )
 """The terms on which all nodes of one delivery should be judged."""
-FUTURE = "says that its run began in the future, at {started}: the clock of that node is wrong"
-UNDATED = "does not say when its run began, and there are other records of {host}"
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
 BEGIN, END = b'\n"measurements": [\n', b"\n],\n"
 """The beginning and the end of the measurements in the file of a record, which has a line for each."""
@@ -89,6 +85,8 @@ class NodeRecord:
     """The hash that the record states."""
     changed: bool | None
     """True if it does not fit what the record holds; None if that was not checked."""
+    summary: Summary = field(default_factory=Summary)
+    """What tells whether the record counts: time, result and exit status of its run."""
     devices: Sequence[Device] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
@@ -113,9 +111,10 @@ class NodeRecord:
 
 @dataclass
 class Records:
-    """The newest record of every node, the limits that they hold, and the files that could not be used."""
+    """The records of a delivery, the limits that they hold, and the files that could not be used."""
 
     nodes: list[NodeRecord] = field(default_factory=list)
+    """Every record; after `choice.choose` those that count."""
     limits: dict[str, Any] = field(default_factory=dict)
     """Each limit as the records hold it, by its JSON text."""
     older: int = 0
@@ -129,67 +128,18 @@ class Records:
 
 
 def read(paths: Sequence[Path], *, verify: bool = False) -> Records:
-    """Read records, in several processes if they are many, and keep the newest of every node.
+    """Read records, in several processes if they are many.
 
     With `verify` the hash of every record is checked, which needs all of it; else the samples are not read.
     """
-    found, by_host = Records(), defaultdict[str, list[NodeRecord]](list)
+    found = Records()
     for path, one, limits, why in _read_each(paths, partial(_read, verify=verify)):
         if one is None:
             found.refused += [(str(path), why)] if why else []
             continue
         found.limits |= limits
-        by_host[one.host].append(one)
-    for host in sorted(by_host):
-        ahead = [each for each in by_host[host] if (_moment(each.started) or 0.0) > time.time() + AHEAD.total_seconds()]
-        found.refused += [(each.path, FUTURE.format(started=each.started)) for each in ahead]
-        several = [each for each in by_host[host] if each not in ahead]
-        dated = [each for each in several if len(several) == 1 or _moment(each.started)]
-        found.refused += [(each.path, UNDATED.format(host=host)) for each in several if each not in dated]
-        kept = _newest(dated)
-        found.older += len(dated) - len(kept)
-        if any(each.exit == 1 for each in dated) and not any(each.exit == 1 for each in kept):
-            found.rejected_before.append(host)
-        if len(kept) > 1:
-            found.shared.append(host)
-            kept = [replace(each, node=f"{host} ({_folder(each.path)})") for each in kept]
-        found.nodes += kept
+        found.nodes.append(one)
     return found
-
-
-def _newest(records: Sequence[NodeRecord]) -> list[NodeRecord]:
-    """Return the newest of the records of one host, and the older ones that hold a device that no newer one holds.
-
-    Such an older record is of another node of that name, or of this one before a board was exchanged: a board that it
-    rejects stays rejected.
-    """
-    kept: list[NodeRecord] = []
-    for one in sorted(records, key=_order, reverse=True):
-        later = [device for each in kept for device in each.devices]
-        if not kept or not all(any(_is_one(device, other) for other in later) for device in one.devices):
-            kept.append(one)
-    return kept
-
-
-def _order(record: NodeRecord) -> tuple[float, bool, str]:
-    """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
-    return _moment(record.started) or 0.0, record.exit == 1, record.path
-
-
-def _is_one(one: Device, other: Device) -> bool:
-    """Return True if two devices are the same board."""
-    serials = {each.serial.strip().upper() for each in (one, other) if each.serial}
-    return one.uuid == other.uuid and len(serials) < 2
-
-
-def _moment(started: str) -> float | None:
-    """Return the time at which a run began in seconds since the epoch, None if it is not stated."""
-    began = moment(started)
-    return began.timestamp() if began else None
-
-
-def _folder(path: str) -> str:
-    return str(Path(path).parent if Path(path).name == FILE else path)
 
 
 Read = tuple[Path, "NodeRecord | None", dict[str, Any], str]
@@ -257,6 +207,7 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
     own = [_key(each, limits) for each in raw.get("limits", ())]
     ended = closing.get("exit") if raw.get("state") == "finished" else None
     waived = {str(each["metric"]): None for each in verdicts if each.get("waiver")}
+    told = summaries.summary({**raw, "measurements": ()})
     return NodeRecord(
         path=str(path),
         host=str(run["host"]),
@@ -268,24 +219,26 @@ def _node(path: Path, raw: Mapping[str, Any], limits: dict[str, Any], *, verify:
         simulated=bool(run.get("simulated")) or any(map(simulated.shown_by, devices)),
         sha256=str(raw.get("sha256") or ""),
         changed=seal(raw) != raw.get("sha256") if verify else None,
+        summary=told,
         devices=devices,
         terms=_terms(raw),
         faults=list(_faults(verdicts, raw.get("findings", ()))),
         marginal=frozenset(str(each["subject"]) for each in verdicts if each["status"] == Status.MARGINAL.value),
         figures=list(_figures(verdicts, own, limits)),
-        objection=_contradiction(devices, verdicts) if closing.get("word") == ACCEPTED else "",
+        objection=_contradiction(told, devices, verdicts) if closing.get("word") == ACCEPTED else "",
         waived=list(waived),
         overridden=int(around.get("overridden") or 0),
         rejected_before=[str(each) for each in around.get("rejected_before") or ()],
     )
 
 
-def _contradiction(devices: Sequence[Device], verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _contradiction(told: Summary, devices: Sequence[Device], verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return why these verdicts cannot be those of an accepted node, empty if they can."""
     failed = [each for each in verdicts if _fails(each)]
     judged = {each["subject"] for each in verdicts if each["status"] in HOLDS and each.get("limit") is not None}
     bare = [each.name for each in devices if each.uuid not in judged]
     why = (
+        node_results.contradiction(told),
         f"{failed[0]['metric']} is {failed[0]['status']}" if failed else "",
         "" if devices else "it holds no device",
         f"no limit was judged on {', '.join(bare)}" if bare else "",

@@ -171,7 +171,7 @@ def warnings(of: Delivery) -> list[str]:
     if changed:
         told.append(f"CHANGED after they were written, and not judged: the records of {listed(changed, MOST_NODES)}.")
     if of.older:
-        told.append(f"Several runs: {many(of.older, 'older record')} not counted; the newest of every node counts.")
+        told.append(f"Several runs: {many(of.older, 'further record')} not counted; one of every node counts.")
     told += [SHARED.format(host=each) for each in of.shared]
     told += [f"Not read: {path}: {why}." for path, why in of.refused]
     return told

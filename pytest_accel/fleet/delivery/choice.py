@@ -1,0 +1,113 @@
+"""Which of the records of a delivery count, by the rule that holds for all results of a node. Pure.
+
+The rule is that of `run/node_results`. It is applied to each machine: records under one name that share a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.fleet.delivery.records import NodeRecord
+from pytest_accel.run import node_results
+from pytest_accel.run.node_results import names_among, nodes_of
+from pytest_accel.run.record import FILE
+
+
+@dataclass
+class Chosen:
+    """The records that count, and what there is to say of the others."""
+
+    nodes: list[NodeRecord] = field(default_factory=list)
+    older: int = 0
+    """The records that do not count beside another one of the same node."""
+    rejected_before: list[str] = field(default_factory=list)
+    """Hosts whose records that count do not reject, and of which another one does."""
+    shared: list[str] = field(default_factory=list)
+    """Hosts of which several records with different devices count, each as a node of its own."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Path and reason of the records whose time cannot be right."""
+
+
+def choose(records: Iterable[NodeRecord], now: datetime, counted: Collection[Path] = ()) -> Chosen:
+    """Return which records count. `counted` are the folders of those that the runs of a fleet count."""
+    found, by_name = Chosen(), dict[str, list[NodeRecord]]()
+    every = list(records)
+    hosts = {each.host for each in every}
+    name_of = nodes_of(hosts, names_among(hosts))
+    for each in every:
+        by_name.setdefault(name_of.get(each.host, each.host), []).append(each)
+    for name in sorted(by_name):
+        kept: list[NodeRecord] = []
+        dated: list[NodeRecord] = []
+        for machine in _machines(by_name[name]):
+            some, mistimed = _of_machine(machine, now, counted)
+            kept += some
+            dated += [each for each in machine if all(each is not other for other, _ in mistimed)]
+            found.refused += [(each.path, f"does not count: {why}") for each, why in mistimed]
+        found.older += len(dated) - len(kept)
+        if any(each.exit == 1 for each in dated) and not any(each.exit == 1 for each in kept):
+            found.rejected_before += sorted({each.host for each in kept})
+        if len(kept) > 1:
+            found.shared.append(name)
+            kept = [replace(each, node=f"{name} ({_folder(each.path)})") for each in kept]
+        found.nodes += kept
+    return found
+
+
+def _of_machine(
+    records: Sequence[NodeRecord], now: datetime, counted: Collection[Path]
+) -> tuple[list[NodeRecord], Sequence[tuple[NodeRecord, str]]]:
+    """Return the records of one machine that count, and those whose time cannot be right, with the reason.
+
+    The first one counts by the rule, or because the run of a fleet counts it. Older ones that hold a device that no
+    newer one holds count besides: a board that was exchanged and rejected stays rejected.
+    """
+    choice = node_results.choose(records, now)
+    of_fleet = [each for each in records if Path(each.path).parent in counted]
+    mistimed = [(each, why) for each, why in choice.mistimed if each not in of_fleet]
+    first = of_fleet[:1] or ([choice.counts] if choice.counts else [])
+    rest = [each for each in records if each not in first and all(each is not other for other, _ in choice.mistimed)]
+    kept = list(first)
+    for one in sorted(rest, key=_order, reverse=True):
+        known = [device for each in kept for device in each.devices]
+        if not all(any(_is_one(device, other) for other in known) for device in one.devices):
+            kept.append(one)
+    return kept, mistimed
+
+
+def _machines(records: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
+    """Return records by machine: those that share the UUID of a device, also by way of another record.
+
+    A record without a device is of the only machine, or else of one of its own.
+    """
+    of_device: dict[str, list[NodeRecord]] = {}
+    for one in records:
+        machine = [one]
+        for before in {id(each): each for device in one.devices if (each := of_device.get(device.uuid))}.values():
+            machine += before
+        of_device |= {device.uuid: machine for each in machine for device in each.devices}
+    machines = list({id(each): each for each in of_device.values()}.values())
+    bare = [each for each in records if not each.devices]
+    if len(machines) > 1:
+        return [*machines, *([each] for each in bare)]
+    return [[each for machine in machines for each in machine] + bare]
+
+
+def _is_one(one: Device, other: Device) -> bool:
+    """Return True if two devices are the same board."""
+    serials = {each.serial.strip().upper() for each in (one, other) if each.serial}
+    return one.uuid == other.uuid and len(serials) < 2
+
+
+def _order(record: NodeRecord) -> tuple[float, bool, str]:
+    """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
+    began = node_results.began(record)
+    return began.timestamp() if began else 0.0, record.exit == 1, record.path
+
+
+def _folder(path: str) -> str:
+    return str(Path(path).parent if Path(path).name == FILE else path)
