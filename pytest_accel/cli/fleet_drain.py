@@ -57,7 +57,7 @@ def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
     watch = Watch(chosen.folder.absolute())
     nodes = watch.look()
-    now = slurm.nodes([each.node for each in nodes])
+    now = slurm.nodes([each.node for each in nodes if each.expected])
     plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))
@@ -81,7 +81,8 @@ def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: a
         if each.state is State.REJECTED and each.result:
             raw = _record(each)
             found[each.node] = plans.failures(raw)
-            if why := plans.too_old(raw, each.result.summary["started"], at, chosen.max_age):
+            started = each.began.isoformat() if each.began else each.result.summary["started"]
+            if why := plans.too_old(raw, started, at, chosen.max_age):
                 old[each.node] = why
     return plans.plan_of(nodes, found, now, chosen.most, old)
 

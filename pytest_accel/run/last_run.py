@@ -36,8 +36,10 @@ class LastRun:
 
     @property
     def word(self) -> str:
-        """The result, such as ACCEPTED."""
-        return self.summary["word"]
+        """The result, such as ACCEPTED; NOT JUDGED for one that contradicts itself."""
+        if node_results.contradiction(self.summary):
+            return "NOT JUDGED"
+        return self.summary["word"] or (node_results.REJECTED if self.rejects else "")
 
     @property
     def rejects(self) -> bool:
@@ -69,8 +71,8 @@ def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | No
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
     A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
-    one counts which `node_results` chooses among those that say something of the node; one of an interrupted run or of
-    a part of the checks does not, and is returned where there is no other.
+    one counts which `node_results` chooses among those that say something of the node, or contradict themselves; one of
+    an interrupted run or of a part of the checks does not, and is returned where there is no other.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -82,8 +84,9 @@ def last_run(place: Path, node: str, *, simulated: bool = False) -> LastRun | No
     hosts = {node, *(each.summary["host"] for each in read)}
     names = node_results.nodes_of(hosts, node_results.names_among(hosts))
     found = [each for each in read if names[each.summary["host"]] == names[node]]
-    telling = [each for each in found if each.good or each.rejects]
-    return node_results.choose(telling or found, datetime.now(timezone.utc)).counts
+    telling = [each for each in found if each.good or each.rejects or node_results.contradiction(each.summary)]
+    now = datetime.now(timezone.utc)
+    return node_results.choose(telling, now).counts or node_results.choose(found, now).counts
 
 
 def _of_node(place: Path, node: str) -> Iterator[Path]:
@@ -118,7 +121,9 @@ def _read(folder: Path, *, simulated: bool) -> LastRun | None:
         found = folder_summary.of_folder(folder)
     except BadFile:
         return None
-    if found is None or found["simulated"] != simulated or found["judged_again"] or not found["word"]:
+    if found is None or found["simulated"] != simulated or found["judged_again"]:
         return None
+    if not found["word"] and not node_results.rejects(found) and not node_results.contradiction(found):
+        return None  # it has not ended
     began = moment(found["started"])
     return LastRun(folder, found, max(0.0, time.time() - began.timestamp())) if began else None

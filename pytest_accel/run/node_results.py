@@ -129,6 +129,8 @@ def contradiction(found: Summary) -> str:
         return f"it says {word} and ended with exit status {status}, that of a rejection"
     if word in (ACCEPTED, HELD) and rejected:
         return f"it says {word} and rejects {counted(len(rejected), 'device')}"
+    if status == 0 and word not in EXITS:
+        return f"it says {word or 'no result'} and ended with exit status 0"
     return f"it says {word} for a part of the checks" if word == ACCEPTED and _is_part(found) else ""
 
 
@@ -137,30 +139,45 @@ def names_among(hosts: Collection[str]) -> set[str]:
 
     A host's name with its domain is that of the node of its short name, unless several domains have such a host.
     """
-    full: dict[str, list[str]] = {}
-    for host in hosts:
-        short, dot, _ = host.partition(".")
-        if dot:
-            full.setdefault(short, []).append(host)
-    return {host for host in hosts if not ((short := host.partition(".")[0]) in hosts and full.get(short) == [host])}
+    full = _with_domain(hosts)
+    return {host for host in hosts if not ((short := host.partition(".")[0]) in hosts and full.get(short) == {host})}
 
 
-def nodes_of(hosts: Iterable[str], names: Collection[str]) -> dict[str, str]:
+def nodes_of(hosts: Collection[str], names: Collection[str]) -> dict[str, str]:
     """Return which node each host is, by the names of the nodes. A name may lack the domain, or the host's may.
 
-    A host that is none of them, or may be several, is left out.
+    A host that is none of them, or may be several, is left out; so is one that only lacks the domain, or alone has it,
+    if several domains have such a host.
     """
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(name.partition(".")[0], []).append(name)
+    full = _with_domain({*hosts, *names})
     found = {}
     for host in hosts:
-        same = [name for name in alike.get(host.partition(".")[0], ()) if _is_one(host, name)]
+        short = host.partition(".")[0]
+        same = [name for name in alike.get(short, ()) if _is_one(host, name)]
         if host in same:
             found[host] = host
-        elif len(same) == 1:
+        elif len(same) == 1 and len(full.get(short, ())) < 2:
             found[host] = same[0]
     return found
+
+
+def several(name: str, hosts: Collection[str]) -> list[str]:
+    """Return the hosts that may be this node, if they are several machines: those of its name in other domains."""
+    full = _with_domain({*hosts, name}).get(name.partition(".")[0], set())
+    return sorted(host for host in hosts if _is_one(host, name)) if len(full) > 1 and name not in hosts else []
+
+
+def _with_domain(hosts: Iterable[str]) -> dict[str, set[str]]:
+    """Return the hosts whose names have a domain, by their short names."""
+    full: dict[str, set[str]] = {}
+    for host in hosts:
+        short, dot, _ = host.partition(".")
+        if dot:
+            full.setdefault(short, set()).add(host)
+    return full
 
 
 def _is_one(host: str, name: str) -> bool:

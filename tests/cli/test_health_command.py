@@ -74,14 +74,14 @@ def shown_end(path: Path, most: int) -> str:
     return str(path) if len(str(path)) <= most else f"...{str(path)[3 - most :]}"
 
 
-def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17") -> None:
+def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17", **more: Any) -> None:
     """Write what a run of `host` on eight devices that began some hours ago has left in `folder`."""
     began = datetime.now(timezone.utc) - timedelta(hours=hours)
     found: dict[str, Any] = {
         "schema": 2, "started": began.isoformat(timespec="seconds"), "host": host, "state": "finished",
         "line": line or word, "word": word, "sku": "h100-sxm", "simulated": False, "judged_again": False,
         "devices": [{"uuid": f"GPU-{place}", "model": "H100", "driver": "nvidia"} for place in range(8)],
-        "rejected": [],
+        "rejected": [], **more,
     }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(found))
@@ -321,6 +321,26 @@ def test_a_run_that_accepts_nothing_does_not_hide_a_rejection(tmp_path: Path, wo
     found = last_run(tmp_path, "node17")
     assert found is not None
     assert found.word == counts
+
+
+@pytest.mark.parametrize(
+    ("newest", "word", "rejects"),
+    [
+        ({"word": "ACCEPTED", "rejected": ["GPU-3"]}, "NOT JUDGED", False),
+        ({"word": "", "exit": 0}, "NOT JUDGED", False),
+        ({"word": "", "exit": 1}, "REJECTED", True),
+        ({"word": "", "exit": None, "state": "running"}, "ACCEPTED", False),
+    ],
+)
+def test_a_newest_result_that_contradicts_itself_or_lacks_a_word(
+    tmp_path: Path, newest: dict[str, Any], word: str, rejects: bool
+) -> None:
+    """As the report of a fleet has them; a run that has not ended says nothing yet."""
+    summary(tmp_path / "node17", "ACCEPTED", hours=9)
+    summary(tmp_path / "node17-2", hours=2, **newest)
+    found = last_run(tmp_path, "node17")
+    assert found is not None
+    assert (found.word, found.rejects, found.good) == (word, rejects, word == "ACCEPTED")
 
 
 def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:

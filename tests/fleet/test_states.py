@@ -28,7 +28,7 @@ from pytest_accel.fleet.jobs.run_folder import (
     save,
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
-from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all
+from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
 from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
@@ -96,8 +96,58 @@ def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
     assert found[0].state is State.REJECTED
 
 
+def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> None:
+    results = {"n.a": [result(EARLY, **BAD)], "n.b": [result(LATE)]}
+    found = of_all(fleet(Expected("n")), results, [])[0]
+    assert (found.state, found.result) == (State.NO_RESULT, None)
+    assert found.reason.endswith("results do not count that may be those of several machines: n.a, n.b")
+
+
+def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> None:
+    bad = replace(result(LATE, job="", **BAD), folder=Path("zz"))
+    results = {"n": [result()], "zz": [bad], "yy": [result(LATE, job="")], "xx": [result(simulated=True, **BAD)]}
+    asked = fleet(Expected("n"))
+    found = of_all(asked, results, [])
+    assert [(each.node, each.state, each.expected) for each in found] == [
+        ("n", State.ACCEPTED, True),
+        ("zz", State.REJECTED, False),
+    ]
+    assert found[1].reason == "not among the expected nodes; REJECTED gpu3"
+    assert exit_status(found) == 1
+    plan = drain.plan_of(found, {"zz": [SLOW]}, [NodeState("zz", "idle")], most=1)
+    assert (plan.steps, plan.left) == ([], [("zz", "it is not among the expected nodes")])
+    told = replace(asked, others=others(asked, results))
+    lines = [
+        "note: xx: not among the expected nodes; n does not count: it is simulated, which was not asked",
+        "note: yy: not among the expected nodes; ACCEPTED 8/8",
+    ]
+    for form in (report.text, report.markdown):
+        assert all(line in form(told, found, ",".join) for line in ("not among the expected nodes; REJECTED", *lines))
+    assert report.notes(told) == lines
+    assert not of_all(replace(asked, listed=False), results, [])[1:]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "counts"),
+    [
+        ("n.example.org", "n", State.NO_RESULT),
+        ("n.example.org-2", "n", State.NO_RESULT),
+        ("n-2", "n", State.NO_RESULT),
+        ("n", "n.example.org", State.NO_RESULT),
+        ("n-2", "n.example.org", State.NO_RESULT),
+        ("n.else.org", "n.example.org", State.ACCEPTED),
+        ("m.example.org", "n", State.ACCEPTED),
+    ],
+)
+def test_a_damaged_folder_may_be_named_by_the_host_with_its_domain_or_without(
+    folder: str, name: str, counts: State
+) -> None:
+    damaged = Unreadable(folder, datetime(2026, 11, 22, tzinfo=timezone.utc), "damaged")
+    assert of_all(fleet(Expected(name)), {name: [result(LATE)]}, [], unreadable=[damaged])[0].state is counts
+
+
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
-BAD = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
+BAD: dict[str, Any] = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +208,17 @@ def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says()
     assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
 
 
+def test_an_impossible_time_of_the_last_job_hides_no_later_run_by_hand() -> None:
+    for of_job, by_hand, counts in (({}, BAD, State.REJECTED), (BAD, {}, State.ACCEPTED)):
+        ahead = result("2099-01-01T00:00:00+00:00", job="8", **of_job)
+        assert two(ahead, result(LATE, job="", **by_hand)).state is counts
+    alone = two(result("2099-01-01T00:00:00+00:00", job="8"), result(EARLY, job="7"))
+    assert alone.began == datetime(2026, 11, 20, 12, tzinfo=timezone.utc), "its submission"
+    since = datetime(2026, 11, 20, 13, tzinfo=timezone.utc)
+    drained = NodeState("n", "drained", reason="[accel] A401 gpu3 matmul.bf16", since=since)
+    assert not drain.resume_plan([alone], [drained], {"n": {"matmul.bf16"}}).steps
+
+
 def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
     bad = result(EARLY, job="7", **BAD)
     jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))
@@ -166,6 +227,17 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
     assert (lost.state, lost.result) == (State.REJECTED, bad)
     assert lost.reason == "REJECTED gpu3; job 8 left no result that takes it back"
+
+
+@pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])
+def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jobs: tuple[str, str]) -> None:
+    first, last = jobs
+    asked = fleet(Expected("n"), jobs=(Submitted("n", first, EARLY), Submitted("n", last, "2026-11-20T12:00:00+00:00")))
+    good, bad = result(EARLY, job=first), result(LATE, job=last, **BAD)
+    for shown in ("COMPLETED", "RUNNING"):
+        assert of_all(asked, {"n": [good, bad]}, [JobState(first, "accel-1-n", shown)])[0].state is State.REJECTED
+    lost = of_all(asked, {"n": [good]}, [JobState(first, "accel-1-n", "NODE_FAIL")])[0]
+    assert (lost.state, lost.reason) == (State.NO_RESULT, f"job {last} ended without a record")
 
 
 def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
@@ -178,6 +250,18 @@ def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_oth
     assert two(result(later, job="8", **BAD), result(LATE, job="by-hand")).state is State.ACCEPTED
     before = two(result(EARLY, job="by-hand", **BAD), result(later, job="8", **held))
     assert before.state is State.REJECTED, "which no job was asked to measure again"
+
+
+def test_a_last_job_that_judged_a_part_of_the_checks_left_a_result() -> None:
+    part = {"word": "NOT JUDGED", "exit": 6, "line": "NOT JUDGED 1/2", "filtered": True}
+    by_hand, of_last = result(EARLY, job=""), result("2026-11-20T12:01:00+00:00", job="8", **part)
+    found = two(by_hand, of_last)
+    assert (found.state, found.reason, found.result) == (State.NOT_JUDGED, "NOT JUDGED 1/2", of_last)
+    assert not submission.needed([found], ())
+    assert two(result(EARLY, job="", **BAD), of_last).state is State.REJECTED
+    assert two(result(LATE, job=""), of_last).state is State.ACCEPTED
+    unfinished = result("2026-11-20T12:01:00+00:00", job="8", **{**part, "word": "", "exit": None, "state": "running"})
+    assert two(by_hand, unfinished).state is State.NO_RESULT
 
 
 def test_a_result_that_contradicts_itself_is_not_judged() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.run.node_results import choose, contradiction, names_among, nodes_of
+from pytest_accel.run.node_results import choose, contradiction, names_among, nodes_of, several
 from pytest_accel.run.summaries import Summary
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
@@ -106,6 +106,12 @@ def test_a_result_whose_time_cannot_be_right_counts_for_nothing(started: str, wh
         ({**GOOD, "exit": 6}, "it says ACCEPTED and ended with exit status 6"),
         ({**NOTHING, "exit": 1}, "it says NOT JUDGED and ended with exit status 1, that of a rejection"),
         ({**GOOD, "filtered": True}, "it says ACCEPTED for a part of the checks"),
+        ({**NOTHING, "exit": 0}, "it says NOT JUDGED and ended with exit status 0"),
+        ({**NOTHING, "word": "BROKEN", "exit": 0}, "it says BROKEN and ended with exit status 0"),
+        ({**LOST, "exit": 0}, "it says INTERRUPTED and ended with exit status 0"),
+        ({**NOTHING, "word": "", "exit": 0}, "it says no result and ended with exit status 0"),
+        ({**NOTHING, "word": "BROKEN", "exit": 3}, ""),
+        ({**RUNS, "exit": 1}, ""),
         ({**HELD, "exit": 6}, ""),
         ({**BAD, "state": "interrupted"}, ""),
         ({**LOST, "rejected": ["a"]}, ""),
@@ -134,3 +140,21 @@ def test_two_names_of_one_node(hosts: set[str], names: set[str]) -> None:
 
 def test_a_host_that_may_be_several_nodes_is_none() -> None:
     assert nodes_of(["n1", "n2.a", "n3"], ["n1.a", "n1.b", "n2"]) == {"n2.a": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names", "found", "unclear"),
+    [
+        (["n.a", "n.b"], ["n"], {}, ["n.a", "n.b"]),
+        (["n.a"], ["n"], {"n.a": "n"}, []),
+        (["n", "n.a"], ["n"], {"n": "n", "n.a": "n"}, []),
+        (["n", "n.a", "n.b"], ["n"], {"n": "n"}, []),
+        (["n", "n.b"], ["n.a"], {}, ["n"]),
+        (["n.a", "n.b"], ["n", "n.b"], {"n.b": "n.b"}, ["n.a", "n.b"]),
+    ],
+)
+def test_machines_of_two_domains_are_not_one_node(
+    hosts: list[str], names: list[str], found: dict[str, str], unclear: list[str]
+) -> None:
+    assert nodes_of(hosts, names) == found
+    assert several(names[0], hosts) == unclear

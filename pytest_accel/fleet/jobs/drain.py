@@ -174,6 +174,9 @@ def plan_of(
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
+        if not each.expected:
+            plan.left.append((each.node, "it is not among the expected nodes"))
+            continue
         grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
         state = states.get(each.node)
         if state is None:
@@ -188,7 +191,7 @@ def plan_of(
             continue
         reason = reason_of(grounds, simulated=rehearsed)
         plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
-    _limit(plan, found, ours, len(nodes), most)
+    _limit(plan, found, ours, sum(each.expected for each in nodes), most)
     return plan
 
 
@@ -327,7 +330,7 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str], at:
         return "the later run was simulated"
     if not state.state.startswith("drain"):
         return f"its state is {state.state}"
-    began = moment(each.result.summary["started"])
+    began = each.began or moment(each.result.summary["started"])
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
     if began > at:

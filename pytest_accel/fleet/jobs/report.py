@@ -15,7 +15,9 @@ MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
 MOST_NAMES = 160
 """Length of the longest list of nodes in one line."""
-AROUND = 9
+MOST_OTHERS = 3
+"""Most hosts that were not expected which the notes name."""
+AROUND = 9 + MOST_OTHERS
 """Lines of a report that are no nodes: heading, notes, counts."""
 LEAST_OF_STATE = 3
 """Lines that every state has at least, so that many of a worse one hide none."""
@@ -101,7 +103,9 @@ def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
 def notes(fleet: Fleet) -> list[str]:
     """Return what a reader has to know besides the states."""
     if fleet.listed:
-        return []
+        shown = [f"note: {printable(each)}" for each in fleet.others[:MOST_OTHERS]]
+        rest = len(fleet.others) - len(shown)
+        return [*shown, *([f"note: and {rest} more hosts that are not among the expected nodes"] if rest else [])]
     return ["note: there is no fleet.json, so a node that left no record is not in this report"]
 
 
@@ -121,6 +125,7 @@ def content(fleet: Fleet, nodes: Sequence[NodeResult]) -> dict[str, Any]:
         "complete_list": fleet.listed,
         "exit": exit_status(nodes),
         "counts": {state.value: count for state, count in counts(nodes).items()},
+        "notes": notes(fleet),
         "nodes": [_node(each) for each in nodes],
     }
 

@@ -75,6 +75,8 @@ class Fleet:
     """The level that the records state; empty if only the arguments tell it (`level_of`)."""
     listed: bool = True
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
+    others: tuple[str, ...] = ()
+    """The hosts that left a result and are not among the expected nodes, with that result; not saved."""
 
     def job_name(self, node: str) -> str:
         """Return the name of the job of a node, by which squeue tells what was submitted."""
@@ -97,7 +99,7 @@ class Result:
 def save(fleet: Fleet, folder: Path) -> None:
     """Replace fleet.json atomically. Raises OSError."""
     content = {"format": FORMAT, **asdict(fleet)}
-    del content["listed"]
+    del content["listed"], content["others"]
     content["expected"] = [{key: value for key, value in asdict(each).items() if value} for each in fleet.expected]
     lines = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
     record.replace_file(folder / FILE, "{\n" + lines + "\n}\n")
@@ -212,9 +214,13 @@ class Unreadable:
     def node_of(self, names: Mapping[str, str]) -> str | None:
         """Return the node whose run has this folder: NODE, NODE-2, NODE-3 ...; None if it is none of these.
 
-        `names` are those of the nodes by their `file_name`. A node may be called as the second folder of another one.
+        `names` are those of the nodes by their `file_name`. A node may be called as the second folder of another one,
+        and the folder as the host with its domain or without.
         """
-        return names.get(self.folder) or names.get(re.sub(r"-\d+$", "", self.folder))
+        first = re.sub(r"-\d+$", "", self.folder)
+        called = names.get(self.folder) or names.get(first)
+        alike = (node_results.nodes_of([folder], names).get(folder) for folder in (self.folder, first))
+        return called or next((names[each] for each in alike if each), None)
 
 
 @dataclass

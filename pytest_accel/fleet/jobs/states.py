@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from pytest_accel.core.words import counted
+from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 from pytest_accel.run import node_results
@@ -60,6 +60,10 @@ class NodeResult:
     """Why the node starts no job now; empty if it does."""
     note: str = ""
     """Which run does not count since its time cannot be right; empty if there is none."""
+    expected: bool = True
+    """False for a host that no list named; it is here since it was rejected."""
+    began: datetime | None = None
+    """When the run of its result began, as far as its job tells; None where the result alone tells it."""
 
 
 def of_all(
@@ -71,7 +75,7 @@ def of_all(
     *,
     now: datetime | None = None,
 ) -> list[NodeResult]:
-    """Return the state of every expected node, in the order of the list.
+    """Return the state of every expected node, in the order of the list, then the rejected hosts that it lacks.
 
     `results` are those of each host, `jobs` are None where the queue could not be asked. `last_words` returns the last
     line of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
@@ -95,10 +99,39 @@ def of_all(
         known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
         fits, unasked = _fitting(runs.get(each.name, ()), asked)
         choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
+        choice = known_jobs.with_own(choice, fits)
         known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
+        if unclear := node_results.several(each.name, results):
+            why = f"results do not count that may be those of several machines: {listed(unclear)}"
+            state = replace(state, reason=_noted(state.reason, why))
         note = _not_counting(choice.mistimed[:1])
-        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note))
+        began = known_jobs.began(state.result) if state.result else None
+        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=began))
+    others = _unexpected(fleet, results, now)
+    return [*found, *(each for each in others if each.state is State.REJECTED)]
+
+
+def others(fleet: Fleet, results: Mapping[str, Sequence[Result]], *, now: datetime | None = None) -> tuple[str, ...]:
+    """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
+    found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
+    return tuple(f"{each.node}: {each.reason}" for each in found if each.state is not State.REJECTED)
+
+
+def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Result]], now: datetime) -> list[NodeResult]:
+    """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
+    if not fleet.listed:
+        return []
+    named = nodes_of(results, [each.name for each in fleet.expected])
+    found = []
+    for host in sorted(set(results) - set(named)):
+        fits, unasked = _fitting(results[host], asked_of(fleet))
+        counts = node_results.choose(fits, now).counts
+        if counts is None:
+            each = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
+        else:
+            each = _judged(host, counts)
+        found.append(replace(each, reason=_noted("not among the expected nodes", each.reason), expected=False))
     return found
 
 
@@ -195,13 +228,21 @@ class _Jobs:
 
     @property
     def queue(self) -> JobState | None:
-        """Its last job in the queue."""
-        return self.queued[-1] if self.queued else None
+        """Its last job as the queue shows it, else the last one there that has not ended; None without either."""
+        shown = (each for each in reversed(self.queued) if each.id == self.last or each.state in ACTIVE)
+        return next(shown, None)
 
     @property
     def last(self) -> str:
-        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then."""
-        return self.queue.id if self.queue else (self.submitted[-1].job if self.submitted else "")
+        """The id of the last job. One that fleet.json lacks was submitted by a process that was killed right then.
+
+        The queue may show only an older one: it forgets jobs that have ended.
+        """
+        told = self.submitted[-1].job if self.submitted else ""
+        seen = self.queued[-1].id if self.queued else ""
+        if told.isdigit() and seen.isdigit():
+            return max(told, seen, key=int)
+        return seen if seen and seen not in {each.job for each in self.submitted} else told
 
     @property
     def at(self) -> datetime:
@@ -215,10 +256,13 @@ class _Jobs:
         return {*(each.job for each in self.submitted), *(each.id for each in self.queued)} - {self.last}
 
     def began(self, result: Result) -> datetime | None:
-        """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong."""
+        """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong.
+
+        A run of the last job with a time in the future counts from the submission: "now" would hide later runs.
+        """
         said, job = node_results.began(result), result.summary["job"]
         if self.last and job == self.last:
-            return min(max(said or self.at, self.at), self.now)
+            return self.at if said is None or said > self.now + node_results.AHEAD else max(said, self.at)
         if job in self._earlier:
             before = self.at - timedelta(microseconds=1)
             return min(said or before, before)
@@ -228,6 +272,18 @@ class _Jobs:
         """Return True for the result of the last job, or of a run by hand that began after it was submitted."""
         began = self.began(result)
         return not self.last or (began is not None and began >= self.at)
+
+    def with_own(self, choice: Choice[Result], results: Sequence[Result]) -> Choice[Result]:
+        """Return the choice with the result of the last job if what counts is older and rejects nothing.
+
+        A part of the checks does not count beside an older result, but the job left it, and need not be repeated.
+        """
+        if choice.counts is None or self.is_current(choice.counts) or rejects(choice.counts.summary):
+            return choice
+        own = [each for each in results if each.summary["job"] == self.last and each.summary["state"] != RUNNING]
+        counts = max(own, key=lambda each: self.began(each) or self.at, default=choice.counts)
+        others = [(each, why) for each, why in choice.passed_over if each is not counts]
+        return replace(choice, counts=counts, passed_over=others)
 
     def not_repeated(self, results: Sequence[Result]) -> list[Result]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""

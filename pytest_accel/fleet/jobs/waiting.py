@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
@@ -56,6 +56,7 @@ class Watch:
 
     def _states(self, jobs: list[JobState] | None) -> list[NodeResult]:
         results = self._results.read()
+        self.fleet = replace(self.fleet, others=states.others(self.fleet, results))
         return states.of_all(self.fleet, results, jobs, self._last_words, self._results.unreadable)
 
     def _last_words(self, node: str, job: str) -> str:
