@@ -99,7 +99,7 @@ FAILED = {"metric": "matmul.bf16", "subject": "u0", "status": "FAIL"}
 def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
     """Write a fleet's run whose only node n1 was rejected some hours ago."""
     at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-    save(Fleet("1", AT, "0", (), 10, expected=(Expected("n1"),), jobs=(Submitted("n1", "7", AT),)), folder)
+    save(Fleet("1", at, "0", (), 10, expected=(Expected("n1"),), jobs=(Submitted("n1", "7", at),)), folder)
     (folder / "n1").mkdir()
     run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "job": "7"}}
     devices = [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}]

@@ -216,7 +216,7 @@ def test_an_impossible_time_of_the_last_job_hides_no_later_run_by_hand() -> None
     assert alone.began == datetime(2026, 11, 20, 12, tzinfo=timezone.utc), "its submission"
     since = datetime(2026, 11, 20, 13, tzinfo=timezone.utc)
     drained = NodeState("n", "drained", reason="[accel] A401 gpu3 matmul.bf16", since=since)
-    assert not drain.resume_plan([alone], [drained], {"n": {"matmul.bf16"}}).steps
+    assert not drain.resume_plan([alone], [drained], {"n": {"matmul.bf16"}}, datetime.now(timezone.utc)).steps
 
 
 def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
