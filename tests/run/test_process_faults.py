@@ -585,7 +585,7 @@ def test_output_that_is_a_file(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, output=tmp_path / "file", refused=True)
 
     assert ran.exit == 4, ran.out
-    assert f"--accel-output: cannot write to {tmp_path / 'file'}" in ran.out
+    assert f"--accel-output: {tmp_path / 'file'} is a file, not a folder; name a new folder" in ran.out
     assert "Traceback" not in ran.out
 
 
