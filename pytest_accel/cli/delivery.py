@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
@@ -86,26 +86,29 @@ def _expected(runs: Sequence[Path]) -> list[str]:
     return [each.name for folder in runs for each in run_folder.load(folder).expected]
 
 
-def _choose(found: Records, runs: Sequence[Path]) -> None:
+def _choose(found: Records, folders: Sequence[Path]) -> None:
     """Keep the records that count. In the run of a fleet they are those that `fleet report` counts. Raises BadFile.
 
     That knows what was asked, and which job was the last one of a node.
     """
-    counted: dict[Path, bool] = {}
-    for folder in runs:
+    counted: dict[Path, datetime | None] = {}
+    good: set[Path] = set()
+    for folder in folders:
         results = run_folder.Results(folder)
-        states_of = states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable)
-        counted |= {each.result.folder: each.state in states.HOLDS for each in states_of if each.result}
-    chosen = choice.choose(found.nodes, datetime.now(timezone.utc), counted)
-    found.nodes = [_objected(each, runs, counted) for each in chosen.nodes]
+        for each in states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable):
+            if each.result and each.expected:
+                counted[each.result.folder] = each.began
+                good |= {each.result.folder} if each.state in states.HOLDS else set()
+    runs = choice.Runs(folders, counted)
+    chosen = choice.choose(found.nodes, datetime.now(timezone.utc), runs)
+    found.nodes = [_objected(each, runs.of(each), good) for each in chosen.nodes]
     found.older, found.shared, found.rejected_before = chosen.older, chosen.shared, chosen.rejected_before
     found.refused += chosen.refused
 
 
-def _objected(one: NodeRecord, runs: Sequence[Path], counted: Mapping[Path, bool]) -> NodeRecord:
+def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> NodeRecord:
     """Return a record; one in the run of a fleet is not accepted unless `fleet report` counts it as good."""
-    run = next((each for each in Path(one.path).parents if each in runs), None)
-    if run is None or not one.accepted or counted.get(Path(one.path).parent):
+    if run is None or not one.accepted or Path(one.path).parent in good:
         return one
     return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
 

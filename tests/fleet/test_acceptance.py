@@ -618,3 +618,15 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["accepted"], found["of_nodes"]["not judged"]) == (6, 1, 1)
     assert [each["name"] for each in found["nodes"] if "does not count" in each["line"]] == ["node1"]
+
+
+@pytest.mark.parametrize("place", ["night2", "by-hand"])
+def test_a_later_rejection_counts_beside_an_acceptance_by_the_run_of_a_fleet(place: str, tmp_path: Path) -> None:
+    """In the run of the next night, and in a folder of no run."""
+    for folder, night, fails in (("night1", "2026-11-01", False), (place, "2026-11-02", True)):
+        save(on_host(node(0, fails=fails), "node0", f"{night}T02:00:00+00:00"), tmp_path / "records" / folder / "node0")
+        if folder != "by-hand":
+            asked = Fleet("1", f"{night}T00:00:00Z", "0", (), 10, expected=(Expected("node0"),))
+            run_folder.save(asked, tmp_path / "records" / folder)
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["rejected"], found["older"]) == (1, 1, 1)

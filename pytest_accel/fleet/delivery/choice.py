@@ -5,10 +5,11 @@ The rule is that of `run/node_results`. It is applied to each machine: records u
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.fleet.delivery.records import NodeRecord
@@ -32,8 +33,33 @@ class Chosen:
     """Path and reason of the records whose time cannot be right."""
 
 
-def choose(records: Iterable[NodeRecord], now: datetime, counted: Collection[Path] = ()) -> Chosen:
-    """Return which records count. `counted` are the folders of those that the runs of a fleet count."""
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a fleet in the folder of a delivery."""
+
+    folders: Collection[Path] = ()
+    """Those with a fleet.json."""
+    counted: Mapping[Path, datetime | None] = field(default_factory=dict)
+    """The folder of each result that they count, with the time at which it began, if its job tells that."""
+
+    def of(self, record: NodeRecord) -> Path | None:
+        """Return the run in whose folder a record lies, None if there is none."""
+        return next((each for each in Path(record.path).parents if each in self.folders), None)
+
+    def count(self, record: NodeRecord) -> bool:
+        """Return True for a record that its run counts."""
+        return Path(record.path).parent in self.counted
+
+    def began(self, record: NodeRecord) -> datetime | None:
+        """Return when the run of a record began."""
+        return self.counted.get(Path(record.path).parent) or node_results.began(record)
+
+
+NO_RUNS: Final = Runs()
+
+
+def choose(records: Iterable[NodeRecord], now: datetime, runs: Runs = NO_RUNS) -> Chosen:
+    """Return which records count."""
     found, by_name = Chosen(), dict[str, list[NodeRecord]]()
     every = list(records)
     hosts = {each.host for each in every}
@@ -44,7 +70,7 @@ def choose(records: Iterable[NodeRecord], now: datetime, counted: Collection[Pat
         kept: list[NodeRecord] = []
         dated: list[NodeRecord] = []
         for machine in _machines(by_name[name]):
-            some, mistimed = _of_machine(machine, now, counted)
+            some, mistimed = _of_machine(machine, now, runs)
             kept += some
             dated += [each for each in machine if all(each is not other for other, _ in mistimed)]
             found.refused += [(each.path, f"does not count: {why}") for each, why in mistimed]
@@ -59,24 +85,25 @@ def choose(records: Iterable[NodeRecord], now: datetime, counted: Collection[Pat
 
 
 def _of_machine(
-    records: Sequence[NodeRecord], now: datetime, counted: Collection[Path]
+    records: Sequence[NodeRecord], now: datetime, runs: Runs
 ) -> tuple[list[NodeRecord], Sequence[tuple[NodeRecord, str]]]:
     """Return the records of one machine that count, and those whose time cannot be right, with the reason.
 
-    The first one counts by the rule, or because the run of a fleet counts it. Older ones that hold a device that no
-    newer one holds count besides: a board that was exchanged and rejected stays rejected.
+    The first one counts by the rule, among those that their run counts and those of no run. Older ones that hold a
+    device that no newer one holds count besides: a board that was exchanged and rejected stays rejected.
     """
-    choice = node_results.choose(records, now)
-    of_fleet = [each for each in records if Path(each.path).parent in counted]
-    mistimed = [(each, why) for each, why in choice.mistimed if each not in of_fleet]
-    first = of_fleet[:1] or ([choice.counts] if choice.counts else [])
-    rest = [each for each in records if each not in first and all(each is not other for other, _ in choice.mistimed)]
-    kept = list(first)
-    for one in sorted(rest, key=_order, reverse=True):
+    choice = node_results.choose(records, now, runs.began)
+    mistimed = {id(each) for each, _ in choice.mistimed}
+    dated = [each for each in records if id(each) not in mistimed]
+    fits = [each for each in dated if runs.count(each) or runs.of(each) is None]
+    first = node_results.choose(fits, now, runs.began).counts
+    kept = [first] if first else []
+    for one in sorted(dated, key=lambda each: _order(each, runs), reverse=True):
         known = [device for each in kept for device in each.devices]
-        if not all(any(_is_one(device, other) for other in known) for device in one.devices):
+        is_known = all(any(_is_one(device, other) for other in known) for device in one.devices)
+        if one is not first and not (kept and is_known):
             kept.append(one)
-    return kept, mistimed
+    return kept, choice.mistimed
 
 
 def _machines(records: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
@@ -103,9 +130,9 @@ def _is_one(one: Device, other: Device) -> bool:
     return one.uuid == other.uuid and len(serials) < 2
 
 
-def _order(record: NodeRecord) -> tuple[float, bool, str]:
+def _order(record: NodeRecord, runs: Runs) -> tuple[float, bool, str]:
     """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
-    began = node_results.began(record)
+    began = runs.began(record)
     return began.timestamp() if began else 0.0, record.exit == 1, record.path
 
 
