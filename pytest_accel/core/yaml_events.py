@@ -34,7 +34,7 @@ _NUMBERS = (_TAG + "int", _TAG + "float")
 _MAPPING = (None, "!", _TAG + "map")
 _LIST = (None, "!", _TAG + "seq")
 _EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date: 2026-11-23"}
-"""What is to be written in place of a scalar that cannot be read, by the type that its form or its tag implies."""
+"""The form that a scalar of each type has, for the error on one that cannot be read."""
 _UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
 """Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
 

@@ -1,4 +1,4 @@
-"""Which of the results of one node counts, which do not, and why; and which names of hosts are those of one node. Pure.
+"""Chooses the result of a node that counts among several, and tells which names of hosts are one node. Pure.
 
 A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
 the checks. A result that contradicts itself judges nothing, and one without a time, or with one in the future, is left

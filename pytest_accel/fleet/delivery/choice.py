@@ -1,4 +1,4 @@
-"""Which of the records of a delivery count, by the rule that holds for all results of a node. Pure.
+"""Chooses the records of a delivery that count, by the rule that holds for all results of a node. Pure.
 
 The rule is that of `run/node_results`. It is applied to each machine: records under one name that share a device.
 """

@@ -86,7 +86,7 @@ class NodeRecord:
     changed: bool | None
     """True if it does not fit what the record holds; None if that was not checked."""
     summary: Summary = field(default_factory=Summary)
-    """What tells whether the record counts: time, result and exit status of its run."""
+    """Time, result and exit status of the run, by which the records that count are chosen."""
     devices: Sequence[Device] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
     faults: Sequence[Fault] = ()

@@ -27,7 +27,7 @@ class Found:
 
     nodes: list[NodeResult] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
-    """What could not be read, and the nodes whose newest result or whose name in Kubernetes is not known."""
+    """A sentence for each folder that cannot be read, and for each node that gets no label."""
 
 
 def of_folder(folder: Path) -> Found:

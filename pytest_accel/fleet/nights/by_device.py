@@ -25,7 +25,7 @@ FOLDER: Final = "by-device"
 COLUMNS: Final = (
     "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
 )
-"""What is told of a device: where it was, on which software, its figure and the verdict on it."""
+"""The columns of the past of a device: its place, its software, the figure, and the verdict on it."""
 DIGITS: Final = 8
 """Hexadecimal digits by which a name tells the state of the nights."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY: Final = "1GB"
-"""What a database keeps in memory; the rest goes to the disk. To sort a week of 80,000 devices takes more."""
+"""The memory that a database takes at most; the rest goes to the disk. Sorting a week of 80,000 devices takes more."""
 
 
 def connect(room: Path | None = None) -> DuckDBPyConnection:

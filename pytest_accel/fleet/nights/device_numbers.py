@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = {"device": "INTEGER", "uuid": "VARCHAR", "serial": "VARCHAR", "model": "VARCHAR"}
 """The columns of the file with their types."""
 ADVICE: Final = "restore it from a copy, or add the records to a new store"
-"""What to do about a file that is lost or damaged. Numbers given anew would name other devices."""
+"""The advice on a file that is lost or damaged. Numbers given anew would name other devices."""
 
 
 class DeviceNumbers:
