@@ -138,8 +138,12 @@ def findings(
 
 
 def _of_other_product(verdicts: Iterable[Verdict], known: set[str]) -> set[str]:
-    """Return the devices that are another product than the SKU; with the node, if all of them are."""
-    found = {each.subject for each in verdicts if each.metric == PRODUCT and each.status is Status.FAIL}
+    """Return the devices that are another product than the SKU; with the node, if all of them are.
+
+    One whose owner waives that is judged by the limits of the SKU all the same, so it is none of them.
+    """
+    product = (each for each in verdicts if each.metric == PRODUCT and each.status is Status.FAIL)
+    found = {each.subject for each in product if each.waiver is None}
     return found | ({NODE} if known and known <= found else set())
 
 

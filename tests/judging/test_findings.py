@@ -230,3 +230,6 @@ def test_a_device_of_another_product_is_that_alone_unless_it_is_broken_too() -> 
     }
     every = [*verdicts, failing("inventory.sku", subject="GPU-1")]
     assert {key[0] for key in findings(every, [], devices)} == {"inventory.sku", "stream.triad"}
+    waiver = Waiver("inventory.sku", "a sample board", "owner", date(2026, 12, 31))
+    waived = [failing("inventory.sku", waiver=waiver), failing("inventory.memory")]
+    assert ("inventory.memory", "GPU-0") in {key[:2] for key in findings(waived, [], devices)}
