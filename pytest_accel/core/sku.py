@@ -127,8 +127,11 @@ class Limit:
     origin: str = ""
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
+    advises: str = ""
+    """The reason that the file states why the limit only advises; empty if it states none."""
     differs: tuple[str, ...] = ()
-    """The differences between the method of the source and that of the probe. With any, the limit only advises."""
+    """Why the limit only advises: `advises`, and how the method of the source differs from that of the probe. Empty if
+    it may reject."""
 
     @property
     def required(self) -> bool:

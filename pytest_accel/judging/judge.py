@@ -251,24 +251,22 @@ def _by_another_method(verdict: Verdict, measurement: Measurement, limit: Limit)
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
     if not differs or limit.severity == "warn" or verdict.margin is None:
         return verdict
-    margin, verdict = verdict.margin, replace(verdict, advisory=differs)
+    verdict = replace(verdict, advisory=differs)
     if verdict.status is Status.MARGINAL:
         return with_sentence(verdict, verdict.sentence, Status.PASS)
     if verdict.status is not Status.FAIL:
         return verdict
     others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
-    why = f"advisory, the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
-    if margin < -MOST_BY_METHOD:
-        why += f"; short by more than {MOST_BY_METHOD:.0%}, which no difference of method explains"
-        return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
-    return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
+    otherwise = limit.advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
+    return _advised(verdict, differs, f"advisory, {otherwise}", "method")
 
 
 def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Make a shortfall INCONCLUSIVE if a software version lies outside the range that the limit was validated on.
+    """Return the verdict on a shortfall with software outside the range that the limit was validated on.
 
-    A value that holds is not affected. An unknown version is noted but excuses nothing: otherwise a limit with a
-    range for a version that no run can read could never fail.
+    Such a limit advises, as one of another method does: other versions choose other kernels. A fact has no margin, so
+    that a broken limit on one is INCONCLUSIVE. A value that holds is not affected. An unknown version is noted but
+    excuses nothing: otherwise a limit with a range for a version that no run can read could never fail.
     """
     if verdict.status is not Status.FAIL:
         return verdict
@@ -277,11 +275,24 @@ def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, An
         holds = None if version is None else versions.parse(text).holds(str(version))
         if holds is False:
             why = f"{_title(name)} {version} is outside {text}, the range that the limit was validated on"
-            return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
+            return _advised(verdict, (why,), why, "version")
         if holds is None:
             why = f"the limit was validated on {_title(name)} {text}; the version in use is not known"
             verdict = with_sentence(verdict, f"{verdict.sentence}; {why}")
     return verdict
+
+
+def _advised(verdict: Verdict, differs: tuple[str, ...], why: str, what: str) -> Verdict:
+    """Return the verdict on a shortfall under a limit that advises: MARGINAL, or INCONCLUSIVE beyond `MOST_BY_METHOD`.
+
+    `differs` is what makes it advise, `why` says so in the sentence, and `what` names what cannot explain more.
+    """
+    verdict = replace(verdict, advisory=differs)
+    if verdict.margin is not None and verdict.margin >= -MOST_BY_METHOD:
+        return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
+    if verdict.margin is not None:
+        why += f"; short by more than {MOST_BY_METHOD:.0%}, which no difference of {what} explains"
+    return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
 
 
 def _title(name: str) -> str:

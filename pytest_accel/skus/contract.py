@@ -223,6 +223,7 @@ def _limit(limit: Limit, probes: Mapping[str, Mapping[str, Any]], date: str) -> 
         "unit": limit.unit,
         "severity": limit.severity,
         **({"if_supported": True} if limit.if_supported else {}),
+        **({"advises": limit.advises} if limit.advises else {}),
         "levels": list(limit.levels),
         **_plain(limit.conditions),
         **({"software": dict(limit.software)} if limit.software else {}),

@@ -387,5 +387,16 @@ def _build_limit(
         origin=at.where,
         declared_by=layers.kinds[at.file],
         overridden=_overridden(metric, at, layers),
-        differs=methods.differences_of(metric, source, probes) if raw.get("severity") != "warn" else (),
+        advises=raw.get("advises", ""),
+        differs=_why_advises(metric, raw, source, probes),
     )
+
+
+def _why_advises(
+    metric: str, raw: dict[str, Any], source: Source, probes: dict[str, dict[str, Any]]
+) -> tuple[str, ...]:
+    """Return why a limit only advises; empty if it may reject, and for advice (severity warn), which never does."""
+    if raw.get("severity") == "warn":
+        return ()
+    stated = [raw["advises"]] if "advises" in raw else []
+    return (*stated, *methods.differences_of(metric, source, probes))

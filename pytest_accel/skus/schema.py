@@ -21,7 +21,7 @@ SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
 SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "severity")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
-OF_SOURCE = ("healthy", "software")
+OF_SOURCE = ("healthy", "software", "advises")
 """Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
@@ -135,6 +135,10 @@ _limit_keys = yaml_lines.record_of(
             "What breaking the limit means. fail (the default): FAIL. warn: the limit is advice; broken, it is "
             "MARGINAL, and it requires no measurement."
         ),
+        "advises": text.described(
+            "The reason why the limit advises and does not reject although its source measured by the probe's method: "
+            "broken, it is MARGINAL, or INCONCLUSIVE beyond 15 %."
+        ),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
         "reference": positive.described(
             "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
@@ -154,8 +158,8 @@ _limit_keys = yaml_lines.record_of(
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
         "software": yaml_lines.mapping_of(_range).described(
-            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. A shortfall on '
-            f"other versions is INCONCLUSIVE. Known names: {', '.join(MEANINGS)}."
+            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On other versions '
+            f"the limit advises: a shortfall is MARGINAL, or INCONCLUSIVE beyond 15 %. Known names: {', '.join(MEANINGS)}."
         ),
         "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),
     },

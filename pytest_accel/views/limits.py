@@ -20,7 +20,8 @@ HEAD = (
     "Made by `scripts/limits.py` from the threshold files and the declarations of the probes. A test keeps it so.",
     "",
     "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
-    "MARGINAL, or INCONCLUSIVE beyond 15 %. [verdicts.md](verdicts.md#limits-of-another-method) has the rule.",
+    "MARGINAL, or INCONCLUSIVE beyond 15 %. [verdicts.md](verdicts.md#limits-of-another-method) has the rule. A limit",
+    "that rejects with stated versions of the software advises with all others.",
 )
 
 
@@ -41,7 +42,7 @@ class Told:
     def overlap(self) -> str:
         """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
         if self.limit.differs:
-            return "not known: measured by another method"
+            return f"not known: {self.limit.advises or 'measured by another method'}"
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]
@@ -103,11 +104,19 @@ def _row(each: Told) -> Sequence[str]:
         " ".join(limit.levels),
         show(limit.floor, limit.unit),
         healthy,
-        "advises" if limit.differs else "rejects",
+        _effect(limit),
         _both(each.healthy),
         _both(each.short),
         each.overlap,
     )
+
+
+def _effect(limit: Limit) -> str:
+    """Return what breaking a limit does, with the versions on which it rejects."""
+    if limit.differs:
+        return "advises"
+    versions = " and ".join(f"{name} {text}" for name, text in limit.software.items())
+    return f"rejects with {versions}" if versions else "rejects"
 
 
 def _both(statuses: tuple[Status, Status]) -> str:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Sku
+from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import declaration_of, declarations
 from pytest_accel.skus import loader, methods, readiness, requirements
 
@@ -49,6 +52,13 @@ def test_a_published_figure_rejects_only_by_the_same_method(tmp_path: Path) -> N
 def test_what_the_owner_measured_with_the_probe_itself_needs_no_method(tmp_path: Path) -> None:
     assert load(tmp_path, kind="measured").limits["matmul.bf16"].differs == ()
     assert load(tmp_path, kind="measured", shape="64x64x64").limits["matmul.bf16"].differs != ()
+
+
+def test_a_limit_that_states_why_it_advises_does_not_reject_by_our_own_method(tmp_path: Path) -> None:
+    limit = load(tmp_path, limit="floor: 600, advises: one type of host", **METHOD).limits["matmul.bf16"]
+    verdict = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 590.0)], limit)
+    assert verdict.status is Status.MARGINAL
+    assert verdict.sentence.endswith("; advisory, one type of host")
 
 
 def test_a_misspelt_property_of_a_method_is_refused_with_its_place(tmp_path: Path) -> None:
