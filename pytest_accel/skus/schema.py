@@ -158,8 +158,9 @@ _limit_keys = yaml_lines.record_of(
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
         "software": yaml_lines.mapping_of(_range).described(
-            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On other versions '
-            f"the limit advises: a shortfall is MARGINAL, or INCONCLUSIVE beyond 15 %. Known names: {', '.join(MEANINGS)}."
+            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On others it '
+            "advises: a shortfall is MARGINAL, or INCONCLUSIVE beyond 15 %. Known names: "
+            f"{', '.join(MEANINGS)}."
         ),
         "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),
     },
