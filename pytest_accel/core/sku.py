@@ -57,7 +57,7 @@ ECC may take a sixteenth."""
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a figure. `kind` is datasheet, published, measured or derived."""
+    """The source of a figure. `kind` is datasheet, published, measured, agreed or derived."""
 
     kind: str
     by: str
@@ -84,6 +84,43 @@ class DeclaredBy(Enum):
     """A marker of a test."""
     RUN = "run"
     """The run itself, which expects the devices and links that the SKU's platform has."""
+    CLASS = "class"
+    """The file of the classes: no other limit bounds the metric."""
+
+
+class Basis(Enum):
+    """What stands behind a limit that rejects."""
+
+    OWN = "own"
+    """Figures that were measured with this package."""
+    METHOD = "method"
+    """Figures that others published and measured as our probe measures."""
+    AGREED = "agreed"
+    """Figures that the two sides of a delivery agreed on."""
+    CLASS = "class"
+    """The floor of a class: it finds gross faults alone."""
+
+
+@dataclass(frozen=True)
+class ClassFloor:
+    """The floor of a class under one metric: below it no healthy product of the class was ever published by far.
+
+    `value` is in the unit of the metric, `share` and `lowest` are fractions of the datasheet: the floor, and the lowest
+    figure that was published for a healthy product of the class.
+    """
+
+    value: float
+    share: float
+    lowest: float
+    row: str
+    """The name of the row in the file of the classes."""
+    of: str
+    """The figure that they are fractions of: "bf16 datasheet peak"."""
+    origin: str
+    """File and line of the row."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    """The versions from which on the figures of the row hold, by name. With others the floor does not reject."""
+
 
 
 @dataclass(frozen=True)
@@ -127,16 +164,31 @@ class Limit:
     origin: str = ""
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
-    advises: str = ""
+    why_advises: str = ""
     """The reason that the file states why the limit only advises; empty if it states none."""
     differs: tuple[str, ...] = ()
-    """Why the limit only advises: `advises`, and how the method of the source differs from that of the probe. Empty if
+    """Why the limit only advises: `why_advises`, and how the method of the source differs from that of the probe. Empty if
     it may reject."""
+    beneath: ClassFloor | None = None
+    """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
 
     @property
     def required(self) -> bool:
-        """True if a broken limit fails, and so does one that could not be measured."""
-        return self.severity == "fail" and not self.if_supported
+        """True if the limit demands a measurement: without one its verdict fails."""
+        return (self.severity == "fail" or self.beneath is not None) and not self.if_supported
+
+    @property
+    def advises(self) -> bool:
+        """True if the limit by itself cannot fail a metric; the floor of the class beneath it still does."""
+        return self.severity == "warn" or bool(self.differs)
+
+    @property
+    def basis(self) -> Basis | None:
+        """What stands behind the limit where it rejects, or None if it never does, or states no measured figure."""
+        if self.advises or self.declared_by is DeclaredBy.CLASS:
+            return Basis.CLASS if self.beneath else None
+        kinds = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
+        return kinds.get(self.source.kind) if self.source else None
 
     @property
     def relative(self) -> bool:

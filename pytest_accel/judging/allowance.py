@@ -51,3 +51,21 @@ def far_once(verdict: Verdict, limit: Limit) -> bool:
         return limit.equals is not None
     room = 1.0 if limit.floor is None and not limit.reference else allowance(limit)
     return -verdict.margin > BEYOND_NOISE * room
+
+
+def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
+    """Return True for a shortfall under an advisory limit that no difference of method or version explains.
+
+    It is one of more than `MOST_BY_METHOD` below the lowest healthy figure, below the bound where none is known.
+    """
+    if verdict.margin is None:
+        return True
+    return verdict.margin < doubtful_from(limit) - 1
+
+
+def doubtful_from(limit: Limit) -> float:
+    """Return the share of the bound beyond which an advisory limit leaves a value without a verdict."""
+    lowest = limit.healthy[0] if limit.healthy else limit.reference
+    if lowest is None or not limit.floor or limit.relative:
+        return 1 - MOST_BY_METHOD
+    return (1 - MOST_BY_METHOD) * lowest / limit.floor

@@ -18,7 +18,7 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.stats import both_below, standard_error
 from pytest_accel.core.verdict import ErrorRates
-from pytest_accel.judging.allowance import BEYOND_NOISE, MOST_BY_METHOD, allowance
+from pytest_accel.judging.allowance import BEYOND_NOISE, allowance, doubtful_from
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.drops import allowed_drop
@@ -322,7 +322,7 @@ def by_limit_of(own: Measurement, limit: Limit, background: Background, *, advis
         bounds=[each / bound if time else bound / each for each in figures],
         noise=noise,
         marginal=1.0 if advises else max(warned, factor(-MARGINAL_WITHIN)),
-        doubtful=factor(MOST_BY_METHOD) if advises and not warns else 0.0,
+        doubtful=factor(1 - doubtful_from(limit)) if advises and not warns else 0.0,
         far=factor(BEYOND_NOISE * allowance(limit)),
         rejects=not (advises or warns),
         name="ceiling" if time else "floor",

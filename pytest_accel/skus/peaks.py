@@ -25,6 +25,7 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
         "memory": (sku.datasheet.memory.get("gb_per_s"), "memory datasheet peak"),
         "host_link": (host.get("gb_per_s"), "host link rate"),
         "peer_link": (platform.pair_gb_per_s, "peer link rate"),
+        "peer_links": (platform.link.get("gb_per_s"), "rate of all peer links of a device"),
     }
     figure, name = figures.get(declared.peak, (None, ""))
     return (figure * ways, name) if figure else None

@@ -42,7 +42,7 @@ class Told:
     def overlap(self) -> str:
         """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
         if self.limit.differs:
-            return f"not known: {self.limit.advises or 'measured by another method'}"
+            return f"not known: {self.limit.why_advises or 'measured by another method'}"
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]
