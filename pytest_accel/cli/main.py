@@ -140,7 +140,7 @@ def _declare_sku(parser: argparse.ArgumentParser) -> None:
         "platforms and the limits that a node has to hold."
     )
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="list the shipped SKUs with the standing of their limits")
+    actions.add_parser("list", help="list the shipped SKUs, with the level from which on a node can be accepted")
     show = actions.add_parser("show", help="show datasheet, platforms and limits of one SKU, with the sources")
     show.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
     show.add_argument(

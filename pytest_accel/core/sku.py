@@ -122,7 +122,6 @@ class ClassFloor:
     """The versions from which on the figures of the row hold, by name. With others the floor does not reject."""
 
 
-
 @dataclass(frozen=True)
 class Limit:
     """A floor, a ceiling, a range (both), or one of equals, one-of, version and same-on-all, for one metric.
@@ -181,6 +180,11 @@ class Limit:
     def advises(self) -> bool:
         """True if the limit by itself cannot fail a metric; the floor of the class beneath it still does."""
         return self.severity == "warn" or bool(self.differs)
+
+    @property
+    def effect(self) -> str:
+        """What breaking the limit does, by itself: "rejects" or "advises"."""
+        return "advises" if self.advises else "rejects"
 
     @property
     def basis(self) -> Basis | None:

@@ -48,6 +48,8 @@ class Circumstances:
     """Reasons why the run cannot be an acceptance, independent of its verdicts."""
     unfit: str | None = None
     """The reason why the threshold file does not permit an acceptance, or None."""
+    not_judged: Sequence[str] = ()
+    """Parts of the node that an acceptance on this platform does without."""
     filtered: Sequence[str] = ()
     """Options that narrowed the run, so that missing verdicts are expected."""
     overridden: int = 0
@@ -96,6 +98,7 @@ def circumstances(
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
+        not_judged=readiness.not_judged(sku, platform, [level]) if sku else (),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
@@ -170,12 +173,12 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 
 def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return a sentence for each part that only advisory limits judged on some device, if an acceptance needs more.
+    """Return a sentence for each part that no limit judged on some device that may reject by it.
 
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
-    for part in readiness.DECISIVE:
+    for part in readiness.REQUIRED:
         judged = [
             each for each in limits if each.limit and each.limit.required and readiness.part_of(each.limit) == part
         ]
@@ -187,24 +190,22 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
 
 
 def _decides(verdict: Verdict) -> bool:
-    """Return True for a verdict on a measured value by a limit that may reject."""
-    advises = verdict.advisory or (verdict.limit and verdict.limit.differs)
-    return not advises and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
+    """Return True for a verdict on a measured value by a limit that may reject, or by the floor of the class."""
+    limit = verdict.limit
+    may = limit is not None and (limit.beneath is not None or not (verdict.advisory or limit.advises))
+    return may and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
 
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
     """Return the notes that qualify an acceptance, in parentheses.
 
-    Marginal verdicts, waivers, limits that only advise, that rest on too few nodes, or that the user overrode.
+    Marginal verdicts, waivers, what stands behind the limits that reject, and limits that the user overrode.
     """
-    advisory = {each.metric for each in limits if each.advisory}
-    short = {each.metric for each in limits if each.advises_short}
-    provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
     extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
     extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
     extra += [closing_parts.resumptions(around.resumed, around.reboots)]
-    extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
-    extra += [f"{len(provisional)} provisional"] if provisional else []
+    extra += [closing_parts.bases([each for each in limits if _decides(each)])]
+    extra += [f"not judged: {', '.join(around.not_judged)}"] if around.not_judged else []
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []

@@ -256,21 +256,22 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
     """
     stated = limit.source.method if limit.source else {}
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
-    if differs and limit.severity != "warn" and verdict.margin is not None:
-        verdict = replace(verdict, advisory=differs)
+    outside, unknown = _validated_on(limit.software, software)
+    advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
+    if advising and limit.severity != "warn" and verdict.margin is not None:
+        verdict = replace(verdict, advisory=advising)
         if verdict.status is Status.MARGINAL:
-            return with_sentence(verdict, verdict.sentence, Status.PASS)
+            verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
     if verdict.status.holds and (below := _below_class(verdict, limit)):
         verdict = with_sentence(verdict, f"{verdict.sentence}; {below}", Status.FAIL)
     if verdict.status is not Status.FAIL:
         return verdict
-    if verdict.advisory:
+    if verdict.advisory and differs:
         others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
         otherwise = limit.why_advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
         return _advised(verdict, limit, f"advisory, {otherwise}", software, "method")
-    outside, unknown = _validated_on(limit.software, software)
-    if outside and limit.declared_by is not DeclaredBy.CLASS:
-        return _advised(replace(verdict, advisory=(outside,)), limit, outside, software, "version")
+    if verdict.advisory:
+        return _advised(verdict, limit, outside, software, "version")
     if outside:
         return with_sentence(verdict, f"{verdict.sentence}; {outside}", Status.INCONCLUSIVE)
     return with_sentence(verdict, "; ".join([verdict.sentence, *unknown]))
@@ -278,7 +279,7 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
 
 def _validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return a sentence on the first version outside of its range, empty if there is none, and one on each unknown."""
-    unknown = []
+    unknown: list[str] = []
     for name, text in ranges.items():
         version = software.get(name)
         holds = None if version is None else versions.parse(text).holds(str(version))
@@ -301,7 +302,11 @@ def _advised(verdict: Verdict, limit: Limit, why: str, software: Mapping[str, An
         return with_sentence(verdict, f"{verdict.sentence}; {below}")
     if not below and (not beyond_methods(verdict, limit) or (what == "version" and limit.beneath)):
         return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
-    beyond = "" if verdict.margin is None else f"; more than {MOST_BY_METHOD:.0%} below healthy, which no difference of {what} explains"
+    beyond = (
+        ""
+        if verdict.margin is None
+        else f"; more than {MOST_BY_METHOD:.0%} below healthy, which no difference of {what} explains"
+    )
     return with_sentence(verdict, f"{verdict.sentence}; {why}{beyond}", Status.INCONCLUSIVE)
 
 

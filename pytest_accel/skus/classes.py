@@ -158,7 +158,9 @@ def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
     platforms = {}
     for name, platform in sku.platforms.items():
         here = [row for row in own if row.platforms and row.joins(platform)]
-        overridden = [replace(row, metrics=[each for each in row.metrics if each in platform.limits]) for row in of_product]
+        overridden = [
+            replace(row, metrics=[each for each in row.metrics if each in platform.limits]) for row in of_product
+        ]
         platforms[name] = replace(platform, limits=_limits(sku, platform, platform.limits, [*here, *overridden]))
     return replace(sku, limits=_limits(sku, usual, sku.limits, of_product), platforms=platforms)
 

@@ -102,6 +102,8 @@ def read(name: str) -> tuple[Sku, Located]:
 
 def _with_class_floors(sku: Sku) -> Sku:
     """Return the SKU with the floors of its classes, and with the file of the classes among its files."""
+    if not (SHIPPED / classes.FILE).is_file():
+        return sku
     rows, digest = classes.rows(SHIPPED / classes.FILE)
     floored = classes.with_floors(sku, rows)
     return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: digest})

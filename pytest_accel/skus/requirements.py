@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import implied
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import advised_only, lacking
+from pytest_accel.skus.readiness import lacking
 
 NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
@@ -108,6 +109,12 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
     ]
 
 
+def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
+    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator."""
+    accelerator = registry.vendor(sku.vendor).accelerator
+    return [level for level in LEVELS if accelerator and unfit(sku, platform, level) is None]
+
+
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Return why this threshold file cannot be used for an acceptance, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
@@ -117,10 +124,4 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     if platform.devices is None:
         return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
     missing = lacking(sku, platform, [level])
-    if missing:
-        return f"{sku.name} has no sourced limit at level {level} for {', '.join(missing)}"
-    advised = advised_only(sku, platform, [level])
-    if advised:
-        parts = "; ".join(f"{part}: {', '.join(each.metric for each in limits)}" for part, limits in advised.items())
-        return f"{sku.name} has only advisory limits at level {level} ({parts}), measured otherwise than we measure"
-    return None
+    return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}" if missing else None

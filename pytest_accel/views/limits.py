@@ -113,8 +113,8 @@ def _row(each: Told) -> Sequence[str]:
 
 def _effect(limit: Limit) -> str:
     """Return what breaking a limit does, with the versions on which it rejects."""
-    if limit.differs:
-        return "advises"
+    if limit.advises:
+        return limit.effect
     versions = " and ".join(f"{name} {text}" for name, text in limit.software.items())
     return f"rejects with {versions}" if versions else "rejects"
 
