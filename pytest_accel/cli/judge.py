@@ -165,7 +165,7 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     if not old.run.get("simulated"):
         selection.refuse_rehearsed(sku)
     then = str(old.run.get("platform"))
-    wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
+    wanted = chosen.accel_platform or (then if sku.platform_named(then) else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
     return Terms(sku, platform, level, releases.version(), boards)
 
@@ -272,6 +272,7 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
     _print(terminal.closing_lines(closing, verdicts, _width()))
+    _print(terminal.next_lines(closing, _width()))
     _print(terminal.finds_lines(closing, _width()))
 
 

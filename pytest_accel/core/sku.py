@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -103,7 +103,7 @@ class Basis(Enum):
 
 @dataclass(frozen=True)
 class ClassFloor:
-    """The floor of a class under one metric: below it no healthy product of the class was ever published by far.
+    """The floor of a class under one metric, far below which no healthy product of the class was ever published.
 
     `value` is in the unit of the metric, `share` and `lowest` are fractions of the datasheet: the floor, and the lowest
     figure that was published for a healthy product of the class.
@@ -166,8 +166,8 @@ class Limit:
     why_advises: str = ""
     """The reason that the file states why the limit only advises; empty if it states none."""
     differs: tuple[str, ...] = ()
-    """Why the limit only advises: `why_advises`, and how the method of the source differs from that of the probe. Empty if
-    it may reject."""
+    """Why the limit only advises: `why_advises`, and how the method of its source differs from that of the probe. Empty
+    if it may reject."""
     beneath: ClassFloor | None = None
     """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
 
@@ -402,6 +402,23 @@ class Sku:
         if nominal and found and not low * nominal <= found <= high * nominal:
             return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
         return []
+
+    def platform_named(self, name: str) -> Platform | None:
+        """Return the platform of a name, None if there is none.
+
+        One of any number of devices is meant with a number behind its name, too: "pcie8" expects eight on "pcie".
+        """
+        base = name.rstrip("0123456789")
+        if name in self.platforms or base == name or base not in self.platforms:
+            return self.platforms.get(name)
+        count = int(name[len(base) :])
+        usual = self.platforms[base]
+        return replace(usual, name=name, devices=count) if usual.devices is None and count else None
+
+    @property
+    def platform_names(self) -> list[str]:
+        """The names of the platforms, with an N behind that of one of any number of devices."""
+        return [name if each.devices else f"{name}N" for name, each in self.platforms.items()]
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""

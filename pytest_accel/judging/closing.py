@@ -10,6 +10,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging import closing_parts
 from pytest_accel.judging.closing_parts import more
+from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
@@ -116,7 +117,9 @@ class Closing:
     named: tuple[Verdict, ...] = field(default=(), compare=False)
     """The verdicts that the line names because they fail: the worst of every device."""
     finds: str = ""
-    """The smallest loss that the run would have found, in one sentence; empty if no speed was measured."""
+    """What the run would have rejected, in one sentence; empty if no speed was measured."""
+    next: str = ""
+    """What to do for an acceptance where everything holds and the run was none; empty for every other result."""
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -166,10 +169,22 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     notes = _beside(limits, around)
     if reasons:
         text = f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}"
-        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD")
+        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
+
+
+def _next(around: Circumstances) -> str:
+    """Return what leads from a run that holds to an acceptance."""
+    if not around.wants_acceptance:
+        return "name the product, without test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
+    if around.filtered:
+        return "run all tests on all devices, without the options that the line names"
+    return (
+        f"'pytest-accel sku show {around.sku}' says what is lacking; agree on floors, or calibrate them from a "
+        "known-good node (docs/my-product.md)"
+    )
 
 
 def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
@@ -178,9 +193,11 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
-    for part in readiness.REQUIRED:
+    for part in REQUIRED:
         judged = [
-            each for each in limits if each.limit and each.limit.required and readiness.part_of(each.limit) == part
+            each
+            for each in limits
+            if each.limit and each.limit.required and readiness.required_part(each.metric) == part
         ]
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))

@@ -14,7 +14,8 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.skus.readiness import REQUIRED, part_of
+from pytest_accel.probes.declare import REQUIRED
+from pytest_accel.skus.readiness import READ, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
@@ -148,12 +149,12 @@ def bases(deciding: Sequence[Verdict]) -> str:
     """
     best: dict[tuple[str, str], Basis] = {}
     for each in deciding:
-        part, basis = part_of(each.limit) if each.limit else "", _basis(each)
+        part, basis = required_part(each.metric), _basis(each)
         key = (part, each.subject)
         if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
             best[key] = basis
     weakest: dict[Basis, list[str]] = {}
-    for part in REQUIRED:
+    for part in (each for each in REQUIRED if each not in READ):
         found = [basis for (of, _), basis in best.items() if of == part]
         if found:
             weakest.setdefault(max(found, key=ORDER.index), []).append(PRODUCTS if part == "matrix units" else part)

@@ -1,8 +1,8 @@
 """Floors of a class: shares of the datasheet below which no healthy product of the class was ever published.
 
-A row of `thresholds/classes.yaml` names metrics, the products that it holds for, and every published healthy figure. Its
-floor is a fraction of the lowest of them, so that it finds gross faults alone, and always stands: alone, where a SKU's
-file has no limit on the metric, and beneath any limit that it has.
+A row of `thresholds/classes.yaml` names metrics, the products that it holds for, and the published healthy figures. Its
+floor is a fraction of the lowest of them, so that it finds gross faults alone. It always stands: by itself where a
+SKU's file has no limit on the metric, and beneath any limit that the file has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _row = yaml_lines.record_of(
         "metrics": _texts,
         "products": yaml_lines.record_of(
             {"vendor": text, "architectures": _texts, "memory": _texts, "watts": yaml_lines.list_of(positive)},
-            required=("vendor",),
         ),
         "platforms": yaml_lines.record_of(
             {"pcie": yaml_lines.list_of(count), "host_link": _texts, "link": _texts, "topology": _texts}
@@ -106,11 +105,12 @@ class Row:
 
     def holds_for(self, sku: Sku) -> bool:
         """Return True if the product is of the class."""
-        stated = {"architectures": sku.architecture, "memory": sku.datasheet.memory.get("type")}
+        memory = sku.datasheet.memory.get("type")
+        stated = {"architectures": sku.architecture, "memory": memory}
         watts = sku.datasheet.power.get("watts")
         low, high = self.products.get("watts", (0.0, math.inf))
         return (
-            sku.vendor == self.products["vendor"]
+            self.products.get("vendor", sku.vendor) == sku.vendor
             and all(value in self.products[key] for key, value in stated.items() if key in self.products)
             and ("watts" not in self.products or (watts is not None and low <= watts <= high))
         )
@@ -152,7 +152,7 @@ def _row_of(name: str, raw: Mapping[str, Any], origin: str) -> Row:
 
 def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
     """Return the SKU with the floors of its classes, alone or beneath its own limits on the same metrics."""
-    own = [row for row in every if row.rejects and row.holds_for(sku)]
+    own = [each for each in every if each.rejects and each.holds_for(sku)]
     of_product = [row for row in own if not row.platforms]
     usual = next(iter(sku.platforms.values()))
     platforms = {}
@@ -168,7 +168,7 @@ def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
 def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row]) -> dict[str, Limit]:
     """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one."""
     limits = dict(written)
-    for row, metric in ((row, metric) for row in every for metric in row.metrics):
+    for row, metric in [(each, metric) for each in every for metric in each.metrics]:
         peak = peaks.peak(sku, metric, platform)
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue

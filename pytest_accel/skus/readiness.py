@@ -49,7 +49,11 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
     Those that a frozen file holds as implied are left out.
     """
     limits = [each for each in sku.limits_on(platform).values() if each.declared_by is not DeclaredBy.RUN]
-    required = [each for each in limits if set(levels) & set(each.levels) and each.required and part_of(each) == part]
+    required = [
+        each
+        for each in limits
+        if set(levels) & set(each.levels) and each.required and required_part(each.metric) == part
+    ]
     return [each for each in required if not each.advises or each.beneath]
 
 
@@ -59,10 +63,10 @@ def bases(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVEL
     return [each for each in Basis if each in found]
 
 
-def part_of(limit: Limit) -> str:
-    """Return the part of the node that a limit is on, "" for one that no acceptance requires."""
-    declared = declaration_of(limit.metric)
-    return declared.required if declared and declared.packaged and declared.finds(limit.metric) else ""
+def required_part(metric: str) -> str:
+    """Return the part of the node that a metric is of, "" for one that no acceptance requires a limit on."""
+    declared = declaration_of(metric)
+    return declared.required if declared and declared.packaged and declared.finds(metric) else ""
 
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:

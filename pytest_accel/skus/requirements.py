@@ -122,6 +122,8 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     if not sku.match:
         return f"{sku.name} has no `match`, so any device of the vendor would be accepted as it"
     if platform.devices is None:
-        return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
+        return (
+            f"platform {platform.name} of {sku.name} expects any number: name it, as --accel-platform={platform.name}8"
+        )
     missing = lacking(sku, platform, [level])
     return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}" if missing else None

@@ -10,6 +10,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
+from pytest_accel.skus.readiness import required_part
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 
@@ -64,7 +65,8 @@ def table(
     "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
     a value that have one cause share a row, which tells it. Devices with the same fact share a row. Unless `full` is
     set, several devices that pass the same limit share a row as well, with the weakest device and the range of values,
-    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. The cells are
+    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. Metrics without a
+    limit have a row where nothing else judges their part of the node. The cells are
     shortened as far as the columns of the terminal, `width`, require.
     """
     host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
@@ -78,7 +80,12 @@ def table(
     shown = [verdict for verdict in shown if verdict not in expected]
     several = not full and (devices > FEW or len(shown) > MOST_ROWS)
     groups = _alike(worst_first(shown), several=several, full=full)
-    informing = [group for group in groups if several and group[0].information]
+    judged = {required_part(verdict.metric) for verdict in shown if verdict.limit}
+    informing = [
+        group
+        for group in groups
+        if several and group[0].information and required_part(group[0].metric) in ("", *judged)
+    ]
     none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
     if several:

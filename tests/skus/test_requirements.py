@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import loader, requirements
-from pytest_accel.skus.readiness import part_of
+from pytest_accel.skus.readiness import required_part
 
 H100 = loader.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -25,7 +25,7 @@ def without(part: str) -> Sku:
     """The H100 without any limit on a part of the node."""
 
     def kept(limits: Any) -> dict[str, Limit]:
-        return {metric: limit for metric, limit in limits.items() if part_of(limit) != part}
+        return {metric: limit for metric, limit in limits.items() if required_part(metric) != part}
 
     platforms = {name: replace(each, limits=kept(each.limits)) for name, each in H100.platforms.items()}
     return replace(H100, limits=kept(H100.limits), platforms=platforms)

@@ -54,9 +54,13 @@ class Subject:
     def limits(self) -> Iterator[tuple[str, Limit, Platform]]:
         """Yield every limit of the file with its key and platform; one of the SKU itself with the usual platform."""
         platforms = self.sku.platforms
-        every = [(f"limits.{metric}", limit, next(iter(platforms.values()))) for metric, limit in self.sku.limits.items()]
+        every = [
+            (f"limits.{metric}", limit, next(iter(platforms.values()))) for metric, limit in self.sku.limits.items()
+        ]
         for platform in platforms.values():
-            every += [(f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()]
+            every += [
+                (f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()
+            ]
         yield from (each for each in every if each[1].declared_by is not DeclaredBy.CLASS)
 
     def error(self, key: str, value: object, expected: str) -> Finding:
