@@ -44,7 +44,7 @@ VENDOR_FILES = "vendor"
 
 def names() -> list[str]:
     """Return the names of the shipped SKUs, sorted."""
-    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml") if path.stem != "classes")
 
 
 def load(name: str) -> Sku:
