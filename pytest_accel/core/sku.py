@@ -424,6 +424,11 @@ class Sku:
         """Return all limits by metric; those of the platform replace those of the SKU."""
         return {**self.limits, **platform.limits}
 
+    def written_on(self, platform: Platform) -> dict[str, Limit]:
+        """Return the limits that files state, without those that only the floor of a class makes."""
+        every = self.limits_on(platform).items()
+        return {metric: limit for metric, limit in every if limit.declared_by is not DeclaredBy.CLASS}
+
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""
         return self.spread.get(metric) or self.spread.get(parse(metric).probe)

@@ -90,8 +90,7 @@ def _behind(own: Measurement, background: Background) -> tuple[float | None, int
         return None, 0
     narrow = by_neighbours(own, background)
     loss = smallest_rejected(narrow) if narrow else None
-    noise = noise_within(own)
-    wide = 1 - FAR * _held(noise)
+    wide = 1 - FAR * _held(noise_within(own))
     return min(wide, loss if loss is not None else 1.0), count
 
 
@@ -116,11 +115,13 @@ def _advises(verdict: Verdict) -> bool:
 
 
 def _held(deviation: float) -> float:
-    """Return the speed, as a multiple of a bound, whose two goes are both below the bound with the chance `FOUND`."""
-    low, high = 0.5, 1.0
-    noise = Noise(0.0, deviation)
-    if not deviation:
+    """Return the speed, as a multiple of a bound, whose two goes are both below the bound with the chance `FOUND`.
+
+    It is the bound itself where too few samples tell how far two goes lie apart.
+    """
+    if not deviation or not math.isfinite(deviation):
         return 1.0
+    low, high, noise = 0.5, 1.0, Noise(0.0, deviation)
     for _ in range(20):
         middle = (low + high) / 2
         below = noise.both_below(1 / middle - 1, 1 / middle - 1) >= FOUND

@@ -123,7 +123,8 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
         return f"{sku.name} has no `match`, so any device of the vendor would be accepted as it"
     if platform.devices is None:
         return (
-            f"platform {platform.name} of {sku.name} expects any number: name it, as --accel-platform={platform.name}8"
+            f"platform {platform.name} of {sku.name} does not say how many devices to expect; "
+            "put their number behind its name, as in --accel-platform=pcie8"
         )
     missing = lacking(sku, platform, [level])
     return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}" if missing else None

@@ -103,7 +103,7 @@ def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
 
 def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int]) -> list[Sequence[str]]:
     """Return a row with its `long` cells broken into lines of these widths, in as many rows as that takes."""
-    parts = [textwrap.wrap(cell, width) for cell, width in zip(long, widths, strict=True)]
+    parts = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(long, widths, strict=True)]
     rows = list(itertools.zip_longest(*parts, fillvalue=""))
     return [(*(start if place == 0 else [""] * len(start)), *row) for place, row in enumerate(rows)]
 

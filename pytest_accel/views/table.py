@@ -10,7 +10,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.skus.readiness import required_part
+from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 
@@ -84,7 +84,7 @@ def table(
     informing = [
         group
         for group in groups
-        if several and group[0].information and required_part(group[0].metric) in ("", *judged)
+        if several and group[0].information and required_part(group[0].metric) in {"", *READ, *judged}
     ]
     none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
     rows = [group for group in groups if group not in informing and group not in none_counted]

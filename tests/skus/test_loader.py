@@ -73,7 +73,7 @@ def test_a_shipped_file_loads_and_is_named_as_it_says(name: str) -> None:
     sku = loader.load(name)
     assert sku.name == name
     assert sku.own_file is None
-    assert set(sku.files) - {f"vendor/{sku.vendor}.yaml"} == {f"{name}.yaml"}
+    assert set(sku.files) - {f"vendor/{sku.vendor}.yaml", "classes.yaml"} == {f"{name}.yaml"}
     assert not any(
         limit.overridden for platform in sku.platforms.values() for limit in sku.limits_on(platform).values()
     )
@@ -86,6 +86,7 @@ def test_every_shipped_limit_says_where_it_is_and_who_measured_it(name: str) -> 
         for metric, limit in sku.limits_on(platform).items():
             assert limit.metric == metric
             places = {f"{name}.yaml": DeclaredBy.SKU_FILE, f"vendor/{sku.vendor}.yaml": DeclaredBy.VENDOR_FILE}
+            places["classes.yaml"] = DeclaredBy.CLASS
             assert limit.declared_by is places[limit.origin.partition(":")[0]]
             assert limit.source is not None
             assert limit.source.by

@@ -148,7 +148,7 @@ def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
 
 
 def test_advice_is_no_limit_to_accept_against() -> None:
-    advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], severity="warn")}
+    advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], severity="warn", beneath=None)}
     kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
     why = requirements.unfit(replace(H100, limits=kept), HGX8, "standard")
     assert why is not None

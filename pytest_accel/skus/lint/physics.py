@@ -190,7 +190,7 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
 def _figures_of(subject: Subject, platform: Platform, metric: str, unit: str) -> Iterator[float]:
     """Yield what a file, and the file that it extends, state for a metric in a unit, the highest of which counts."""
     skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
-    limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
+    limits = [sku.written_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
     stated = (limit for limit in limits if limit and limit.unit == unit)
     yield from (limit.reference or limit.floor or 0.0 for limit in stated if limit.reference or limit.floor)
 
