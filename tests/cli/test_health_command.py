@@ -89,6 +89,8 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
 
 UNCORRECTED = 'gpus[3].answers["nvmlDeviceGetTotalEccErrors"] = {(0, 0): 0, (1, 0): 12, (0, 1): 0, (1, 1): 12}'
 XID = 'log(%s, "NVRM: Xid (PCI:0000:1b:00): %d, pid=12, name=python, words")'
+NOT_STARTED = 'log(60.0, "NVRM: GPU 0000:%s:00.0: RmInitAdapter failed! (0x24:0x72:1568)")'
+RESET_REQUIRED = 'log(60.0, "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)")'
 LINK = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
 ALLOCATED = """
 for gpu in gpus:
@@ -145,6 +147,9 @@ class Node:
         ),
         (XID % (60.0, 79), "ERROR gpu1 A102 device-lost: Xid 79 (RESTART_BM)"),
         (XID % (60.0, 31), "OK 8 x h100-sxm, warns gpu1 A109 driver-notice: Xid 31 (RESTART_APP)"),
+        (NOT_STARTED % "1b", "ERROR gpu1 A101 device-missing: 1, not 0"),
+        (NOT_STARTED % "77", "ERROR node A101 device-missing: 1, not 0"),
+        (RESET_REQUIRED, "ERROR node A107 recovery-asked: 1, not 0"),
         (ALLOCATED, "OK 8 x h100-sxm"),
     ],
 )
