@@ -90,7 +90,9 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
 UNCORRECTED = 'gpus[3].answers["nvmlDeviceGetTotalEccErrors"] = {(0, 0): 0, (1, 0): 12, (0, 1): 0, (1, 1): 12}'
 XID = 'log(%s, "NVRM: Xid (PCI:0000:1b:00): %d, pid=12, name=python, words")'
 NOT_STARTED = 'log(60.0, "NVRM: GPU 0000:%s:00.0: RmInitAdapter failed! (0x24:0x72:1568)")'
-RESET_REQUIRED = 'log(60.0, "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)")'
+RESET_REQUIRED = (
+    'log(60.0, "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)")'
+)
 LINK = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
 ALLOCATED = """
 for gpu in gpus:
