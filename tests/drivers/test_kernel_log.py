@@ -33,19 +33,19 @@ LINES = [
     # leptonai/gpud, docs of its SXid component
     ("NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.", "off the bus", "0000:91:00.0"),
     # NVIDIA/NVSentinel issue 155: one record, whose line breaks the kernel escapes; and as three records
-    (r"NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\x0a"
-     r"NVRM: fallen off the bus and is not responding to commands.", "not responding", "0000:b3:00.0"),
+    ((r"NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\x0a"
+      r"NVRM: fallen off the bus and is not responding to commands."), "not responding", "0000:b3:00.0"),
     ("NVRM: fallen off the bus and is not responding to commands.", "not responding", ""),
     # NVIDIA/gpu-operator issue 1146
     ("NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)", "not initialised", "0000:0a:00.0"),
     # scitix/sichek issue 51, kubernetes-sigs/dra-driver-nvidia-gpu issue 982; NVIDIA/open-gpu-kernel-modules issue 1045
-    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from "
-     "status @ kernel_channel.c:2874", "reset required", ""),
-    ("NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from "
-     "_gpushareddataSendDataPollRpc(pGpu, polle", "reset required", ""),
+    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
+     "reset required", ""),
+    ("NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
+     "reset required", ""),
     # NVIDIA/open-gpu-kernel-modules issue 688
-    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned "
-     "from rmStatus @ kernel_ce_gv100.c:106", "lost from the bus", ""),
+    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)",
+     "lost from the bus", ""),
     # ROCm/legacy-rocm-build issue 4021 (MI300X) and 1886 (MI50)
     ("amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
      "amdgpu uncorrectable", "0000:1c:00.0"),
