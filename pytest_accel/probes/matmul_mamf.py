@@ -100,6 +100,7 @@ def matmul_mamf(
     fast_paths.refuse_slow(device, dtype)
     with blas.defaults(device.torch, device.is_cpu or device.other):
         product = _Product(device, dtype, shape)
+        device.tune(product)
         work, amount, clock = device.clocked(product, product.operations / 1e12, "TFLOPS")
         seconds = time_calls(
             work,

@@ -68,6 +68,9 @@ class LoneGate:
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         pass
 
+    def tuning(self, begins: bool) -> None:
+        pass
+
     def settled(self) -> None:
         self.events.append("settled")
 

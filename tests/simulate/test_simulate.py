@@ -336,6 +336,8 @@ class AtOnce:
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         pass
 
+    def tuning(self, begins: bool) -> None: ...
+
     def settled(self) -> None: ...
 
     def released(self) -> bool:

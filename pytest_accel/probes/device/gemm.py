@@ -155,6 +155,7 @@ class Gemm:
             block_formats.attempt(self.fixed(), self._operands.blocks.name)
         elif device.is_cpu and dtype == "fp8":  # torch 2.6 multiplies it on GPUs only
             block_formats.attempt(self.fixed(), dtype)
+        device.tune(self.fixed())
 
     def __call__(self) -> object:
         """Multiply the next operand set."""

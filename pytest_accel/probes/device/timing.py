@@ -78,6 +78,9 @@ class Gate(Protocol):
         Errors in the step are attributed to those devices only.
         """
 
+    def tuning(self, begins: bool) -> None:
+        """Report that torch begins, or has ended, to choose a kernel by trying all of them."""
+
     def settled(self) -> None:
         """Report that this device has enough samples."""
 

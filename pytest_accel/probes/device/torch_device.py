@@ -19,6 +19,7 @@ from pytest_accel.core.stats import estimate_rate, significant
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
+from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
 from pytest_accel.probes.device.rank import Rank
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks, time_fastest_of
@@ -139,6 +140,8 @@ class Compute(Rank):
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
+        self.tunes = False
+        """True if torch chooses the kernels of products by trying them, which it does within `tune` only."""
         places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
         self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
@@ -227,6 +230,9 @@ class Compute(Rank):
                     f"{text}: {UVM} cannot be opened: run `modprobe nvidia-uvm`, or pass it into the container"
                 ) from None
             raise RuntimeError(f"CUDA error: {text}") from error
+        if blas.tunes(torch):
+            self.tunes = True
+            torch.cuda.tunable.tuning_enable(False)
 
     @property
     def device_errors(self) -> Sequence[str]:
@@ -303,6 +309,25 @@ class Compute(Rank):
         if not self.is_cpu:
             self.backend.synchronize()
 
+    def tune(self, product: Work) -> None:
+        """Call a product once, and let torch choose its kernel, as a phase of its own. Does nothing unless torch tunes.
+
+        It may take minutes, in which the process says nothing. The result is written at once, since a worker may be
+        killed: newer versions of torch do so themselves, and have no function for it.
+        """
+        if not self.tunes:
+            return
+        tunable = self.torch.cuda.tunable
+        self.gate.tuning(True)
+        tunable.tuning_enable(True)
+        try:
+            product()
+            self.synchronize()
+            getattr(tunable, "write_file", bool)()
+        finally:
+            tunable.tuning_enable(False)
+        self.gate.tuning(False)
+
     def comparable(self, part: Any) -> Any:
         """Return a tensor that can be converted to fp64: a copy on the host if the device may not support fp64."""
         return part.cpu() if self.other else part
@@ -366,6 +391,7 @@ class Compute(Rank):
             "beside": beside[0] if beside else None,
         }
         details = ProbeDetails()
+        self.tune(work)
         if fastest_of:
             timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
             details["mean_of_calls"] = amount / fmean(means)

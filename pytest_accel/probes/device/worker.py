@@ -69,6 +69,10 @@ class PipeGate:
         """Announce the next step and the UUIDs of the devices that take part."""
         self._pipe.send("step", what=what, subjects=list(subjects))
 
+    def tuning(self, begins: bool) -> None:
+        """Tell pytest that torch begins, or has ended, to choose a kernel by trying all of them."""
+        self._pipe.send("tuning", begins=begins)
+
     def settled(self) -> None:
         """Tell pytest that this device has enough samples."""
         self._pipe.send("settled")
@@ -152,6 +156,8 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
     compute = opened(devices, gate, message.get("visible", ()))
     compute.torch.set_num_threads(max(1, int(message["threads"])))
     gate.compute = compute
+    if compute.tunes and "PYTORCH_TUNABLEOP_FILENAME" not in os.environ:  # torch reads it, and adds to it
+        compute.torch.cuda.tunable.set_filename(message["tuned"])
     return compute
 
 
