@@ -358,7 +358,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
 
 
 def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
-    """Libraries and kernels are loaded, ranks connected. Once it is ready to be timed, its silence counts as any other."""
+    """Libraries and kernels are loaded, ranks connected. Once it is ready, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(2.5)\nsend("ready")\nreceive()\n'
     hung, *others = (
         WorkerCall(start(lines, name), {"event": "call"}, starting=6.0)

@@ -99,7 +99,7 @@ def dotted(number: int) -> str:
 
 
 def tunes(torch: Any) -> bool:
-    """Return whether torch is to choose the kernel of a product at its first call, by trying all of them (TunableOp)."""
+    """Return whether torch chooses the kernel of a product at its first call, by trying all of them (TunableOp)."""
     return _tunable(torch).get("tunable_op", False) and bool(torch.cuda.tunable.tuning_is_enabled())
 
 

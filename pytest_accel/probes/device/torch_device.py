@@ -84,6 +84,7 @@ class DeviceClock:
 
     def __init__(self, backend: Backend, streams: Sequence[Any] = ()) -> None:
         self._backend, self._streams = backend, streams
+        self._hz = 0.0
 
     def mark(self) -> Any:
         """Record an event and return it."""
@@ -99,6 +100,32 @@ class DeviceClock:
         """Return the seconds between two events. Waits until the device has reached `end`."""
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
+
+    def hold(self, seconds: float) -> bool:
+        """Queue a kernel that spins for about `seconds`. Returns False if torch has none for this device."""
+        self._hz = self._hz or max(self.spins_per_second() for _ in range(3))  # a busy host makes it too low
+        if self._hz:
+            self._backend.offers("_sleep")(int(seconds * self._hz))
+        return self._hz > 0
+
+    def reached(self, mark: Any) -> bool:
+        """Return whether the device has reached an event, without waiting."""
+        return bool(mark.query())
+
+    def spins_per_second(self) -> float:
+        """Return the cycles that torch's spinning kernel counts in a second, 0 if it has none or the host disturbed.
+
+        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
+        cancels out.
+        """
+        spin, marks = self._backend.offers("_sleep"), []
+        if spin is None:
+            return 0.0
+        for cycles in (1, *SPINS):  # the first call loads the kernel
+            spin(cycles)
+            marks.append(self.mark())
+        short, long = (self.seconds(*pair) for pair in itertools.pairwise(marks))
+        return (SPINS[1] - SPINS[0]) / (long - short) if long > short else 0.0
 
     def now(self) -> float:
         """Return the host's time in seconds."""
@@ -390,7 +417,7 @@ class Compute(Rank):
             "precision": self.precision if precision is None else precision,
             "beside": beside[0] if beside else None,
         }
-        details = ProbeDetails()
+        details, peak = ProbeDetails(), None
         self.tune(work)
         if fastest_of:
             timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
@@ -398,7 +425,7 @@ class Compute(Rank):
         else:
             blocks = DeviceClock(self.backend, streams) if streams else self.clock
             timed = time_blocks(work, blocks, self.gate, collective=collective, sustained=self.sustained, **how)
-        peak = None
+            details = {"launch_bound": True} if timed.launch_bound else {}
         if beside:
             rates = [beside[1] / once for once in timed.beside]
             peak = {
@@ -427,19 +454,12 @@ class Compute(Rank):
     def counted_clock(self) -> ProbeDetails:
         """Return the detail `counted_mhz`: the SM clock in MHz, measured with kernels of a known number of cycles.
 
-        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
-        cancels out. The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if
-        the longer kernel did not take longer.
+        The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if the longer
+        kernel did not take longer.
         """
-        spin = None if self.is_cpu or self.other or self.torch.version.hip else self.backend.offers("_sleep")
-        if spin is None:
-            return {}
-        clock, marks = self.clock, []
-        for cycles in (1, *SPINS):  # the first call loads the kernel
-            spin(cycles)
-            marks.append(clock.mark())
-        short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
-        return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
+        counted = not (self.is_cpu or self.other or self.torch.version.hip)
+        hertz = DeviceClock(self.backend).spins_per_second() if counted else 0.0
+        return {"counted_mhz": hertz / 1e6} if hertz else {}
 
 
 def _identity(properties: Any, device: Device, backend: str) -> str:

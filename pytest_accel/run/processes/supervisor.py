@@ -342,7 +342,7 @@ class WorkerCall:
 
 
 def _of_tuning(trouble: Message) -> Message:
-    """Return the trouble of a child whose torch was choosing a kernel. A candidate that fails is no fault of the device."""
+    """Return the trouble of a child whose torch was choosing a kernel: one that fails is no fault of the device."""
     if trouble.get("kind", "device") != "device":
         return trouble
     reason = f"torch chose no kernel for its products (TunableOp): {trouble['reason']}; choose them before the run"
@@ -367,8 +367,8 @@ def conduct(
     enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
 
     A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many until it
-    is ready, for `TUNING_SECONDS` while torch chooses a kernel). With `all_or_none` (the ranks of a collective) the others are killed as soon as one fails, since they
-    would wait for it for ever.
+    is ready, `TUNING_SECONDS` while torch chooses a kernel). With `all_or_none` (the ranks of a collective) the others
+    are killed as soon as one fails, since they would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
     exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the

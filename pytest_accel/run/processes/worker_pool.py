@@ -27,9 +27,9 @@ LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
 UNTIL_READY = 3.0
-"""A probe may be silent for this many times the patience until it is ready to be timed: with the default, for 180 s. Its
-first calls load libraries and their kernels, and in the first collective NCCL connects all ranks, which takes longer
-than a minute where disks, drivers, containers or the network answer slowly."""
+"""A probe may be silent for this many times the patience until it is ready to be timed: with the default, for 180 s.
+Its first calls load libraries and their kernels, and in the first collective NCCL connects all ranks, which takes
+longer than a minute where disks, drivers, containers or the network answer slowly."""
 
 SILENT_SECONDS = 10.0
 """After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
@@ -145,9 +145,7 @@ class WorkerPool:
         if "dtype" in request.conditions:
             self._decide_fast_paths(working)
         calls = [
-            WorkerCall(
-                self._workers[group], {**request.message(), "fast_paths": self.fast_paths}, starting=UNTIL_READY
-            )
+            WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}, starting=UNTIL_READY)
             for group in working
         ]
         if request.runs == "ranks":
@@ -176,8 +174,9 @@ class WorkerPool:
         if silent.silence < min(SILENT_SECONDS, until / 4):
             self.progress(metric, spent, expected)
             return
-        what = f"{metric}: {silent.child.name} {'tunes' if silent.tuning else 'silent'} for {silent.silence:.0f} s, given up at {until:g} s"
-        self.progress(what, 0.0, 0.0)
+        doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
+        what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {until:g} s"
+        self.progress(f"{metric}: {what}", 0.0, 0.0)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
