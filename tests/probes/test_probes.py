@@ -703,6 +703,21 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
     assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
 
 
+@pytest.mark.parametrize("hip", [None, "7.0"])
+def test_a_spin_lasts_as_long_as_it_is_to(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, hip: str | None) -> None:
+    gpu = Cycles()
+    cuda.setattr(torch.version, "hip", hip)
+    cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
+    cuda.setattr(torch.cuda, "Event", gpu.event)
+    clock = gpu_on_cpu.clock
+    assert clock.hold(0.0)
+    began = gpu.now
+    assert clock.hold(0.06)
+    assert gpu.now - began == pytest.approx(0.06, rel=0.01)
+    cuda.delattr(torch.cuda, "_sleep")
+    assert not gpu_on_cpu.clock.hold(0.06)
+
+
 def test_cycles_are_counted_where_it_is_known_which(
     device: Compute, gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,10 @@ from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device import blas
-from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
+from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable, main_line
 from pytest_accel.probes.device.rank import Rank
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks, time_fastest_of
-from pytest_accel.probes.device.torch_backend import Backend, first_line
+from pytest_accel.probes.device.torch_backend import Backend
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
 
@@ -150,6 +150,9 @@ class Compute(Rank):
     Probes allocate on `torch_device` and pass their work to `sample`.
     """
 
+    tunes = False
+    """True if torch chooses the kernels of products by trying them, which it does within `tune` only."""
+
     def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = ()) -> None:
         """Open `devices`. `visible` are the UUIDs of all devices that torch sees, in order; by default these alone."""
         import torch
@@ -167,8 +170,6 @@ class Compute(Rank):
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
-        self.tunes = False
-        """True if torch chooses the kernels of products by trying them, which it does within `tune` only."""
         places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
         self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
@@ -369,7 +370,7 @@ class Compute(Rank):
         try:
             return self.torch.empty(elements, dtype=dtype, pin_memory=True)
         except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"torch cannot pin host memory for {self.backend.name}: {first_line(error)}") from None
+            raise Unmeasurable(f"torch cannot pin host memory for {self.backend.name}: {main_line(error)}") from None
 
     def sample(
         self,

@@ -107,7 +107,8 @@ class Worker:
             kind = error_class.trouble_kind_of(
                 error, other=self.compute is not None and self.compute.other, words=words
             )
-            self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
+            how = {"lost": lost, "uncorrectable": error_class.UNCORRECTABLE in str(error)}
+            self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), **how)
 
     def _take(self, message: dict[str, Any]) -> None:
         """Load torch, open the devices, or run a probe."""
@@ -261,8 +262,8 @@ def _version(package: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of an error, with its type unless the error is one of our own."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the line of an error that tells most, with its type unless the error is one of our own."""
+    first = error_class.main_line(error)
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
         return first
     return f"{type(error).__name__}: {first}"
