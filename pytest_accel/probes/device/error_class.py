@@ -66,9 +66,8 @@ UNCORRECTABLE = "uncorrectable ECC error"
 """Message of CUDA and HIP for a memory error that destroyed data (cudaGetErrorString, 214)."""
 NVLS = "Failed to bind NVLink SHARP"
 """Beginning of NCCL's message when the switches take no memory for reductions in the network: "This is usually caused
-by a system or configuration error in the Fabric Manager or NVSwitches" (src/transport/nvls.cc). They have 128 places
-for it, which other jobs may hold."""
-NVLS_MEANS = "usually the fabric and not the GPU: see `systemctl status nvidia-fabricmanager`, end other jobs"
+by a system or configuration error in the Fabric Manager or NVSwitches" (src/transport/nvls.cc)."""
+NVLS_MEANS = "usually the fabric and not the GPU: see `systemctl status nvidia-fabricmanager`"
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
