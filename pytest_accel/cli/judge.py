@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.cli import consistency, external_results, rejudge, table_report
+from pytest_accel.cli import external_results, rejudge, table_report
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
@@ -22,7 +22,7 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
-from pytest_accel.run import record, record_reader, selection
+from pytest_accel.run import consistency, record, record_reader, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.run.record_reader import SavedRecord

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli import consistency
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
@@ -20,7 +19,7 @@ from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import record, record_reader
+from pytest_accel.run import consistency, record, record_reader
 from pytest_accel.run.record import FILE, TELEMETRY, Record, closing_entry
 
 Edit = Callable[[dict[str, Any]], object]
