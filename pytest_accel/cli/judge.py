@@ -21,6 +21,7 @@ from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
 from pytest_accel.run import consistency, record, record_reader, selection
 from pytest_accel.run.options import Refused
@@ -167,7 +168,8 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
-    return Terms(sku, platform, level, releases.version(), boards)
+    is_named = bool(chosen.accel_sku) and registry.vendor(sku.vendor).accelerator
+    return Terms(sku, platform, level, releases.version(), boards, is_named)
 
 
 def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
