@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pytest_accel.cli.consistency import contradictions, listed
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
+from pytest_accel.run.consistency import contradictions, listed
 from pytest_accel.run.record import Record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.html import page

@@ -13,12 +13,11 @@ import pytest
 from in_process import Here, fast
 
 from pytest_accel import probes
-from pytest_accel.cli import consistency
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import record_reader, resume, telemetry_file
+from pytest_accel.run import consistency, record_reader, resume, telemetry_file
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, PACKED, TELEMETRY
