@@ -9,14 +9,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_accel
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.software import versions_of
+from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.rounds import round_of
@@ -225,9 +224,8 @@ def check(resumed: Resumed, setup: Setup) -> None:
         ),
         "the threshold files": (_hashes(old.sku.get("files", {})), _hashes(sku.files if sku else {})),
     }
-    then, now = old.software, {"pytest_accel": pytest_accel.__version__, **versions_of(setup.discovery.devices)}
-    if installed := _installed("torch"):
-        now["torch"] = installed
+    here = {"pytest_accel": pytest_accel.__version__, "torch": torch_version()}
+    then, now = old.software, here | versions_of(setup.discovery.devices)
     terms |= {name: (str(then[name]), str(now[name])) for name in SAME if then.get(name) and now.get(name)}
     for name, (before, after) in terms.items():
         if before != after:
@@ -253,11 +251,3 @@ def _check_devices(resumed: Resumed, setup: Setup) -> None:
         raise Refused(f"--accel-resume: {', '.join(others)} was not there when the run began; begin a new run")
     if not now:
         raise Refused("--accel-resume: none of the devices is there that the run began with")
-
-
-def _installed(package: str) -> str | None:
-    """Return the version of an installed package, None if it is not known."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
