@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_accel
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.software import torch_version, versions_of
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.rounds import round_of
@@ -24,7 +26,6 @@ from pytest_accel.run import record, record_reader
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import Record, RequestEntry
 from pytest_accel.run.record_folder import of_this_node
-from pytest_accel.run.record_reader import BadRecord
 
 if TYPE_CHECKING:
     from pytest_accel.run.setup import Setup
@@ -174,14 +175,15 @@ def find(options: Options) -> Resumed | None:
     if options.output and options.output.absolute() != folder:
         raise Refused(f"--accel-resume: the run goes on in {folder}; leave --accel-output out, or name the same folder")
     folder = of_this_node(folder, node_name(), shared=options.shared)
-    if not (folder / record.FILE).exists():
+    file = folder / record.FILE
+    try:
+        saved = record_reader.read(file) if untrusted.exists(file) else None
+    except BadFile as bad:
+        raise Refused(f"--accel-resume: {bad}") from None
+    if saved is None:
         if options.output:
             return None
         raise Refused(f"--accel-resume: {folder} holds no record; to begin a run there, add --accel-output={folder}")
-    try:
-        saved = record_reader.read(folder / record.FILE)
-    except BadRecord as bad:
-        raise Refused(f"--accel-resume: {bad}") from None
     if saved.record.sha256 != saved.sha256:
         raise Refused(f"--accel-resume: {saved.path} was changed after it was written; begin a new run")
     _refuse_ended(saved.path, saved.record)

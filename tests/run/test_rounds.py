@@ -321,9 +321,7 @@ def test_one_command_line_begins_a_run_and_resumes_it(tmp_path: Path) -> None:
     assert resumed(tmp_path).measuring.resumed is not None
 
 
-def test_a_run_is_resumed_whatever_the_metadata_call_its_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_resumed_whatever_the_metadata_call_its_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package index states "2.13.0" of a torch that calls itself "2.13.0+cu130"."""
     metadata = tmp_path / "torch-1.0.dist-info" / "METADATA"
     metadata.parent.mkdir()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from torch import version
+from torch import version as version
 from torch.version import __version__ as __version__
 
 backends = SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "STUB"))
