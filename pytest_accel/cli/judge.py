@@ -192,8 +192,6 @@ def _named(old: Record) -> str | None:
 
 def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
-    if (folder / record.FILE).exists():
-        raise Refused(f"--output: {folder} holds another record; name a new folder")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}
     if new.packing_list != old.packing_list:
@@ -201,6 +199,8 @@ def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     if new.telemetry.get("file"):
         new.telemetry = {**new.telemetry, "file": str(path.absolute().parent / new.telemetry["file"])}
     try:
+        if (folder / record.FILE).exists():
+            raise Refused(f"--output: {folder} holds another record; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     except OSError as error:

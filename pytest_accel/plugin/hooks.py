@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core import closing_file
+from pytest_accel.core import closing_file, paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
@@ -115,6 +115,10 @@ class Acceptance:
             self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
             raise pytest.UsageError(printable_lines(str(refused))) from None
+        except OSError as error:
+            if not error.filename:
+                raise
+            raise pytest.UsageError(printable(paths.refused(error))) from None
         try:
             return (yield)
         except pytest.exit.Exception as stop:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from pytest_accel.core import simulated, versions
+from pytest_accel.core import simulated, untrusted, versions
 from pytest_accel.core.measurement import Measurement, Value, is_rate
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.closing import SIMULATED, Circumstances, close
@@ -64,7 +64,7 @@ def unverified(saved: SavedRecord) -> list[str]:
     """Return a sentence for each thing that could not be verified."""
     found = ["it states no hash of itself, as records of format 1"] if saved.schema == 1 else []
     name = saved.record.telemetry.get("file")
-    if name and not _beside(saved.path, name).exists():
+    if name and not untrusted.exists(_beside(saved.path, name)):
         found.append(f"{name} is not there")
     return found
 

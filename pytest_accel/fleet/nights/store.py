@@ -138,7 +138,7 @@ def latest() -> date:
 def _demand_kind(store: Path, *, simulated: bool) -> None:
     """Raise BadFile if a store is not one for such records; write `store.json` where it is new."""
     about = store / ABOUT
-    if not about.exists():
+    if not untrusted.exists(about):
         if nights(store):
             raise BadFile(f"{store}: holds nights, but no {ABOUT}, which says what they are")
         replace_file(about, json.dumps({"schema": SCHEMA, "simulated": simulated}) + "\n")
@@ -150,7 +150,7 @@ def _demand_kind(store: Path, *, simulated: bool) -> None:
 def is_simulated(store: Path) -> bool:
     """Return whether a store holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
     about = store / ABOUT
-    if not about.exists():
+    if not untrusted.exists(about):
         raise BadFile(f"{store}: is no store: it has no {ABOUT} ('pytest-accel store add' makes one)")
     raw = untrusted.read_json(about)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA or not isinstance(raw.get("simulated"), bool):
