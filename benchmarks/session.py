@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.judging.closing import SIMULATED, WORDS
+
 LATE = 2.0
 """The longest time of a step, as a multiple of its plan. The steps after it, which are worth less, pay for it."""
 ENDING = 10.0
@@ -116,7 +118,8 @@ def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
     """Take over what a step has printed up to now: whole lines only."""
     lines = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0].splitlines()
     if step.table == "suite":
-        said = [line.strip() for line in lines if line and not line.startswith(("again:", "time:", "record:"))]
+        verdicts = [line.strip() for line in lines if line.startswith((SIMULATED, *WORDS))]
+        said = verdicts or [line.strip() for line in lines if line.strip()]  # a run that is refused has no verdict
         entry["closing"] = said[-1] if said else ""
         return
     entry["rows"] = []

@@ -73,6 +73,8 @@ class Kept(list[Message]):
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         self.send("step", what=what, subjects=list(subjects))
 
+    def tuning(self, begins: bool) -> None: ...
+
     def settled(self) -> None: ...
 
     def released(self) -> bool:

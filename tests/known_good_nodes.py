@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Circumstances, Closing
-from pytest_accel.run.record import FILE, Record, closing_entry, write
+from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.run.record import FILE, Record, closing_entry, finding_entries, write
 from pytest_accel.skus import loader
 from pytest_accel.skus.methods import method_of
 
@@ -75,9 +75,15 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
         telemetry={"file": "telemetry.jsonl", "sha256": "0" * 64},
         state="finished",
         circumstances=Circumstances(names={each.uuid: each.name for each in devices}),
-        closing=closing_entry(Closing("ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED")),
     )
-    return replace(bare, **changed)
+    made = replace(bare, **changed)
+    return made if "closing" in changed else closed(made)
+
+
+def closed(made: Record) -> Record:
+    """Return a record with the closing line of its verdicts and circumstances, as a run writes it."""
+    closing = close(made.verdicts, made.circumstances or Circumstances())
+    return replace(made, closing=closing_entry(closing), findings=finding_entries(made))
 
 
 def failing(made: Record, metric: str, sentence: str) -> list[Verdict]:

@@ -14,6 +14,7 @@ class AtOnce:
     def __init__(self) -> None:
         self.compute: Compute | None = None
         self.blocks: list[bool] = []
+        self.tuned: list[bool] = []
         self.steps: list[tuple[str, tuple[str, ...]]] = []
 
     def working(self) -> None:
@@ -28,6 +29,9 @@ class AtOnce:
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
         self.steps.append((what, subjects))
+
+    def tuning(self, begins: bool) -> None:
+        self.tuned.append(begins)
 
     def settled(self) -> None:
         pass

@@ -108,6 +108,24 @@ def test_a_step_that_crashes_costs_its_own_rows(tmp_path: Path) -> None:
     assert "Steps: 1 ran to their end, 2 broke, 0 stopped, 0 not run, 0 cut." in said
 
 
+def test_the_summary_has_the_verdict_of_a_run_of_the_suite(tmp_path: Path) -> None:
+    """Behind it the run prints the next step, how to repeat it, its time, the record and its hash."""
+    suite = "--accel-simulate=h200-sxm", "--accel-platform=single", "-k", "inventory_node"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suite]
+
+    session = run(tmp_path / "s", Step("quick", 30.0, command))
+
+    assert "* quick: `SIMULATED REJECTED node: inventory.count 8, expected 1`" in packed(session, "session.md")
+    log = packed(session, "quick.log")
+    assert all(f"\n{title}: " in log for title in ("next", "again", "time", "record", "sha256"))
+
+
+def test_the_summary_says_why_a_run_of_the_suite_was_refused(tmp_path: Path) -> None:
+    refused = Step("quick", 5.0, program("print('ERROR: cpu0 is being measured by pid 7\\n'); raise SystemExit(4)"))
+
+    assert "* quick: `ERROR: cpu0 is being measured by pid 7`" in packed(run(tmp_path / "s", refused), "session.md")
+
+
 def test_the_archive_is_whole_after_every_step(tmp_path: Path) -> None:
     """The second step finds the results of the first in it."""
     look = f"import tarfile; print(tarfile.open({str(tmp_path / 's.tar.gz')!r}).getnames())"

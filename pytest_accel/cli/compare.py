@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.cli import consistency
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.sku import Sku
@@ -18,7 +17,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.difference import Contents
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
-from pytest_accel.run import earlier_records, record, record_reader, selection, summaries
+from pytest_accel.run import consistency, earlier_records, record, record_reader, selection, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.run.record_reader import SavedRecord

@@ -7,19 +7,18 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Limit, Sku, Spread
+from pytest_accel.core.sku import Sku, Spread
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.run import record, record_reader
+from pytest_accel.run import record
 from pytest_accel.skus import loader, packing_list
 from pytest_accel.views.html.page import MissingExtra
 
@@ -39,8 +38,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--acceptance", action="store_true", help="write the document of a whole delivery (docs/delivery.md)")
     text = "the packing list: a CSV table with the column serial"
     add("--expect", metavar="FILE", type=Path, help=text)
-    text = "read every record whole and check its hash; one that was changed counts as not judged"
-    add("--verify", action="store_true", help=text)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
     text = "the SKU, or the threshold file, whose stated spreads the risk is told by (default: that of the records)"
     add("--accel-sku", metavar="NAME|FILE", help=text)
@@ -50,7 +47,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `FORMATS`, and return the exit status. Raises BadFile."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
     there = files.find(chosen.folder)
-    found = records.read(there.records, verify=chosen.verify)
+    found = records.read(there.records)
     found.refused += there.unreadable
     if not found.nodes:
         why = found.refused[0][1] if found.refused else "no JSON file is one"
@@ -61,7 +58,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
     spread_of = sku.spread_of if sku else _no_spread
-    made = acceptance.delivery(name, found, boards, _limits(found), spread_of, expected=_expected(there.runs))
+    made = acceptance.delivery(name, found, boards, found.limits.__getitem__, spread_of, expected=_expected(there.runs))
     try:
         text = FORMATS[form](made)
         if chosen.output:
@@ -111,11 +108,6 @@ def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> Node
     if run is None or not one.accepted or Path(one.path).parent in good:
         return one
     return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
-
-
-def _limits(found: Records) -> Callable[[str], Limit]:
-    """Return the function that reads a limit of the records by its key, each once."""
-    return cache(lambda key: record_reader.limit_of(found.limits[key]))
 
 
 def _sku_of(found: Records) -> Sku | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from importlib import metadata
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.software import torch_version
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import Vendor
 from pytest_accel.judging.closing import NOT_JUDGED
@@ -130,10 +130,7 @@ def without_torch(devices: tuple[Device, ...]) -> str | None:
 
 def _other_build(vendor: Vendor) -> str | None:
     """Return a sentence if the version of the installed torch says that it is built for CPUs only, which is wrong."""
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return None
-    if vendor.torch is None or vendor.torch.name != "cuda" or not version.endswith("+cpu"):
+    version = torch_version()
+    if vendor.torch is None or vendor.torch.name != "cuda" or not (version or "").endswith("+cpu"):
         return None
     return f"{vendor.title} devices cannot be measured: torch {version} is built for CPUs only"

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
-from pytest_accel.cli.table_report import meant
+from pytest_accel.cli.table_report import meant, measurable
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.printable import printable
@@ -21,9 +21,10 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.drivers import registry
 from pytest_accel.judging import neighbours
 from pytest_accel.judging.background import Background
-from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.closing import Closing, circumstances, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import Attempt
 from pytest_accel.probes.declare import known_metrics, unit_of
@@ -81,7 +82,7 @@ def judge_figures(
     """Return the verdicts, the closing line, and the required limits that the table has no value for.
 
     Those are given as "device metric". The result is never an acceptance, since it is not known how the other tool
-    measured.
+    measured. A required value that a tool can measure has to be there: its test may have failed.
     """
     devices = names(figures)
     limits = requirements.limits(sku, platform, requirements.device_count(platform, len(devices)))
@@ -89,16 +90,15 @@ def judge_figures(
         _verdict(figure, limits.get(figure.measurement.metric), sku, platform, _alike(figure, figures))
         for figure in figures
     ]
-    required = requirements.required(requirements.applying(limits, sku, platform), level, devices)
-    around = Circumstances(
-        required=required,
-        expected_devices=requirements.device_count(platform, len(devices)),
-        filtered=["measured by another tool"],
-        own_file=sku.own_file,
-        overridden=sum(limit.overridden for limit in limits.values()),
-    )
+    around = circumstances(sku, platform, level, limits, devices)
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
-    lacking = [f"{subject} {metric}" for metric, subject, _ in required if (metric, subject) not in judged]
+    lacking = [f"{subject} {metric}" for metric, subject, _ in around.required if (metric, subject) not in judged]
+    around = replace(
+        around,
+        required=[key for key in around.required if measurable(key[0])],
+        wants_acceptance=registry.vendor(sku.vendor).accelerator,
+        no_acceptance=["measured by another tool"],
+    )
     return verdicts, close(verdicts, around), lacking
 
 

@@ -341,8 +341,8 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile(f"--format={form}: {'not for' if chosen.acceptance else 'only with'} --acceptance")
     if chosen.acceptance:
         return delivery.report(chosen, form)
-    if chosen.expect or chosen.verify or chosen.name or chosen.accel_sku:
-        raise BadFile("--expect, --verify, --name and --accel-sku are for --acceptance")
+    if chosen.expect or chosen.name or chosen.accel_sku:
+        raise BadFile("--expect, --name and --accel-sku are for --acceptance")
     watch = Watch(chosen.folder.absolute())
     found = _look(watch)
     text = STATES[form](watch.fleet, found)

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
 from pytest_accel.cli.parser import Parser, guarded
@@ -39,8 +39,19 @@ DESCRIPTION = """Check this node without loading it, for Slurm's HealthCheckProg
 and cron. Reads what drivers and kernel state, also on an allocated node, and judges by the limits of the SKU what does
 not depend on the load: missing devices, memory errors, pending repairs, Xids since the boot or the last good run,
 links that are down. Prints one line of at most 80 characters. The exit status is 0 if nothing is broken, 1 if
-something is, 6 if it cannot be judged (a permission, a library, a driver that does not answer), 4 for wrong
-options."""
+something is, 6 if it cannot be judged (a permission, a library, a driver that does not answer, a link that may still
+train after the boot), 4 for wrong options."""
+
+
+class _Parser(Parser):
+    """A parser that tells a wrong option in the line on standard output, too, which is what schedulers read."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line, the usage and the message, and end the process with exit status 4."""
+        from pytest_accel.views import health_line
+
+        print(health_line.refused(message.removeprefix("argument ")))
+        super().error(message)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +80,7 @@ def main(given: list[str] | None = None) -> int:
     words = sys.argv[2:] if given is None else given
 
     def work() -> int:
-        parser = Parser(prog=f"pytest-accel {NAME}", description=DESCRIPTION)
+        parser = _Parser(prog=f"pytest-accel {NAME}", description=DESCRIPTION)
         arguments(parser)
         return health(parser.parse_args(words))
 
@@ -112,6 +123,7 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
     try:
         checked = passive.check(asked, until - time.monotonic())
     except Refused as error:
+        print(health_line.refused(str(error)))
         print(printable(str(error)), file=sys.stderr)
         return NPD_UNKNOWN if chosen.npd else WRONG
     fresh = checked.last is not None and checked.last.age <= chosen.max_age

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.cli import consistency, external_results, rejudge, table_report
+from pytest_accel.cli import external_results, rejudge, table_report
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core import untrusted
@@ -21,8 +21,9 @@ from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
-from pytest_accel.run import record, record_reader, selection
+from pytest_accel.run import consistency, record, record_reader, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.run.record_reader import SavedRecord
@@ -167,7 +168,8 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if sku.platform_named(then) else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
-    return Terms(sku, platform, level, releases.version(), boards)
+    is_named = bool(chosen.accel_sku) and registry.vendor(sku.vendor).accelerator
+    return Terms(sku, platform, level, releases.version(), boards, is_named)
 
 
 def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
@@ -190,8 +192,6 @@ def _named(old: Record) -> str | None:
 
 def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
-    if (folder / record.FILE).exists():
-        raise Refused(f"--output: {folder} holds another record; name a new folder")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}
     if new.packing_list != old.packing_list:
@@ -199,6 +199,8 @@ def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     if new.telemetry.get("file"):
         new.telemetry = {**new.telemetry, "file": str(path.absolute().parent / new.telemetry["file"])}
     try:
+        if (folder / record.FILE).exists():
+            raise Refused(f"--output: {folder} holds another record; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     except OSError as error:

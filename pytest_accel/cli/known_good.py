@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.cli import consistency
 from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import Platform, Sku
@@ -22,7 +21,7 @@ from pytest_accel.judging import poisoned
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
-from pytest_accel.run import record_reader
+from pytest_accel.run import consistency, record_reader
 from pytest_accel.run.record import FILE, Record
 from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contribution

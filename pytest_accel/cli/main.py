@@ -29,8 +29,9 @@ datasheet. The exit status is 4 for an error or a warning that the file does not
 JUDGE = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
 another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
 further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
-interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0 all
-limits hold, 1 rejected, 4 wrong file or option, 6 not judged."""
+interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0
+accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is
+named, a record whose limits hold ends as its run did."""
 
 COMPARE = """Show what changed between the first and the last of some records, most important first: devices, verdicts,
 facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder of

@@ -13,7 +13,6 @@ from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
-from pytest_accel.drivers import registry
 from pytest_accel.judging import delivery
 from pytest_accel.judging.background import background_of, no_spread
 from pytest_accel.judging.closing import Circumstances, circumstances, close
@@ -40,9 +39,6 @@ from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
 
-NAMED_TESTS = "tests were named on the command line"
-"""The circumstance of a run whose tests the user named."""
-
 AGAIN = "JUDGED AGAIN"
 """The first words of the closing line of a record that was judged again."""
 
@@ -61,6 +57,8 @@ class Terms:
     """The version of the shipped thresholds."""
     boards: PackingList | None = None
     """The packing list to judge by; None for that of the run, if it had one."""
+    named: bool = False
+    """True if the user named an accelerator's SKU to judge by: exit status 0 then means ACCEPTED alone."""
 
 
 def judge_again(record: Record, terms: Terms) -> Record:
@@ -340,7 +338,7 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
         expected_devices=now.expected_devices,
         sku=now.sku,
         level=now.level,
-        wants_acceptance=then.wants_acceptance or _named(record, terms),
+        wants_acceptance=then.wants_acceptance or terms.named,
         no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
         unfit=now.unfit,
         overridden=len(overridden) + len(terms.sku.left_out if terms.sku else ()),
@@ -350,13 +348,6 @@ def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) ->
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )
-
-
-def _named(record: Record, terms: Terms) -> bool:
-    """Return whether the run named an accelerator's SKU and collected the packaged suite; older records do not say."""
-    named = record.sku.get("asked") not in (None, "", "auto") and terms.sku is not None
-    own_tests = record.circumstances is None or NAMED_TESTS in record.circumstances.filtered
-    return named and not own_tests and registry.vendor(terms.sku.vendor if terms.sku else "").accelerator
 
 
 def _own_files(then: str | None, now: str | None) -> str | None:

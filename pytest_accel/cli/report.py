@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pytest_accel.cli.consistency import contradictions, listed
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, record_reader
+from pytest_accel.run.consistency import contradictions, listed
 from pytest_accel.run.record import Record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.html import page
@@ -62,17 +62,17 @@ def report(chosen: argparse.Namespace) -> int:
     except (BadFile, page.MissingExtra) as error:
         print(printable_lines(str(error)), file=sys.stderr)
         return WRONG
-    except OSError as error:
-        print(f"--output: cannot write {chosen.output}: {error.strerror}", file=sys.stderr)
-        return WRONG
     return 0
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace a file by one that holds the text, in one step. Raises BadFile, or OSError.
+    """Replace a file by one that holds the text, in one step. Raises BadFile.
 
     Only a regular file is replaced. A link is not followed: somebody else may have put it there.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")
-    record.replace_file(path, text)
+    try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")
+        record.replace_file(path, text)
+    except OSError as error:
+        raise BadFile(f"--output: cannot write {path}: {error.strerror}") from None

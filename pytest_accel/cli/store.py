@@ -32,7 +32,7 @@ and the others are added; the exit status is 6 then. Filtered runs and records t
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
 offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
 nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
-judged."""
+judged or a device is on several nodes."""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
 PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
 FORMATS: Final = ("text", "html", "prometheus", "json")
@@ -189,7 +189,7 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _device(chosen: argparse.Namespace) -> int:
-    """Show the nights and figures of a device; return 0, or 6 if a night cannot be read.
+    """Show the nights and figures of a device; return 0, or 6 if a night cannot be read or has it on several nodes.
 
     Raises BadFile if the store knows no device of that name.
     """
@@ -206,7 +206,7 @@ def _device(chosen: argparse.Namespace) -> int:
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
-    return NOT_JUDGED if any(each.left_out for each in found) else 0
+    return NOT_JUDGED if any(each.left_out or each.doubled for each in found) else 0
 
 
 # -- prune

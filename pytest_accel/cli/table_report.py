@@ -52,7 +52,7 @@ def lacking(entries: Sequence[str], devices: Sequence[str]) -> str:
     for entry in entries:
         device, _, metric = entry.rpartition(" ")
         by_metric.setdefault(metric, []).append(device)
-    measured = {metric: names for metric, names in by_metric.items() if _measured(metric)}
+    measured = {metric: names for metric, names in by_metric.items() if measurable(metric)}
     texts = [f"{metric}{_of(names, devices)}" for metric, names in measured.items()]
     facts = len(by_metric) - len(measured)
     return "; and ".join(
@@ -61,8 +61,8 @@ def lacking(entries: Sequence[str], devices: Sequence[str]) -> str:
     )
 
 
-def _measured(metric: str) -> bool:
-    """Return True for a metric of a probe that measures, by its main figure."""
+def measurable(metric: str) -> bool:
+    """Return True for the main figure of a probe, which another tool can measure; facts and counters are none."""
     declared = declaration_of(metric)
     return (
         declared is not None
@@ -74,7 +74,7 @@ def _measured(metric: str) -> bool:
 
 def _of(names: Sequence[str], devices: Sequence[str]) -> str:
     """Return the devices that lack a metric, in brackets; empty if all do, or if it is one of the node."""
-    return "" if set(names) in ({*devices}, {"node"}) else f" ({' '.join(names)})"
+    return "" if {*names} >= {*devices} or names == ["node"] else f" ({', '.join(names)})"
 
 
 def not_judged(verdicts: Sequence[Verdict]) -> list[str]:

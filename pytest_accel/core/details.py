@@ -82,6 +82,9 @@ class ProbeDetails(TypedDict, total=False):
     """Blocks that were not counted. For the record."""
     mean_of_calls: float
     """The rate by the mean of all calls, where the value is that of the fastest ones. For the record."""
+    launch_bound: bool
+    """True if the device waited for the host to launch its work; absent if not. Also written by matmul_mamf. Read by
+    judging/diagnosis."""
 
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
@@ -135,7 +138,7 @@ class ProbeDetails(TypedDict, total=False):
     """The rate (GB/s) of each window, by place."""
 
 
-SAMPLED = ("ended_by", "ends", "warmup_blocks", "mean_of_calls")
+SAMPLED = ("ended_by", "ends", "warmup_blocks", "mean_of_calls", "launch_bound")
 """Keys that `Compute.sample` writes for any probe."""
 
 

@@ -23,7 +23,7 @@ Value = details.Value
 LEFT_OUT: Final = "left out"
 """The event of a metric that was not tried because of an earlier failure, which has a verdict of its own."""
 
-Event = Literal["", "hung", "crashed", "lost", "left out"]
+Event = Literal["", "hung", "crashed", "lost", "uncorrectable", "left out"]
 """How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
 
 Statistic = Literal["mean", "median"]

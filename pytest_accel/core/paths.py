@@ -44,12 +44,17 @@ def files(folder: Path, name: str, unreadable: list[tuple[str, str]]) -> list[Pa
 
 
 def refused(error: OSError) -> str:
-    """Return which file or folder the system refuses, in what way, and why."""
+    """Return which file or folder the system refuses, in what way, and why. Raises nothing, whatever it refuses."""
     if not isinstance(error.filename, str | bytes):
         return error.strerror or str(error)
     path = Path(os.fsdecode(error.filename))
-    above = next((each for each in reversed(path.parents) if each.exists() and not os.access(each, os.X_OK)), None)
-    closed = above or (path if path.exists() and not os.access(path, os.R_OK) else None)
+    above = next((each for each in reversed(path.parents) if _closed(each, os.X_OK)), None)
+    closed = above or (path if _closed(path, os.R_OK) else None)
     if closed and error.errno in _DENIED:
         return f"{closed}: cannot be read: {error.strerror}"
     return f"{path}: cannot be {'written' if error.errno in _NOT_WRITTEN else 'used'}: {error.strerror}"
+
+
+def _closed(path: Path, mode: int) -> bool:
+    """Return True for what is there and refuses this user. pathlib would raise where a server does not answer."""
+    return os.access(path, os.F_OK) and not os.access(path, mode)

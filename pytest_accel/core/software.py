@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import runpy
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_accel.core.measurement import Device
 
@@ -36,6 +39,20 @@ MEANINGS = {
     "pytest_accel": "pytest_accel",
 }
 """Every name with its meaning. A package through which torch drives devices (torch_npu) is one more."""
+
+
+def torch_version() -> str | None:
+    """Return the version of the torch that an import would find, None if it is not known. Nothing of torch is loaded.
+
+    It is read where `torch.__version__` comes from, so that it is what a worker states. The metadata of a wheel may
+    lack the label of its build: a package index has "2.13.0" for what calls itself "2.13.0+cu130".
+    """
+    try:
+        spec = importlib.util.find_spec("torch")
+        stated = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+    except (ImportError, OSError):
+        return None
+    return stated.get("__version__")
 
 
 def versions_of(devices: Sequence[Device]) -> dict[str, str]:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from pytest_accel.core import paths
+
 MIB = 1 << 20
 
 JSON_BYTES = 24 * MIB
@@ -50,6 +52,9 @@ _KINDS = {
     stat.S_IFLNK: "a symbolic link",
 }
 
+
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that say that nothing is under a path."""
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -90,11 +95,19 @@ def read_end(path: Path, most: int) -> bytes:
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is anything under a path that a file gave; not so for a name that cannot be one."""
+    """Return whether there is anything under a path that somebody gave; not so for a name that cannot be one.
+
+    Raises BadFile where the system does not tell, as of a network file system whose server has forgotten it (ESTALE).
+    """
     try:
-        return path.exists()
-    except (OSError, ValueError):  # a name of thousands of characters, or with a NUL character
+        path.stat()
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return False
+        raise BadFile(paths.refused(error)) from None
+    except ValueError:  # a NUL character
         return False
+    return True
 
 
 def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: bool = True) -> str:

@@ -2,7 +2,8 @@
 
 The patterns follow the sources: Linux 6.12 (drivers/pci/pcie/aer.c and dpc.c, drivers/gpu/drm/amd, drivers/edac,
 drivers/firmware/efi/cper.c, arch/x86/kernel/cpu/mce) and NVIDIA/open-gpu-kernel-modules 570
-(src/common/nvswitch/kernel/inc/error_nvswitch.h). Kinds: fatal PCIe errors are hardware and non-fatal ones advisory as
+(src/common/nvswitch/kernel/inc/error_nvswitch.h, kernel-open/nvidia/nv.c, src/nvidia/arch/nvalloc/unix/src/osinit.c,
+src/common/sdk/nvidia/inc/nvstatuscodes.h). Kinds: fatal PCIe errors are hardware and non-fatal ones advisory as
 in Meta's GCM (check-syslogs, pcie-aer); SXids are classified by the driver's own word, as in NVIDIA's fabric manager
 guide (appendix D); AMD's as in amd/node-scraper (plugins/inband/dmesg). The table leaves out corrected errors, which
 counters report, and totals, which the driver logs on every query.
@@ -24,6 +25,7 @@ _GPU = rf"amdgpu {_ADDRESS}: (?:amdgpu: )?(?:\{{\d+\}})?"
 _AER = rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) "
 
 _RESET = "drain the node and reset the device; if it comes back, return it"
+_START = "check driver and firmware, power-cycle the node; if it comes back, return the device"
 _SEAT = "check seat, riser and cable; return the device if it comes back"
 _SWITCH = "reset the GPUs and the switch; if it comes back, return the board"
 _MODULE = "find the part in the management controller's log and replace it"
@@ -60,6 +62,23 @@ TABLE = (
     Message(
         "off the bus", rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus", HARDWARE,
         "it has fallen off the bus", _SEAT, anywhere=False,
+    ),
+    # without an Xid; of a GPU that the driver does not reach, no device has the address
+    Message(  # the kernel escapes the line breaks within a record
+        "not responding", rf"NVRM: (?:The NVIDIA GPU {_ADDRESS})?.*fallen off the bus and is not responding", HARDWARE,
+        "a GPU has fallen off the bus", _SEAT,
+    ),
+    Message(
+        "not initialised", rf"NVRM: (?:GPU {_ADDRESS}: )?RmInitAdapter failed!", HARDWARE,
+        "the driver could not initialise a GPU", _START,
+    ),
+    Message(
+        "reset required", r"NVRM: .*Reset required \[NV_ERR_RESET_REQUIRED\]", HARDWARE,
+        "a GPU refuses all work until it is reset", _RESET,
+    ),
+    Message(
+        "lost from the bus", r"NVRM: .*GPU lost from the bus \[NV_ERR_GPU_IS_LOST\]", HARDWARE,
+        "a GPU is no longer on the bus", _SEAT,
     ),
     Message(
         "amdgpu uncorrectable",

@@ -31,7 +31,13 @@ PRODUCTS = "products"
 
 Names = Mapping[str, str]
 """The display name of each subject."""
-HAPPENED = {"hung": "hung in", "crashed": "crashed in", "lost": "lost its context in", LEFT_OUT: "not measured:"}
+HAPPENED = {
+    "hung": "hung in",
+    "crashed": "crashed in",
+    "lost": "lost its context in",
+    "uncorrectable": "had an uncorrectable memory error in",
+    LEFT_OUT: "not measured:",
+}
 """The words for the event of a verdict, which its metric follows."""
 
 

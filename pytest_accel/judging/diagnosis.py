@@ -74,6 +74,8 @@ def cause(
     if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
         return None
     parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
+    if measurement.details.get("launch_bound"):
+        parts = ["launch-bound: the host launched the work more slowly than the device does it", *parts]
     if not found.by_reason:
         parts += _uneven(measurement.details.get("variation"))
     return f"{_with_shortfall(found, '; '.join(parts), measurement.unit)}{_climate(measurement)}" if parts else None

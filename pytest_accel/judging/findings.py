@@ -23,7 +23,12 @@ from pytest_accel.judging.ranking import worst_first
 
 FINE = (Status.PASS, Status.NOT_APPLICABLE)
 """The statuses without a finding."""
-EVENTS = {"lost": "device-lost", "hung": "device-hung", "crashed": "device-crashed"}
+EVENTS = {
+    "lost": "device-lost",
+    "hung": "device-hung",
+    "crashed": "device-crashed",
+    "uncorrectable": "memory-uncorrectable",
+}
 """The code of each way in which a device fails."""
 REASONS = {
     "hw_thermal_s": "hw-thermal",
@@ -53,6 +58,10 @@ LOGGED = {
     "NVSwitch fatal": "fabric",
     "NVSwitch non-fatal": "fabric",
     "off the bus": "device-lost",
+    "not responding": "device-lost",
+    "not initialised": "device-missing",
+    "reset required": "recovery-asked",
+    "lost from the bus": "device-lost",
     "amdgpu uncorrectable": "memory-uncorrectable",
     "amdgpu deferred": "memory-uncorrectable",
     "amdgpu poison": "memory-uncorrectable",

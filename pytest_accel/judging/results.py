@@ -87,7 +87,7 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
         broken = _troubled(guilty[0], NODE, context)
         assert broken.trouble
         of_one_rank = not (guilty[0].trouble or {}).get("shared")
-        if of_one_rank:
+        if of_one_rank and broken.trouble.kind != "external":
             device = guilty[0].group[0]
             reason = f"{device.name}: {broken.trouble.reason}"
             broken = replace(broken, trouble=replace(broken.trouble, reason=reason, blamed=device.uuid))
@@ -250,6 +250,8 @@ def _event(message: Message) -> Event:
         return LEFT_OUT
     if message.get("kind", "device") != "device":
         return ""
+    if message.get("uncorrectable"):
+        return "uncorrectable"
     return "lost" if message.get("lost") else _EVENTS.get(message.get("event", ""), "")
 
 

@@ -15,7 +15,15 @@ import pytest
 from pytest_accel.core import output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, measures
-from pytest_accel.run.options import add_options, is_acceptance_run, plans_only, shows_by_command, shows_only
+from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
+from pytest_accel.run.options import (
+    add_options,
+    is_acceptance_run,
+    option_words,
+    plans_only,
+    shows_by_command,
+    shows_only,
+)
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
@@ -105,6 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
+    if not any(word.startswith("--benchmark") for word in option_words(config)):
+        config.pluginmanager.register(UnaskedBenchmark(), "accel-unasked-benchmark")
     if config.option.accel_resume and not is_acceptance_run(config.option):
         raise pytest.UsageError("--accel-resume needs the options that the run was begun with, such as --accel-sku")
     if is_acceptance_run(config.option) and not shows_only(config.option):

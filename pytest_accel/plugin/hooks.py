@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core import closing_file
+from pytest_accel.core import closing_file, paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
@@ -20,7 +20,7 @@ from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
-from pytest_accel.suite import ORDER
+from pytest_accel.suite import ORDER, functions
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
@@ -82,6 +82,8 @@ class Acceptance:
         self._ran: set[pytest.Item] = set()
         """The measuring tests that pytest ran."""
         self._items: list[pytest.Item] = []
+        self._found: set[tuple[int, str]] = set()
+        """The functions of the packaged suite that pytest made tests of."""
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
@@ -113,6 +115,10 @@ class Acceptance:
             self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
             raise pytest.UsageError(printable_lines(str(refused))) from None
+        except OSError as error:
+            if not error.filename:
+                raise
+            raise pytest.UsageError(printable(paths.refused(error))) from None
         try:
             return (yield)
         except pytest.exit.Exception as stop:
@@ -178,12 +184,19 @@ class Acceptance:
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
         """Leave out tests over the limited facts of a SKU that limits none, and rounds that are not asked for."""
         made = yield
-        return [item for item in made if not self._is_empty(item)] if isinstance(made, list) else made
+        if not isinstance(made, list):
+            return made
+        functions = [item for item in made if isinstance(item, pytest.Function)]
+        self._found |= {(place, item.originalname) for item in functions if (place := _place(item)) is not None}
+        return [item for item in made if not self._is_empty(item)]
 
     def _is_empty(self, item: object) -> bool:
         """Return True for a packaged test that has nothing to do: one over no fact, or over the rounds of no hours."""
-        of_rounds = isinstance(item, pytest.Item) and _place(item) == ORDER.index("test_rounds")
-        return _has_no_fact(item) or (of_rounds and self.accel_session.options.hours is None)
+        return _has_no_fact(item) or (isinstance(item, pytest.Item) and self._is_not_asked(_place(item)))
+
+    def _is_not_asked(self, place: int | None) -> bool:
+        """Return True for the place of the module over rounds, in a run without hours."""
+        return place == ORDER.index("test_rounds") and self.accel_session.options.hours is None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
@@ -212,6 +225,7 @@ class Acceptance:
         )
         kept = set(session.items)
         self._note_left_out([item for item in collected if item not in kept])
+        self._note_not_found()
         ordered = iter(ours)
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
         self._items = list(session.items)  # a hook may take tests out of the session's own list later
@@ -222,6 +236,13 @@ class Acceptance:
         """Note that tests were taken out, unless an option that does so is noted already."""
         if items and not self.accel_session.filtered:
             self.accel_session.filtered.append(f"{len(items)} tests were deselected")
+
+    def _note_not_found(self) -> None:
+        """Note functions of the packaged suite that pytest makes no test of, by an ini file or a hook."""
+        missing = [name for place, name in sorted(functions() - self._found) if not self._is_not_asked(place)]
+        if missing and not self.accel_session.filtered:
+            without = f"the packaged suite was collected without {', '.join(missing)}"
+            self.accel_session.setup.no_acceptance.append(without)
 
     def _note_left_out(self, items: Sequence[pytest.Item]) -> None:
         """Note tests that a hook took out without telling pytest, unless it is noted already that some are missing."""

@@ -27,15 +27,15 @@ def refused(chosen: str | bool) -> str | None:
     if not isinstance(chosen, str):
         return None
     path = Path(chosen).absolute()
-    if not path.parent.is_dir():
-        return f"{path.parent} is not a folder"
-    if path.is_dir():
-        return f"{path} is a folder; name a file in it"
     try:
+        if not path.parent.is_dir():
+            return f"{path.parent} is not a folder"
+        if path.is_dir():
+            return f"{path} is a folder; name a file in it"
         with tempfile.TemporaryFile(dir=path.parent):  # what the page will be written by; it leaves nothing
             return None
     except OSError as error:
-        return f"cannot write to {path.parent}: {error.strerror}"
+        return f"cannot write to {path}: {error.strerror}"
 
 
 def write(found: Record, folder: Path, chosen: str | bool) -> Line:

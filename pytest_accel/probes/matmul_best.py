@@ -10,6 +10,7 @@ from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device import fast_paths
+from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands, method_of, shape_name
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
@@ -72,7 +73,12 @@ def matmul_best(
     The search starts from `shapes`. By default these are shapes that fill whole waves of the device's compute units,
     and the best shapes that other sources report for the dtype (`published`). The details hold the finalists, the
     number of shapes within 2 % of the best, and the rates of the anchor shapes, each from one short measurement.
+
+    Raises NotApplicable where torch tunes products (TunableOp): each of some fifty shapes would take minutes.
     """
+    if device.tunes:
+        why = "torch would choose the kernel of every shape by trying all of them (TunableOp), minutes for each"
+        raise NotApplicable(f"no search over shapes: {why}; PYTORCH_TUNABLEOP_TUNING=0 leaves that out")
     fast_paths.refuse_slow(device, dtype)
     known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
     first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)

@@ -105,7 +105,7 @@ def _is_shared(folder: Path, node: str) -> bool:
 
 def _of_node(first: Path) -> Iterator[Path]:
     """Yield the folders of a node's runs in a shared folder."""
-    return takewhile(Path.is_dir, numbered(first))
+    return takewhile(os.path.isdir, numbered(first))
 
 
 def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
@@ -227,17 +227,16 @@ def named(asked: str) -> list[tuple[Path, Summary]]:
     """Return the record, or those in the folder, that --accel-baseline names. Raises Refused if there is none."""
     if asked in (AUTO, NONE):
         return []
-    path = Path(asked)
-    if not untrusted.exists(path):
-        raise Refused(f"--accel-baseline: {asked} does not exist; name a record, a folder of records, auto or none")
-    if path.is_dir() and not (path / record.FILE).exists():
-        records = inside(path)
-        if not records.found:
-            why = f": {records.ignored[0]}" if records.ignored else ""
-            raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
-        return records.found
-    file = path / record.FILE if path.is_dir() else path
+    file = path = Path(asked)
     try:
+        if not untrusted.exists(path):
+            raise Refused(f"--accel-baseline: {asked} does not exist; name a record, a folder of records, auto or none")
+        if path.is_dir() and not untrusted.exists(file := path / record.FILE):
+            records = inside(path)
+            if not records.found:
+                why = f": {records.ignored[0]}" if records.ignored else ""
+                raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
+            return records.found
         return [(file, summaries.summary(untrusted.read_json(file)))]
     except BadFile as bad:
         raise Refused(f"--accel-baseline: {bad}") from None

@@ -91,9 +91,9 @@ class RecordFolder:
         """
         empty = Record(run={"host": host})
         for folder in self._places(chosen, host, name, shared):
-            if folder.is_file():
-                raise Refused(f"--accel-output: {folder} is a file, not a folder; name a new folder")
             try:
+                if folder.is_file():
+                    raise Refused(f"--accel-output: {folder} is a file, not a folder; name a new folder")
                 folder.mkdir(parents=True, exist_ok=True)
                 if there := _leftovers(folder):
                     if chosen and shared:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pytest_accel.core import details, untrusted
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import WORDS
@@ -73,14 +73,18 @@ def load(path: Path) -> Record:
 
 
 def read(path: Path) -> SavedRecord:
-    """Read a record. Raises BadRecord.
+    """Read a record. Raises BadRecord."""
+    try:
+        return parse(untrusted.read_json(path), path)
+    except BadFile as bad:
+        raise BadRecord(str(bad)) from None
+
+
+def parse(raw: Any, path: Path) -> SavedRecord:
+    """Return the record that the content of its file, `raw`, holds. Raises BadRecord.
 
     An unknown field is an error as well, since it may be one that rules out acceptance.
     """
-    try:
-        raw = untrusted.read_json(path)
-    except BadFile as bad:
-        raise BadRecord(str(bad)) from None
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     schema = raw["schema"]
@@ -92,14 +96,6 @@ def read(path: Path) -> SavedRecord:
     except _Mismatch as error:
         raise BadRecord(f"{path}: is damaged or of another version: {error}") from None
     return SavedRecord(path, record, schema, seal(raw))
-
-
-def limit_of(raw: Any) -> Limit:
-    """Return a limit as the `limits` of a record hold it. Raises BadRecord."""
-    try:
-        return typing.cast(Limit, _as(Limit, raw, "limits"))
-    except _Mismatch as error:
-        raise BadRecord(f"a limit is damaged or of another version: {error}") from None
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:
@@ -195,9 +191,9 @@ def _declared_by(origin: str) -> DeclaredBy:
 
 def _as(hint: Any, raw: Any, where: str) -> Any:
     """Return `raw`, a value of JSON, as the type `hint` of its field. Raises _Mismatch if it does not fit."""
-    kind, inner = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    if hint is Any or (type(raw) is hint and hint in _SCALARS):
         return raw
+    kind, inner = typing.get_origin(hint), typing.get_args(hint)
     if kind in (Union, types.UnionType):
         return _one_of(inner, raw, where)
     if kind is Literal:

@@ -9,14 +9,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_accel
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.software import versions_of
+from pytest_accel.core.software import torch_version, versions_of
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
 from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.rounds import round_of
@@ -25,7 +26,6 @@ from pytest_accel.run import record, record_reader
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import Record, RequestEntry
 from pytest_accel.run.record_folder import of_this_node
-from pytest_accel.run.record_reader import BadRecord
 
 if TYPE_CHECKING:
     from pytest_accel.run.setup import Setup
@@ -175,14 +175,15 @@ def find(options: Options) -> Resumed | None:
     if options.output and options.output.absolute() != folder:
         raise Refused(f"--accel-resume: the run goes on in {folder}; leave --accel-output out, or name the same folder")
     folder = of_this_node(folder, node_name(), shared=options.shared)
-    if not (folder / record.FILE).exists():
+    file = folder / record.FILE
+    try:
+        saved = record_reader.read(file) if untrusted.exists(file) else None
+    except BadFile as bad:
+        raise Refused(f"--accel-resume: {bad}") from None
+    if saved is None:
         if options.output:
             return None
         raise Refused(f"--accel-resume: {folder} holds no record; to begin a run there, add --accel-output={folder}")
-    try:
-        saved = record_reader.read(folder / record.FILE)
-    except BadRecord as bad:
-        raise Refused(f"--accel-resume: {bad}") from None
     if saved.record.sha256 != saved.sha256:
         raise Refused(f"--accel-resume: {saved.path} was changed after it was written; begin a new run")
     _refuse_ended(saved.path, saved.record)
@@ -225,9 +226,8 @@ def check(resumed: Resumed, setup: Setup) -> None:
         ),
         "the threshold files": (_hashes(old.sku.get("files", {})), _hashes(sku.files if sku else {})),
     }
-    then, now = old.software, {"pytest_accel": pytest_accel.__version__, **versions_of(setup.discovery.devices)}
-    if installed := _installed("torch"):
-        now["torch"] = installed
+    here = {"pytest_accel": pytest_accel.__version__, "torch": torch_version()}
+    then, now = old.software, here | versions_of(setup.discovery.devices)
     terms |= {name: (str(then[name]), str(now[name])) for name in SAME if then.get(name) and now.get(name)}
     for name, (before, after) in terms.items():
         if before != after:
@@ -253,11 +253,3 @@ def _check_devices(resumed: Resumed, setup: Setup) -> None:
         raise Refused(f"--accel-resume: {', '.join(others)} was not there when the run began; begin a new run")
     if not now:
         raise Refused("--accel-resume: none of the devices is there that the run began with")
-
-
-def _installed(package: str) -> str | None:
-    """Return the version of an installed package, None if it is not known."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -1,5 +1,6 @@
 """The packaged acceptance tests. They use the public names only, as a user's own tests do."""
 
+import ast
 from pathlib import Path
 
 FIRST = (
@@ -21,7 +22,17 @@ LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_round
 test follow it, on hot devices. The rounds of a long run repeat everything before. The error counters come last, to
 cover all of it."""
 
-_MODULES = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+_MODULES = {path.stem: path for path in Path(__file__).parent.glob("test_*.py")}
 
-ORDER = (*FIRST, *sorted(_MODULES - {*FIRST, *LAST}), *LAST)
+ORDER = (*FIRST, *sorted(_MODULES.keys() - {*FIRST, *LAST}), *LAST)
 """Every module of the suite in the order of a run. A module in neither list runs before the soak."""
+
+
+def functions() -> set[tuple[int, str]]:
+    """Return every test function that the modules define: the place of its module in `ORDER`, and its name."""
+    return {
+        (place, each.name)
+        for place, module in enumerate(ORDER)
+        for each in ast.parse(_MODULES[module].read_bytes()).body
+        if isinstance(each, ast.FunctionDef) and each.name.startswith("test")
+    }

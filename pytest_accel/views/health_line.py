@@ -39,6 +39,11 @@ def line(checked: Checked, *, fresh: bool, place: Path | None, width: int = WIDT
     return printable(f"{text}{last}")[:width]
 
 
+def refused(error: str) -> str:
+    """Return the line of a check that a wrong option or file prevents."""
+    return _cut(f"UNKNOWN {error}", WIDTH)
+
+
 def lines(checked: Checked) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
     found = checked.found or Found()

@@ -13,10 +13,9 @@ from known_good_nodes import failing, record, save
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.error_rates import rates_of_limit
 from pytest_accel.run import record_reader
-from pytest_accel.run.record import closing_entry
 from pytest_accel.skus import loader
 
 OURS = ("stream.triad", "matmul.bf16", "host_copy.h2d", "all_reduce.busbw@8GiB")
@@ -172,10 +171,8 @@ def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    closing = closing_entry(Closing("SIMULATED ACCEPTED 8/8 devices as h100-sxm at standard", 0, "ACCEPTED"))
-    simulated: dict[str, Any] = {"circumstances": replace(AROUND, simulated=True), "closing": closing}
     for node in range(3):
-        made = record(node, **simulated)
+        made = record(node, circumstances=replace(AROUND, simulated=True))
         save(replace(made, run={**made.run, "simulated": {"node": "h100-sxm"}}), tmp_path / "sim" / f"n{node}")
     own = tmp_path / "own.yaml"
     assert calibrate(tmp_path / "sim", "--output", own) == 4

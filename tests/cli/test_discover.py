@@ -24,10 +24,11 @@ UNKNOWN = 'for gpu in gpus: gpu.answers["nvmlDeviceGetName"] = b"NVIDIA H101 80G
 def discover(folder: Path, changes: str = "", *args: str, torch: str = "2.13.0") -> subprocess.CompletedProcess[str]:
     """Run the command on a node of eight H100 with `changes`, beside an installed torch of this version."""
     site = folder / "site"
-    installed = site / "torch-0.dist-info"
+    installed = site / "torch"
     installed.mkdir(parents=True)
     (site / "sitecustomize.py").write_text(SITE % changes)
-    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n")
+    (installed / "__init__.py").write_text("raise ImportError('nothing imports torch here')")
+    (installed / "version.py").write_text(f"__version__ = {torch!r}")
     return subprocess.run(
         [str(as_user.BIN / "pytest-accel"), "discover", *args],
         cwd=folder, env=as_user.environment({"PYTHONPATH": str(site)}), capture_output=True, text=True,

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, parse
 from pytest_accel.cli.main import main
+from pytest_accel.cli.table_report import measurable
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.skus import loader
@@ -114,9 +115,42 @@ def closed(*rows: str, header: str = HEADER) -> tuple[str, int]:
     return closing.line, closing.exit
 
 
+def whole() -> dict[tuple[str, str], str]:
+    """A row for every value that a table can have of those that an acceptance on HGX8 requires, by device and metric.
+
+    Each is what its limit has as healthy.
+    """
+    required = {"node": ["all_reduce.busbw@8GiB"], **{f"gpu{place}": [] for place in range(8)}}
+    lacking = judge_figures(read("gpu0,matmul.bf16,731,TFLOPS"), SKU, HGX8, "standard")[2]
+    for metric in dict.fromkeys(each.rpartition(" ")[2] for each in lacking if each.startswith("missing device")):
+        if measurable(metric):
+            required |= {device: [*metrics, metric] for device, metrics in required.items() if device != "node"}
+    rows = {}
+    for device, metrics in required.items():
+        for metric in metrics:
+            limit = LIMITS[metric]
+            value = limit.reference or limit.floor or limit.ceiling
+            rows[device, metric] = f"{device},{metric},{value},{limit.unit},{8 if device == 'node' else ''}"
+    return rows
+
+
 def test_what_holds_is_held_and_never_accepted() -> None:
-    line, code = closed("gpu0,stream.triad,2980,GB/s", "gpu1,stream.triad,2970,GB/s")
-    assert (line, code) == ("HELD 2/2 limits; no acceptance: measured by another tool", 0)
+    line, code = closed(*whole().values(), header=f"{HEADER},ranks")
+    assert line.startswith("HELD ")
+    assert line.endswith("; no acceptance: measured by another tool")
+    assert code == 6
+
+
+def test_a_table_without_a_required_value_is_not_judged() -> None:
+    """The test of the tool may have failed: it leaves no row."""
+    rows = whole()
+    crashed = [row for (device, metric), row in rows.items() if (device, metric) != ("gpu3", "stream.triad")]
+    line, code = closed(*crashed, header=f"{HEADER},ranks")
+    assert (line, code) == (f"NOT JUDGED {len(crashed)}/{len(crashed)} limits hold; no verdict on gpu3 stream.triad", 6)
+    seven = [row for (device, _), row in rows.items() if device != "gpu7"]
+    line, code = closed(*seven, header=f"{HEADER},ranks")
+    assert line.startswith(f"NOT JUDGED {len(seven)}/{len(seven)} limits hold; no verdict on missing device 7 ")
+    assert code == 6
 
 
 @pytest.mark.parametrize("row", ["gpu0,matmul.bf16,73000,TFLOPS", "gpu0,stream.copy_kernel,2900,TB/s"])
@@ -133,9 +167,11 @@ def test_a_shortfall_is_rejected() -> None:
 
 
 def test_a_shortfall_under_an_advisory_limit_is_held_as_short() -> None:
-    line, code = closed("gpu0,matmul.bf16,600,TFLOPS")
-    assert line == "HELD 1/1 limits (1 advisory, 1 of them short); no acceptance: measured by another tool"
-    assert code == 0
+    rows = {**whole(), ("gpu0", "matmul.bf16"): "gpu0,matmul.bf16,600,TFLOPS,"}
+    line, code = closed(*rows.values(), header=f"{HEADER},ranks")
+    assert line.startswith("HELD ")
+    assert "1 of them short" in line
+    assert code == 6
 
 
 @pytest.mark.parametrize(
@@ -150,9 +186,8 @@ def test_a_shortfall_under_an_advisory_limit_is_held_as_short() -> None:
 )
 def test_conditions_of_the_limit_have_to_be_those_of_the_figure(conditions: str, status: Status) -> None:
     figures = read(f"node,all_reduce.busbw@8GiB,478,GB/s,{conditions}", header=f"{HEADER},ranks,algorithm")
-    ((verdict,), closing, _) = judge_figures(figures, SKU, HGX8, "standard")
+    ((verdict,), _, _) = judge_figures(figures, SKU, HGX8, "standard")
     assert verdict.status is status
-    assert closing.exit == (0 if status is Status.PASS else 6)
 
 
 def test_another_shape_is_not_judged() -> None:
@@ -162,7 +197,9 @@ def test_another_shape_is_not_judged() -> None:
 
 
 def test_what_no_limit_judges_alone_is_not_judged() -> None:
-    assert closed("gpu0,matmul.fp64,60,TFLOPS") == ("NOT JUDGED nothing was measured against a limit", 6)
+    line, code = closed("gpu0,matmul.fp64,60,TFLOPS")
+    assert line.startswith("NOT JUDGED 0/0 limits hold; no verdict on gpu0, missing device 1 to missing device 7 ")
+    assert code == 6
 
 
 def test_what_is_required_and_lacking_is_listed() -> None:
@@ -222,9 +259,9 @@ def test_what_one_platform_rejects_and_another_accepts_is_not_judged(
     assert code == 6
     assert "platform hgx8 was taken by the number of devices; vm-passthrough fits, too, and judges otherwise" in said
     assert "NOT JUDGED the platform decides: name it by --accel-platform; as hgx8: REJECTED" in said
-    assert "; as vm-passthrough: HELD 8/8 limits" in said
+    assert "; as vm-passthrough: NOT JUDGED 8/8 limits hold; no verdict on gpu0 to gpu7 " in said
     assert judged(tmp_path, capsys, rows, "--accel-platform=hgx8")[0] == 1
-    assert judged(tmp_path, capsys, rows, "--accel-platform=vm-passthrough")[0] == 0
+    assert judged(tmp_path, capsys, rows, "--accel-platform=vm-passthrough")[0] == 6
 
 
 def test_what_every_platform_rejects_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

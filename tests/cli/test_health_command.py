@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import as_user
+import host_tree
 import in_process
 import pynvml
 import pytest
@@ -89,7 +91,12 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
 
 UNCORRECTED = 'gpus[3].answers["nvmlDeviceGetTotalEccErrors"] = {(0, 0): 0, (1, 0): 12, (0, 1): 0, (1, 1): 12}'
 XID = 'log(%s, "NVRM: Xid (PCI:0000:1b:00): %d, pid=12, name=python, words")'
+NOT_STARTED = 'log(60.0, "NVRM: GPU 0000:%s:00.0: RmInitAdapter failed! (0x24:0x72:1568)")'
+RESET_REQUIRED = (
+    'log(60.0, "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)")'
+)
 LINK = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
+LINK_DOWN = f"gpus[5].fields[{LINK}, 4] = (1, 0)"
 ALLOCATED = """
 for gpu in gpus:
     gpu.answers["nvmlDeviceGetComputeRunningProcesses_v3"] = nvml.processes(4711, memory=60 << 30)
@@ -111,8 +118,8 @@ class Node:
         add = lambda seconds, text: self.log.append(f"4,1,{int(seconds * 1e6)},-;{text}")  # noqa: E731
         exec(changes, {"gpus": self.gpus, "nvml": nvml, "log": add})  # noqa: S102
 
-    def checked(self, name: str = "h100-sxm") -> Checked:
-        """What a check by the SKU `name` finds on it: drivers and judging are real."""
+    def checked(self, name: str = "h100-sxm", up: float = math.inf) -> Checked:
+        """What a check by the SKU `name` finds on it, `up` seconds after its boot: drivers and judging are real."""
         said = in_process.Kept()
         shown = [Hint("nvidia", f"PCI 0000:{0x1A + place:02x}:00.0") for place in range(8)]
         in_process.Deaf(said, Machine(shown=lambda: shown, container=str)).discover(None)  # type: ignore[arg-type]
@@ -124,7 +131,7 @@ class Node:
         for line in self.log:
             reports.hear({"at": 1.0, "source": SOURCE, **(kernel_log.parse(line) or {})}, places)
         since = Window("since boot", 0.0, 2.0)
-        judged = passive.judged(found, sku, limits, reports=reports, since=since, waivers=Waivers())
+        judged = passive.judged(found, sku, limits, reports=reports, since=since, waivers=Waivers(), up=up)
         return Checked(sku=sku, discovery=found, found=judged)
 
 
@@ -138,13 +145,16 @@ class Node:
         ),
         ("del gpus[7]", "ERROR node A101 device-missing: 7, not 8"),
         ('gpus[2].answers["nvmlDeviceGetCurrPcieLinkWidth"] = 8', "ERROR gpu2 A301 host-link-narrow: 8, not 16"),
-        (f"gpus[5].fields[{LINK}, 4] = (1, 0)", "ERROR gpu5 A304 peer-link-down: 17, not 18"),
+        (LINK_DOWN, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
         (
             'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)',
             "ERROR gpu0 A307 fabric: in progress",
         ),
         (XID % (60.0, 79), "ERROR gpu1 A102 device-lost: Xid 79 (RESTART_BM)"),
         (XID % (60.0, 31), "OK 8 x h100-sxm, warns gpu1 A109 driver-notice: Xid 31 (RESTART_APP)"),
+        (NOT_STARTED % "1b", "ERROR gpu1 A101 device-missing: 1, not 0"),
+        (NOT_STARTED % "77", "ERROR node A101 device-missing: 1, not 0"),
+        (RESET_REQUIRED, "ERROR node A107 recovery-asked: 1, not 0"),
         (ALLOCATED, "OK 8 x h100-sxm"),
     ],
 )
@@ -159,6 +169,77 @@ def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
     said = health_line.line(node.checked(), fresh=False, place=None)
     assert said.startswith(line)
     assert len(said) <= 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "up", "line"),
+    [
+        (LINK_DOWN, 120.0, "UNKNOWN gpu5 health.nvlink_up: 17, expected 18; up 2 min, may still train"),
+        (LINK_DOWN, 601.0, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
+        (
+            'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)',
+            599.0,
+            "UNKNOWN gpu0 health.fabric: in progress, expected completed; up 10 min, may s...",
+        ),
+        (f"{LINK_DOWN}\n{UNCORRECTED}", 120.0, "ERROR gpu3 A201 memory-uncorrectable: 12, not 0"),
+        (XID % (60.0, 155), 120.0, "ERROR gpu1 A304 peer-link-down: Xid 155 (RESET_GPU)"),
+        ("del gpus[7]", 120.0, "ERROR node A101 device-missing: 7, not 8"),
+    ],
+)
+def test_links_that_may_still_train_after_a_boot_drain_nobody(
+    changes: str, up: float, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else is broken is as broken as ever."""
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    node = Node()
+    node.change(changes)
+    nvml.install(nvml.Library(node.gpus))
+    assert health_line.line(node.checked(up=up), fresh=False, place=None) == line
+
+
+LATE = f"""
+import os
+def up_for_the_second_reader():
+    try:
+        with open("reader", "x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        pass
+    return open("reader").read() != str(os.getpid())
+gpus[5].fields[{LINK}, 4] = (1, up_for_the_second_reader)
+"""
+CHECK = """
+import sys
+from pathlib import Path
+from pytest_accel.run import passive
+from pytest_accel.views import health_line
+passive.AGAIN_SECONDS = float(sys.argv[1])
+asked = passive.Asked(node="node17", sku="h100-sxm", root=Path("root"))
+print(health_line.line(passive.check(asked, 50.0), fresh=False, place=None))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("up", "again", "line"),
+    [
+        (120, 0, "OK 8 x h100-sxm"),
+        (120, 50, "UNKNOWN gpu5 health.nvlink_up: 17, expected 18; up 2 min, may still train"),
+        (1200, 0, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
+    ],
+)
+def test_links_that_are_down_soon_after_the_boot_are_read_twice_if_there_is_time(
+    up: int, again: int, line: str, tmp_path: Path
+) -> None:
+    host_tree.make(tmp_path / "root", {"proc/uptime": f"{up}.25 {up}.00\n"})
+    (tmp_path / "sitecustomize.py").write_text(SITE % LATE)
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, str(again)],
+        cwd=tmp_path, env=as_user.environment({"PYTHONPATH": str(tmp_path)}),
+        capture_output=True, text=True, timeout=as_user.SECONDS, check=True,
+    )  # fmt: skip
+    assert done.stdout.rstrip() == line
 
 
 def test_a_device_of_another_product_is_that_and_its_memory_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +294,9 @@ def wrong(folder: Path, option: str) -> str:
     """Run the command with a wrong option, and return what it says."""
     words = [str(as_user.BIN / "pytest-accel"), "health", "--simulate=h100-sxm", "--timeout=60s", option]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
-    assert (done.returncode, done.stdout) == (4, "")
+    (line,) = done.stdout.splitlines()
+    assert (done.returncode, len(line) <= 80) == (4, True)
+    assert f"UNKNOWN {done.stderr}".startswith(line.removesuffix("..."))
     return done.stderr.rstrip()
 
 
@@ -260,6 +343,20 @@ def test_fewer_devices_than_in_the_last_run_are_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_accelerator_is_fine_only_where_nothing_hints_at_one(tmp_path: Path) -> None:
+    none = "gpus[:] = []\nhints.hints = list"
+    assert health(tmp_path, none) == (0, "OK no accelerator")
+    assert health(tmp_path, none, "--sku", "l40s") == (1, "ERROR node A101 device-missing: 0, not 1")
+    shown = "gpus[:] = []\nhints.hints = lambda: [Hint('nvidia', '/dev/nvidiactl')]"
+    assert health(tmp_path, shown)[0] in (1, 6), "6 in a container"
+    summary(tmp_path / "last", "ACCEPTED", hours=40)
+    assert health(tmp_path, none, "--record", "last")[0] in (1, 6)
+    os.mkfifo(tmp_path / "unreadable")
+    status, line = health(tmp_path, none, "--record", "unreadable")
+    assert (status, line[:55]) == (6, "UNKNOWN node inventory.driver: accelerator: none found,")
+
+
+@pytest.mark.slow
 def test_a_scheduler_gives_it_no_environment(tmp_path: Path) -> None:
     """Slurm sets SLURMD_NODENAME and nothing else: no PATH, no HOME."""
     done = subprocess.run(
@@ -280,6 +377,14 @@ def test_wrong_options_are_refused(options: tuple[str, str], capsys: pytest.Capt
         status = int(str(ended.code))
     assert status == 4
     assert options[1] in capsys.readouterr().err
+
+
+def test_what_is_no_option_is_told_in_the_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    from pytest_accel.cli.health import main
+
+    with pytest.raises(SystemExit, match="4"):
+        main(["--timeout", "1h"])
+    assert capsys.readouterr().out == "UNKNOWN --timeout: '1h': at least 1 s, at most 60 s\n"
 
 
 def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) -> None:

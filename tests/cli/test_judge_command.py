@@ -189,10 +189,21 @@ def test_what_is_wrong_is_one_sentence_and_a_4(args: list[str], says: str, capsy
     assert err.count("\n") == 1
 
 
+def test_only_an_acceptance_ends_with_0_if_a_sku_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A record that is HELD, as its run named none, ends as that run did if `judge` names none either."""
+    node = ("--accel-simulate=h100-sxm", "-k", "inventory")
+    found = as_user.pytest(tmp_path, *node, sku="auto", paths=(), env=as_user.STUB_TORCH)
+    assert (found.exit, found.record["closing"]["word"]) == (0, "HELD")
+    assert judged(capsys, str(found.folder))[0] == 0
+    code, out, _ = judged(capsys, str(found.folder), "--accel-sku=h100-sxm")
+    assert code == 6
+    assert closing(out).startswith("JUDGED AGAIN SIMULATED HELD ")
+
+
 def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "f.csv").write_text("device,metric,value,unit\ngpu0,matmul.bf16,0.7312,PFLOPS\n")
     code, out, err = judged(capsys, "f.csv", "--accel-sku=h100-sxm", "--accel-platform=hgx8")
-    assert (code, err) == (0, "")
+    assert (code, err) == (6, "")
     assert "731.2 TFLOPS  advice floor 621.9 TFLOPS" in out
     assert "required, but not in the table: " in out
-    assert out.splitlines()[-1] == "HELD 1/1 limits (1 advisory); no acceptance: measured by another tool"
+    assert out.splitlines()[-1].startswith("NOT JUDGED 1/1 limits hold; no verdict on gpu0 matmul_mamf.bf16, ")

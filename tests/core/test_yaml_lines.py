@@ -60,7 +60,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: " + "[" * 200_000, "the values are nested more than 32 levels deep"),
+        ("a: " + "[" * 100, "the values are nested more than 32 levels deep"),
+        ("a: " + "[" * 200_000, "nest"),  # by us, or before us by libyaml, which has a limit of its own since 0.2.6
         ("a: &a [" + "*a," * 3 + "]", "the alias *a stands inside of the value that it repeats"),
         (
             "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
+from pytest_accel.drivers.interface import NoLibrary
 from pytest_accel.drivers.vendors.amd import library, throttle
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.telemetry import ReasonName, summarise
@@ -322,6 +323,33 @@ def test_no_library(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     with pytest.raises(DriverProblem, match=r"libamd_smi\.so is missing .*amd-smi-lib"):
         AmdDriver()
     assert capsys.readouterr().out == "", "stdout is the pipe to pytest"
+
+
+def test_a_library_that_is_looked_for_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since ROCm 7.14 the import succeeds without it, and any function raises OSError."""
+    driver = opened(mi300x())
+
+    def missing() -> None:
+        raise OSError("libamd_smi.so.27: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(driver._smi, "amdsmi_init", missing)
+    with pytest.raises(NoLibrary, match=r"libamd_smi\.so is missing .*amd-smi-lib"):
+        driver.discover()
+
+
+@pytest.mark.parametrize(("partition", "visible"), [(0, "GPU-5a3c000011110000"), (3, "0")])
+def test_an_amdsmi_without_the_deprecated_partition_mode(
+    monkeypatch: pytest.MonkeyPatch, partition: int, visible: str
+) -> None:
+    """Everything else is read, and a part of a GPU is selected by its place, since its UUID would select the first."""
+    driver = opened(mi300x())
+    monkeypatch.delattr(driver._smi, "amdsmi_get_gpu_compute_partition")
+    monkeypatch.setattr(
+        driver._smi, "amdsmi_get_gpu_kfd_info", lambda handle: {"current_partition_id": partition, "node_id": 1}
+    )
+    facts = only(driver).facts
+    assert "does not have it" in facts["unsupported"]["compute_partition"]
+    assert (facts["memory_partition"], facts["visible_as"]) == ("NPS1", visible)
 
 
 def test_a_library_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:

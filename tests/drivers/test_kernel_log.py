@@ -32,6 +32,20 @@ LINES = [
      "NVSwitch fatal", "0000:00:00.0"),
     # leptonai/gpud, docs of its SXid component
     ("NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.", "off the bus", "0000:91:00.0"),
+    # NVIDIA/NVSentinel issue 155: one record, whose line breaks the kernel escapes; and as three records
+    ((r"NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\x0a"
+      r"NVRM: fallen off the bus and is not responding to commands."), "not responding", "0000:b3:00.0"),
+    ("NVRM: fallen off the bus and is not responding to commands.", "not responding", ""),
+    # NVIDIA/gpu-operator issue 1146
+    ("NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)", "not initialised", "0000:0a:00.0"),
+    # scitix/sichek issue 51, kubernetes-sigs/dra-driver-nvidia-gpu issue 982; NVIDIA/open-gpu-kernel-modules issue 1045
+    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
+     "reset required", ""),
+    ("NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
+     "reset required", ""),
+    # NVIDIA/open-gpu-kernel-modules issue 688
+    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)",
+     "lost from the bus", ""),
     # ROCm/legacy-rocm-build issue 4021 (MI300X) and 1886 (MI50)
     ("amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
      "amdgpu uncorrectable", "0000:1c:00.0"),
@@ -72,6 +86,10 @@ LINES = [
      "memory uncorrectable", ""),
 ]  # fmt: skip
 NO_NEWS = [
+    # beside the lines of a dead GPU (NVSentinel issue 155, gpu-operator issue 1146, sichek issue 51)
+    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+    "NVRM: GPU 0000:0a:00.0: rm_init_adapter failed, device minor number 5",
+    "NVRM: rpcRmApiAlloc_GSP: GspRmAlloc failed: hClient=0xc1d1a616; paramsStatus=0x00000062; status=0x00000062",
     # the lines that go with an SXid, and what a switch corrects (error_nvswitch.h)
     "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Severity 0 Engine instance 44 Sub-engine instance 00",
     "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 12028, Data {0x000001c0, 0x00bd5c8a, 0x00000500, 0x00000064}",

@@ -207,7 +207,7 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     run("add", place, tmp_path / "records")
     assert run("show", place, "--night", "2026-11-02") == 1
     capsys.readouterr()
-    assert run("show", place) == 6  # since the node has no run tonight
+    assert run("show", place) == 1  # since the node was rejected in the night before, and not judged since
     assert "failed again (" not in capsys.readouterr().out
     broken = replace(fleet_nights.record(1, 2), state="interrupted", closing={})
     run("add", place, fleet_nights.save(broken, tmp_path / "broken"))

@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,10 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import database, extract, store
+from pytest_accel.fleet.nights.night import look
+from pytest_accel.fleet.nights.queries import Fleet
 from pytest_accel.judging.closing import Circumstances
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
@@ -497,14 +502,83 @@ def test_a_run_from_the_future_is_named_and_hides_no_night(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = fleet_nights.record(9)
-    ahead = replace(made, run={**made.run, "started": "2999-11-23T02:00:00+00:00"})
+    tomorrow = (datetime.now(timezone.utc) + timedelta(hours=12)).isoformat(timespec="seconds")
+    ahead = replace(made, run={**made.run, "started": tomorrow})
     path, place = fleet_nights.save(ahead, tmp_path / "ahead"), tmp_path / "store"
     assert run("add", place, records, path) == 6
-    assert "began on 2999-11-23, which is in the future" in capsys.readouterr().err
+    assert f"began at {tomorrow}, in the future: its node's clock is wrong" in capsys.readouterr().err
     assert store.nights(place) == ["2026-11-01"]
     assert run("add", place, path, "--night", "2999-11-23") == 4
     assert run("add", place, path, "--night", "2026-11-02") == 0
     assert store.nights(place) == ["2026-11-01", "2026-11-02"]
+
+
+def test_a_night_that_has_not_begun_is_not_the_last_one(
+    tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever added it had a wrong clock."""
+    place = tmp_path / "store"
+    assert run("add", place, records) == 0
+    shutil.copytree(place / "night=2026-11-01", place / "night=2999-11-23")
+    capsys.readouterr()
+    assert run("show", place) == 0
+    assert capsys.readouterr().out.startswith("2026-11-01: 3 nodes")
+    assert run("show", place, "--night", "2999-11-23") == 0
+
+
+def test_one_run_hides_no_rejection_of_the_nights_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The clock of its node is ahead, or it was measured again by hand; nor does a run that did not end.
+
+    A run that accepts lifts the rejection.
+    """
+    place, records = tmp_path / "store", tmp_path / "records"
+    failed = {(2, "stream.triad"): Status.FAIL}
+    for node in range(3):
+        fleet_nights.save(fleet_nights.record(node, statuses=failed if node else None), records)
+    fleet_nights.save(fleet_nights.record(0, 1), records)
+    fleet_nights.save(replace(fleet_nights.record(2, 1), state="interrupted", closing={}), records)
+    assert run("add", place, records) == 0
+    capsys.readouterr()
+    assert run("show", place) == 1
+    told = capsys.readouterr().out
+    assert "rejected in the nights before, and not judged since (2)\n  rack7-n01  2026-11-01  REJECTED" in told
+    assert run("show", place, "--format", "html") == 1
+    assert "2 nodes rejected before, and not judged since" in capsys.readouterr().out
+    accepted = replace(
+        fleet_nights.record(1), run={**fleet_nights.record(1).run, "started": "2026-11-01T05:00:00+00:00"}
+    )
+    again = [fleet_nights.save(each, tmp_path / "again") for each in (accepted, fleet_nights.record(2, 1))]
+    assert run("add", place, *again) == 0
+    capsys.readouterr()
+    assert run("show", place) == 6, "it has no run tonight"
+    assert (
+        "rejected in the nights before, and not judged since" in capsys.readouterr().out.partition("nothing found")[2]
+    )
+
+
+def test_one_device_on_two_nodes_is_told_and_has_no_past_in_that_night(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, records = tmp_path / "store", tmp_path / "records"
+    made = [fleet_nights.record(1, night) for night in range(3)]
+    copied = replace(made[1], run={**made[1].run, "host": "rack7-n02"})
+    for each in (*made, copied):
+        fleet_nights.save(each, records)
+    assert run("add", place, records) == 0
+    capsys.readouterr()
+    assert run("show", place, "--night", "2026-11-02") == 6
+    assert "GPU-0001-3-aa55  rack7-n01 and rack7-n02" in capsys.readouterr().out
+    assert run("show", place, "--night", "2026-11-02", "--format", "html") == 6
+    assert "8 devices on several nodes" in capsys.readouterr().out
+    assert run("show", place) == 0, "tonight each is on one"
+    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
+        look(fleet)
+        assert len(fleet.rows("SELECT DISTINCT night FROM figures WHERE name = 'gpu3'")) == 2
+    capsys.readouterr()
+    assert run("device", place, "16500013", "--metric", "stream.triad") == 6
+    printed = capsys.readouterr().out
+    assert "2026-11-02  on rack7-n01 and rack7-n02: which one it is in is not known" in printed
+    assert [each[:5] for each in re.findall(r"\d\d-\d\d \d+", printed.partition(" in GB/s")[2])] == ["11-01", "11-03"]
 
 
 def test_prune_removes_the_night_that_is_named(

@@ -127,6 +127,12 @@ def test_what_is_slow_at_its_clock_is_told_with_the_share_that_it_lacks() -> Non
     assert "clock 1584 of 1584 MHz; 13% too slow for the clock that it held, unexplained" in str(said)
 
 
+def test_a_product_that_waited_for_the_host_says_so() -> None:
+    own = measured("matmul.bf16", seen(1980.0), launch_bound=True)
+    assert "launch-bound: the host launched the work more slowly" in str(cause(own, gpu()))
+    assert "launch-bound" not in str(cause(measured("matmul.bf16", seen(1980.0)), gpu()))
+
+
 def test_like_devices_that_are_as_slow_explain_nothing() -> None:
     limit = Limit("matmul.bf16", "TFLOPS", floor=672.0, reference=730.0)
     own = measured("matmul.bf16", seen(), clock_losses=CAPPED)

@@ -80,6 +80,7 @@ def test_every_kernel_message_that_is_named_exists() -> None:
         (failing("health.pcie_width"), "A301 host-link-narrow", "error", "reseat"),
         (failing("soak.throttle.hw_thermal"), "A401 hw-thermal", "error", "check-cooling"),
         (failing("soak.rate", event="lost", fault=True), "A102 device-lost", "critical", "reboot"),
+        (failing("soak.rate", event="uncorrectable", fault=True), "A201 memory-uncorrectable", "critical", "reset"),
         (failing("stream.copy", event="hung", fault=True), "A103 device-hung", "critical", "reboot"),
         (failing("matmul.bf16", event=LEFT_OUT, fault=True), "A903 not-tried", "unknown", "none"),
         (failing("counters.fabric", fault=True, sentence="was lost"), "A102 device-lost", "critical", "reboot"),

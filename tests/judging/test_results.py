@@ -191,6 +191,20 @@ def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() ->
     assert found.trouble.reason.startswith("gpu1: its worker process died")
 
 
+def test_a_collective_that_the_fabric_refused_blames_no_device() -> None:
+    refused = {"event": "error", "kind": "external", "reason": "Failed to bind NVLink SHARP", "lost": True}
+    (found,) = per_node(
+        [outcome(trouble=refused), outcome(trouble=refused, gpu=1)], context("all_reduce", runs="ranks")
+    )
+    assert found.trouble == Trouble("external", "Failed to bind NVLink SHARP")
+
+
+def test_a_memory_error_that_ended_a_context_is_one_and_no_lost_device() -> None:
+    trouble = {"event": "error", "kind": "device", "reason": "CUDA error", "lost": True, "uncorrectable": True}
+    (found,) = per_device(outcome(trouble=trouble), context())
+    assert found.trouble == Trouble("device", "CUDA error", event="uncorrectable")
+
+
 def test_a_collective_without_devices_is_unmeasured() -> None:
     (found,) = per_node([], context("all_reduce.busbw@8GiB", runs="ranks"))
     assert found.trouble is not None

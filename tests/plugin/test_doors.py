@@ -322,6 +322,25 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
     assert f"no acceptance: {said}" in ran.closing
 
 
+NARROW = """
+[pytest]
+python_functions = test_[!sm]* test_soak test_memory [t]est_stream [t]est_matmul test_matmul_mamf
+"""
+"""It leaves out what no limit requires, and neighbours or the past alone judge."""
+
+
+@pytest.mark.slow
+def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(NARROW)
+    line = ("--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
+    ran = as_user.pytest(tmp_path, *line, "--accel-platform=single", sku=None, paths=())
+
+    assert ran.exit == 6, ran.out
+    assert ran.closing.startswith("SIMULATED HELD ")
+    without = "test_stream_windows, test_matmul_best, test_matmul_burst"
+    assert ran.closing.endswith(f"no acceptance: the packaged suite was collected without {without}")
+
+
 def single(folder: Path) -> Path:
     """The file of a simulated node of one healthy device."""
     path = folder / "node.yaml"

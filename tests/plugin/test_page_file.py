@@ -38,7 +38,7 @@ def test_what_is_known_to_fail_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert page_file.refused(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
     (tmp_path / "old.html").mkdir()
     assert page_file.refused(str(tmp_path / "old.html")) == f"{tmp_path / 'old.html'} is a folder; name a file in it"
-    assert "cannot write to /proc: " in (page_file.refused("/proc/report.html") or "")
+    assert "cannot write to /proc/report.html: " in (page_file.refused("/proc/report.html") or "")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert "pip install 'pytest-accel[report]'" in (page_file.refused(True) or "")
 
@@ -64,7 +64,7 @@ def test_a_run_writes_its_page(tmp_path: Path) -> None:
     ("option", "said"),
     [
         ("--accel-report=none/a.html", "none is not a folder"),
-        ("--accel-report=/proc/a.html", "--accel-report: cannot write to /proc: "),
+        ("--accel-report=/proc/a.html", "--accel-report: cannot write to /proc/a.html: "),
         ("--accel-report=a.txt", "does not end in .html"),
     ],
 )

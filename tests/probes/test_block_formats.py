@@ -171,6 +171,7 @@ def test_torch_itself_finds_shapes_layouts_and_recipes_right(device: Compute, dt
     [
         NotImplementedError("MXFP4 scaling only supported in CUDA for B200/B300"),
         RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED when"),
+        ValueError("Invalid scaling configuration.\n- For TensorWise scaling, a and b should be float8"),
     ],
 )
 def test_what_torch_has_not_implemented_is_not_the_devices_fault(device: Compute, error: Exception) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pytest_accel.probes.device import error_class
@@ -19,6 +21,7 @@ class DistBackendError(RuntimeError): ...
 
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, "
 SYSTEM = f"{NCCL}unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
+BOUND = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'."
 LT = "CUDA error: {} when calling `cublasLtMatmul(ltHandle, ...)`"
 
 ERRORS: list[tuple[Exception, str, bool]] = [
@@ -52,6 +55,8 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     (DistBackendError(f"{NCCL}unhandled cuda error\nLast error:\nHIP failure 'invalid device ordinal'"), "need", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nHIP failure: 'invalid device pointer'"), "need", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\nhipIpcOpenMemHandle failed: uncorrectable error"), "device", True),
+    (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND}\nThis is usually caused"), "external", True),
+    (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND[:27]}: 'uncorrectable ECC error'"), "device", True),
     (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
     # -- what a library has no kernel for
     (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),
@@ -65,3 +70,19 @@ ERRORS: list[tuple[Exception, str, bool]] = [
 def test_a_device_is_blamed_for_what_its_library_lays_to_it(error: Exception, kind: str, lost: bool) -> None:
     """`lost`: the process has to begin anew; of a collective, since its group is broken."""
     assert (error_class.trouble_kind_of(error), error_class.context_is_lost(error)) == (kind, lost)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("unknown error\nCompile with `TORCH_USE_CUDA_DSA`", "^unknown error$"),
+        ("", "^DistBackendError$"),
+        (
+            f"{NCCL}unhandled cuda error\n{BOUND}\nThis is",
+            r"^Failed to bind NVLink SHARP .*memory': usually the fabric",
+        ),
+        (f"{NCCL}unhandled cuda error\nCuda failure 214 'uncorrectable ECC error'", "^Cuda failure 214 'uncorr"),
+    ],
+)
+def test_an_error_is_told_by_the_line_that_names_its_cause(text: str, told: str) -> None:
+    assert re.search(told, error_class.main_line(DistBackendError(text)))

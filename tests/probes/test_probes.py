@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,10 +27,11 @@ from pytest_accel.core.messages import FastPath, fastest
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas, fast_paths
+from pytest_accel.probes.device import blas, fast_paths, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
+from pytest_accel.probes.device.timing import HostClock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import place
@@ -547,6 +548,70 @@ def test_a_product_says_what_its_rate_depends_on(
     assert "blas" in found
 
 
+class Tunable:
+    """torch.cuda.tunable as it is where a user has set PYTORCH_TUNABLEOP_ENABLED=1."""
+
+    def __init__(self) -> None:
+        self.tuning, self.file, self.written, self.tried = True, "", 0, [0]
+
+    def is_enabled(self) -> bool:
+        return True
+
+    def tuning_is_enabled(self) -> bool:
+        return self.tuning
+
+    def tuning_enable(self, on: bool) -> None:
+        self.tuning = on
+
+    def set_filename(self, name: str) -> None:
+        self.file = name
+
+    def write_file(self) -> None:
+        self.written += 1
+
+    def mm(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        self.tried.append(int(self.tuning))
+        return torch.mm(a, b, out=out)
+
+
+@pytest.fixture
+def tunable(cuda: pytest.MonkeyPatch) -> Tunable:
+    found = Tunable()
+    cuda.setattr(torch.cuda, "tunable", found)
+    cuda.setattr(torch.cuda, "synchronize", lambda: None)
+    cuda.delattr(torch.cuda, "_sleep")
+    return found
+
+
+def test_torch_tunes_a_product_in_a_phase_of_its_own_and_at_no_other_time(
+    tunable: Tunable, gpu_on_cpu: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A product that is timed or checked is never tuned, and what was chosen is written before the worker may end."""
+    monkeypatch.setattr(Compute, "clock", property(lambda self: HostClock()))
+    gpu_on_cpu.torch = Instead(torch, mm=tunable.mm)
+    gpu_on_cpu.seconds = 0.05
+    gate = cast(AtOnce, gpu_on_cpu.gate)
+    assert not tunable.tuning
+    probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32)
+    assert gate.tuned == [True, False] * (len(gate.tuned) // 2)
+    assert sum(tunable.tried) == tunable.written == len(gate.tuned) // 2 > 0
+    assert sum(tunable.tried) < len(tunable.tried) // 2
+    with pytest.raises(NotApplicable, match="TunableOp"):
+        probes.matmul_best(gpu_on_cpu, dtype="bf16")
+
+
+@pytest.mark.parametrize(("named", "kept"), [(None, "/run/logs/gpu0.tunableop.csv"), ("mine.csv", "")])
+def test_what_torch_tunes_is_kept_with_the_run_unless_the_user_names_a_file(
+    tunable: Tunable, gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, named: str | None, kept: str
+) -> None:
+    cuda.delenv("PYTORCH_TUNABLEOP_FILENAME", raising=False)
+    if named:
+        cuda.setenv("PYTORCH_TUNABLEOP_FILENAME", named)
+    message = {"event": "open", "devices": [], "threads": 1, "tuned": "/run/logs/gpu0.tunableop.csv"}
+    worker._open(message, cast(Any, gpu_on_cpu.gate), lambda devices, gate, visible: gpu_on_cpu)
+    assert tunable.file == kept
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
 def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
@@ -636,6 +701,21 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
     assert gpu_on_cpu.counted_clock()["counted_mhz"] == pytest.approx(1500)
     gpu_on_cpu.sample = lambda *work, **how: ProbeResult("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
     assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
+
+
+@pytest.mark.parametrize("hip", [None, "7.0"])
+def test_a_spin_lasts_as_long_as_it_is_to(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, hip: str | None) -> None:
+    gpu = Cycles()
+    cuda.setattr(torch.version, "hip", hip)
+    cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
+    cuda.setattr(torch.cuda, "Event", gpu.event)
+    clock = gpu_on_cpu.clock
+    assert clock.hold(0.0)
+    began = gpu.now
+    assert clock.hold(0.06)
+    assert gpu.now - began == pytest.approx(0.06, rel=0.01)
+    cuda.delattr(torch.cuda, "_sleep")
+    assert not gpu_on_cpu.clock.hold(0.06)
 
 
 def test_cycles_are_counted_where_it_is_known_which(

@@ -46,6 +46,12 @@ class World:
         self.reads.append(end)
         return end - start
 
+    def hold(self, seconds: float) -> bool:
+        return False
+
+    def reached(self, mark: float) -> bool:
+        return True
+
 
 @dataclass
 class LoneGate:
@@ -66,6 +72,9 @@ class LoneGate:
         self.blocks.append((seconds, warm))
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
+        pass
+
+    def tuning(self, begins: bool) -> None:
         pass
 
     def settled(self) -> None:
@@ -264,10 +273,96 @@ def test_single_calls_are_timed_without_what_is_done_between_them(depth: int) ->
     def clear() -> None:
         world.time += 100.0
 
-    found = time_calls(world.work, world, gate, before=clear, warm_up=2, calls=2, seconds=500.0)
+    found, _ = time_calls(world.work, world, gate, before=clear, warm_up=2, calls=2, seconds=500.0)
     assert gate.events == ["working", "ready"]
     assert found == [12.0, 13.0], "the first call is for the libraries, then 2 to 5, 6 to 9 and 10 to 13"
     assert gate.blocks == [(4.5, True), (8.5, True), (12.5, False)]
+
+
+# -- a host that launches slowly
+
+
+@dataclass
+class Launched:
+    """A device that begins with what is queued as soon as it can, and a host that now and then stands still.
+
+    A call costs the device `cost`, and the host the next of `launches`. A spin lasts `spin` times as long as it is to.
+    """
+
+    cost: float
+    launches: Iterator[float]
+    spin: float = 0.0
+    depth: int = 2
+    host: float = 0.0
+    free: float = 0.0
+    spins: list[float] = field(default_factory=list)
+
+    def work(self) -> None:
+        self.host += next(self.launches)
+        self.free = max(self.free, self.host) + self.cost
+
+    def mark(self) -> float:
+        self.free = max(self.free, self.host)
+        return self.free
+
+    def now(self) -> float:
+        return self.host
+
+    def seconds(self, start: float, end: float) -> float:
+        self.host = max(self.host, end)
+        return end - start
+
+    def hold(self, seconds: float) -> bool:
+        self.spins.append(seconds)
+        self.free = max(self.free, self.host) + self.spin * seconds
+        return self.spin > 0
+
+    def reached(self, mark: float) -> bool:
+        return self.host >= mark
+
+
+def one_by_one(device: Launched) -> tuple[float, bool]:
+    """Return the mean of what mamf's way of timing finds, and whether it says that the host was too slow."""
+    found, launch_bound = time_calls(
+        device.work, device, LoneGate(), before=lambda: None, warm_up=50, calls=100, seconds=1.0
+    )
+    return sum(found) / len(found), launch_bound
+
+
+def interrupted() -> Iterator[float]:
+    return itertools.cycle([2e-5] * 9 + [3e-3])
+
+
+@pytest.mark.parametrize(("spin", "times"), [(0.3, 2), (1.0, 1), (3.0, 1)])
+def test_calls_behind_a_spin_are_timed_alike_however_busy_the_host_is(spin: float, times: int) -> None:
+    """Whatever share of the time that it is to take the spin takes: if it is too short, a longer one follows."""
+    device = Launched(1e-4, interrupted(), spin)
+    found, launch_bound = one_by_one(device)
+    assert found == pytest.approx(1e-4, rel=1e-6)
+    assert not launch_bound
+    assert len(device.spins) == times
+    assert device.spins[0] == pytest.approx(2 * 150 * (9 * 2e-5 + 3e-3) / 10, rel=0.01)
+
+
+def test_a_device_that_outran_the_host_behind_the_longest_spin_is_said_to_be_launch_bound() -> None:
+    device = Launched(1e-4, interrupted(), 0.01)
+    found, launch_bound = one_by_one(device)
+    assert launch_bound
+    assert found > 1.5e-4
+    assert len(device.spins) == 3
+
+
+@pytest.mark.parametrize(("launches", "bound"), [(2e-5, False), (2e-4, True)])
+def test_without_a_spin_calls_that_the_host_launches_too_slowly_are_said_to_be(launches: float, bound: bool) -> None:
+    assert one_by_one(Launched(1e-4, steady(launches)))[1] == bound
+
+
+@pytest.mark.parametrize(("launches", "bound"), [(2e-5, False), (2e-4, True)])
+def test_blocks_that_the_host_launches_too_slowly_are_said_to_be(launches: float, bound: bool) -> None:
+    """A product of a small shape then says how fast the host is."""
+    device = Launched(1e-4, steady(launches))
+    timed = time_blocks(device.work, device, LoneGate(), seconds=1.0, precision=0.01)
+    assert timed.launch_bound == bound
 
 
 # -- the fastest of several calls

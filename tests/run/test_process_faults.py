@@ -96,31 +96,80 @@ def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
 
 
 def test_hung_worker(tmp_path: Path) -> None:
-    """A probe that never returns is given up after the patience, and the place where it hangs is named."""
+    """A probe that never returns is given up after the patience, and the place where it hangs is named.
+
+    Until it is ready to be timed it may be silent for three times as long: a first call loads libraries and kernels.
+    """
     write(
         tmp_path,
         test_hangs="""
+        def slow(device):
+            time.sleep(8)
+            return tiny(device)
+
         def hangs(device):
+            if device.devices[0].name == "cpu1":
+                device.gate.ready()
+                time.sleep(10000)
+            return tiny(device)
+
+        def never_ready(device):
             if device.devices[0].name == "cpu1":
                 time.sleep(10000)
             return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_slow(accel_check):
+            accel_check(slow)
 
         @accel_limit(unit="GB/s", floor=1e-6)
         def test_hangs(accel_check):
             accel_check(hangs)
 
         @accel_limit(unit="GB/s", floor=1e-6)
-        def test_after(accel_check):
+        def test_between(accel_check):
             accel_check(tiny)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_never_ready(accel_check):
+            accel_check(never_ready)
+
         """,
     )
     ran = as_user.pytest(tmp_path, "--accel-patience=5", env=STUB_TORCH)
 
     assert ran.exit == 1, ran.out
     assert ran.closing.startswith("REJECTED cpu1: hangs its process sent nothing for 5 s; it is in hangs (")
-    assert ran.statuses("hangs")["cpu1"] == "FAIL"
-    assert ran.statuses("hangs")["cpu0"] in ("PASS", "MARGINAL")
-    assert ran.statuses("tiny")["cpu1"] in ("PASS", "MARGINAL")
+    (never,) = ran.measurements("never_ready", "cpu1")
+    assert never["trouble"]["reason"].startswith("its process sent nothing for 15 s; it is in never_ready (")
+    for probe, fails in {"slow": False, "hangs": True, "tiny": False, "never_ready": True}.items():
+        assert (ran.statuses(probe)["cpu1"] == "FAIL") == fails
+        assert ran.statuses(probe)["cpu0"] in ("PASS", "MARGINAL")
+
+
+def test_a_kernel_that_crashes_while_torch_tries_it_rejects_no_device(tmp_path: Path) -> None:
+    """TunableOp calls every kernel that a library has, also those that do not work on this device."""
+    write(
+        tmp_path,
+        test_tunes="""
+        def tunes(device):
+            device.gate.tuning(True)
+            if device.devices[0].name == "cpu1":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            device.gate.tuning(False)
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_tunes(accel_check):
+            accel_check(tunes)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, "--accel-patience=5", env=STUB_TORCH)
+
+    assert ran.exit == 6, ran.out
+    assert ran.closing.startswith("NOT JUDGED")
+    assert ran.statuses("tunes")["cpu1"] == "UNMEASURED"
+    assert ran.statuses("tunes")["cpu0"] in ("PASS", "MARGINAL")
 
 
 @pytest.fixture

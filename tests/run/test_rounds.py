@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from as_user import STUB_TORCH
 from in_process import Here, fast
 
 from pytest_accel import probes
-from pytest_accel.cli import consistency
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import record_reader, resume, telemetry_file
+from pytest_accel.run import consistency, record_reader, resume, telemetry_file
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, PACKED, TELEMETRY
@@ -317,6 +318,28 @@ def test_one_command_line_begins_a_run_and_resumes_it(tmp_path: Path) -> None:
     measure(here)
     killed(here)
     assert resumed(tmp_path).measuring.resumed is not None
+
+
+def test_a_run_is_resumed_whatever_the_metadata_call_its_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package index states "2.13.0" of a torch that calls itself "2.13.0+cu130"."""
+    metadata = tmp_path / "torch-1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    here = opened(tmp_path)
+    measure(here)
+    killed(here)
+    assert resumed(tmp_path).measuring.resumed is not None
+
+
+def test_a_run_is_not_resumed_with_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = opened(tmp_path)
+    measure(here)
+    killed(here)
+    monkeypatch.setattr(sys, "path", [STUB_TORCH["PYTHONPATH"], *sys.path])
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(Refused, match=r"--accel-resume: torch was .* when the run began, and is 2\.6\.0\+stub now"):
+        resumed(tmp_path)
 
 
 def test_hours_are_for_level_long(tmp_path: Path) -> None:

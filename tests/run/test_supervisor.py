@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -125,7 +126,8 @@ def test_a_kill_in_a_cgroup_is_counted_where_the_machine_shows_no_count(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGXCPU, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_that_somebody_sent_is_no_fault_of_the_device(start: Start, number: signal.Signals) -> None:
     """A daemon that watches the memory, a limit of this user, an administrator."""
-    child = start("send('there')\ntime.sleep(1000)")
+    heard = "signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # whoever runs these tests may ignore it, as nohup does
+    child = start(f"{heard}\nsend('there')\ntime.sleep(1000)")
     hear(child, "there")
     os.kill(child.pid, number)
     (died,) = hear(child, "died")
@@ -356,18 +358,55 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
-@pytest.mark.slow
-def test_the_first_collective_may_take_longer(start: Start) -> None:
-    """NCCL connects its ranks in it. Once a rank is ready to be timed, its silence counts as any other."""
-    slow = 'receive()\ntime.sleep(4.5)\nsend("ready")\nreceive()\n'
-    calls = [WorkerCall(start(f'{slow}send("done")\nreceive()', "a"), {"event": "call"}, starting=9.0)]
-    conduct(calls, patience=1.0)
-    assert not calls[0].trouble
+def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
+    """Libraries and kernels are loaded, ranks connected. Once it is ready, its silence counts as any other."""
+    slow = 'receive()\ntime.sleep(2.5)\nsend("ready")\nreceive()\n'
+    hung, *others = (
+        WorkerCall(start(lines, name), {"event": "call"}, starting=6.0)
+        for name, lines in {
+            "b": f"{slow}time.sleep(1000)",
+            "a": f'{slow}send("done")\nreceive()',
+            "c": "receive()\ntime.sleep(1000)",
+        }.items()
+    )
+    conduct([hung, others[0]], patience=1.0)
+    assert not others[0].trouble
+    assert (hung.trouble or {})["reason"].startswith("its process sent nothing for 1 s")
 
-    calls = [WorkerCall(start(f"{slow}time.sleep(1000)", "b"), {"event": "call"}, starting=9.0)]
-    conduct(calls, patience=1.0)
-    assert calls[0].trouble
-    assert calls[0].trouble["reason"].startswith("its process sent nothing for 1 s")
+    conduct(others[1:], patience=1.0)
+    assert (others[1].trouble or {})["event"] == "hung"
+    assert (others[1].trouble or {})["reason"].startswith("its process sent nothing for 6 s")
+
+
+TUNES = 'receive()\nsend("tuning", begins=True)\n'
+TUNED = f'{TUNES}time.sleep(1.5)\nsend("tuning", begins=False)\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "reason"),
+    [
+        (f'{TUNED}send("done")\ninput()', None, ""),
+        (f"{TUNED}time.sleep(1000)", "device", "its process sent nothing for 1 s"),
+        (f"{TUNES}time.sleep(1000)", "need", "torch chose no kernel .* its process sent nothing for 4 s"),
+        (f"{TUNES}os.kill(os.getpid(), signal.SIGSEGV)", "need", "torch chose no kernel .* was killed by SIGSEGV"),
+        (
+            f'{TUNES}send("error", kind="device", reason="HIP error: an illegal memory access")\ninput()',
+            "need",
+            "torch chose no kernel .* HIP error: .*PYTORCH_TUNABLEOP_TUNING=0",
+        ),
+        (f'{TUNES}send("error", kind="bug", reason="KeyError")\ninput()', "bug", "KeyError"),
+    ],
+    ids=["slow", "hangs later", "never ends", "crashes", "fails", "bug"],
+)
+def test_torch_that_tunes_may_be_silent_and_is_no_fault_of_the_device(
+    start: Start, monkeypatch: pytest.MonkeyPatch, lines: str, kind: str | None, reason: str
+) -> None:
+    """Some kernels that it tries are faulty, and it says nothing for minutes."""
+    monkeypatch.setattr(supervisor, "TUNING_SECONDS", 4.0)
+    call = WorkerCall(start(lines), {"event": "call"})
+    conduct([call], patience=1.0)
+    assert (call.trouble or {}).get("kind") == kind
+    assert re.match(reason, (call.trouble or {"reason": ""})["reason"])
 
 
 # -- the pool of workers, and the sensor beside them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -19,6 +20,14 @@ TUNING = (
 """Kernel arguments that affect performance. The others may hold private data and are not recorded."""
 TAINTS = {4: "machine check", 5: "bad memory page", 7: "kernel oops", 9: "kernel warning", 14: "soft lockup"}
 """Bits of /proc/sys/kernel/tainted that indicate trouble (kernel documentation, admin-guide/tainted-kernels)."""
+
+
+def uptime(root: Path) -> float:
+    """Return the seconds since the boot; infinity where the kernel does not state them."""
+    try:
+        return float(text(root / "proc/uptime").split()[0])
+    except (Absent, Unreadable, ValueError, IndexError):
+        return math.inf
 
 
 def listed(path: Path) -> set[int]:

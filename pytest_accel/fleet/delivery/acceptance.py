@@ -74,11 +74,6 @@ class Delivery:
     """Accepted nodes that were rejected before, with what is known of it."""
 
     @property
-    def verified(self) -> bool:
-        """True if the hash of every record was checked."""
-        return all(each.changed is not None for each in self.nodes)
-
-    @property
     def mixed(self) -> list[Term]:
         """The terms that are not the same on all nodes."""
         return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def find(folder: Path) -> Found:
         left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
         if left and not here:
             unreadable.append((str(path), f"has {left[0]}, as a run leaves it, and no {record.FILE}"))
-        links = [path / name for name in names if (path / name).is_symlink() and not (path / name).exists()]
+        links = [path / name for name in names if (path / name).is_symlink() and not os.access(path / name, os.F_OK)]
         unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]
     if not records and not unreadable:
         raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")

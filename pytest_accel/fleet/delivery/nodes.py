@@ -37,7 +37,8 @@ class Node:
     """The number of its devices with a MARGINAL verdict."""
     record: str
     sha256: str
-    changed: bool | None
+    objection: str
+    """Why the result of its run does not count here, empty if it does."""
 
 
 def result_of(record: NodeRecord) -> str:
@@ -63,7 +64,7 @@ def node_of(record: NodeRecord) -> Node:
         for each in record.devices
     ]
     marginal = len(record.marginal - {NODE})
-    line = f"{record.line}; CHANGED after it was written" if record.changed else record.line
-    if record.objection:
-        line += f"; NOT ACCEPTED here: {record.objection}"
-    return Node(record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.changed)
+    line = f"{record.line}; NOT JUDGED here: {record.objection}" if record.objection else record.line
+    return Node(
+        record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.objection
+    )

@@ -161,8 +161,8 @@ def _texts(kind: Any, raw: Mapping[str, Any]) -> Any:
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a folder holds the run of a fleet."""
-    return (folder / FILE).exists()
+    """Return whether a folder holds the run of a fleet. Raises BadFile as `untrusted.exists`."""
+    return untrusted.exists(folder / FILE)
 
 
 def found(folder: Path) -> Fleet:

@@ -68,6 +68,14 @@ class History:
     left_out: Sequence[str] = ()
     """Nights whose figures cannot be read."""
 
+    @property
+    def doubled(self) -> dict[date, list[str]]:
+        """The nodes of each night that has the device on several: which of them it was in is not known."""
+        nodes: dict[date, set[str]] = {}
+        for each in self.entries:
+            nodes.setdefault(each.night, set()).add(each.node)
+        return {night: sorted(some) for night, some in nodes.items() if len(some) > 1}
+
 
 def history(tables: Tables, known: Sequence[Any], metric: str = "") -> History:
     """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
@@ -84,6 +92,9 @@ def text(found: History, show: Show) -> Iterator[str]:
     yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
     if found.left_out:
         yield f"  {left_out(found.left_out)}"
+    doubled = found.doubled
+    for night, nodes in doubled.items():
+        yield f"  {night}  on {' and '.join(nodes)}: which one it is in is not known, so its figures are left out below"
     for (place, software), some in groupby(found.entries, key=lambda each: (each.place, each.software)):
         days = [each.night for each in some]
         node, name, slot = place
@@ -95,7 +106,7 @@ def text(found: History, show: Show) -> Iterator[str]:
             yield f"  {night}  {status}  {listed([each.metric for each in bad if each.status == status])}"
     series: dict[tuple[str, ...], list[Entry]] = {}
     for each in found.entries:
-        if each.method and each.value is not None:
+        if each.method and each.value is not None and each.night not in doubled:
             series.setdefault((each.metric, each.level, each.unit, each.method, *each.software), []).append(each)
     for key, entries in series.items():
         software = filter(None, (key[1], _named("driver", key[4]), _named("vbios", key[5])))

@@ -54,6 +54,23 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Rejected:
+    """A node that was rejected in an earlier night, by the last run that judged it."""
+
+    node: str
+    night: date
+    line: str
+
+
+@dataclass(frozen=True)
+class Doubled:
+    """A device that one night has on several nodes: a copied record, a changed name of the node, or a moved board."""
+
+    uuid: str
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Night:
     """A night of a fleet: its runs, and what the analyses found, each worst first."""
 
@@ -77,6 +94,10 @@ class Night:
     groups: Sequence[Group]
     gone: Sequence[str]
     """Nodes that have no run in this night, though they had one in each of the last three before."""
+    rejected_before: Sequence[Rejected]
+    """Nodes that no run of this night judged, and the last one that did, in the three nights before, rejected."""
+    doubled: Sequence[Doubled]
+    """Devices that this night has on several nodes."""
     left_out: Sequence[str] = ()
     """Nights whose figures cannot be read. What they would show is not in the findings."""
 
@@ -102,18 +123,24 @@ class Night:
 
     @property
     def exit(self) -> int:
-        """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0."""
-        if any(each.exit == REJECTED for each in self.runs) or self.outliers or self.trends or self.offenders:
+        """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0.
+
+        A device on several nodes is not judged.
+        """
+        rejected = self.rejected_before or any(each.exit == REJECTED for each in self.runs)
+        if rejected or self.outliers or self.trends or self.offenders:
             return REJECTED
-        return NOT_JUDGED if self.left_out or self.gone or any(each.exit != 0 for each in self.runs) else 0
+        unknown = self.left_out or self.gone or self.doubled or any(each.exit != 0 for each in self.runs)
+        return NOT_JUDGED if unknown else 0
 
 
 def window(path: Path, night: str | None, count: int) -> list[str]:
-    """Return the nights of a store up to `night` (default: the last one), at most `count` of them."""
+    """Return the nights of a store up to `night` (default: the last one that has begun), at most `count` of them."""
     known = store.nights(path)
+    last = night or store.latest().isoformat()
     if night is not None and night not in known:
         return [night]  # Fleet names what is there
-    return [each for each in known if night is None or each <= night][-count:]
+    return [each for each in known if each <= last][-count:]
 
 
 def look(fleet: Fleet) -> Night:
@@ -127,6 +154,7 @@ def look(fleet: Fleet) -> Night:
 
 
 def _look(fleet: Fleet) -> Night:
+    fleet.leave_out_doubled()
     groups = fleet.groups()
     trends, drifts = fleet.trends()
     events, fired = fleet.events(), fleet.limits()
@@ -149,6 +177,8 @@ def _look(fleet: Fleet) -> Night:
         proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
         gone=fleet.gone(),
+        rejected_before=[Rejected(*row) for row in fleet.rejected_before()],
+        doubled=[Doubled(*row) for row in fleet.doubled()],
         left_out=sorted(fleet.left_out),
     )
 

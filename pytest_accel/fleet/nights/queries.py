@@ -33,6 +33,8 @@ KIND: Final = "sku, platform, level, metric, unit, method"
 """The columns of `Kind`."""
 COMPARED: Final = "method <> '' AND value IS NOT NULL"
 """The figures that are compared."""
+JUDGED: Final = "exit IN (0, 1)"
+"""The runs that accept or reject their node."""
 BEFORE: Final = 3
 """Nights in each of which a node had a run that is missed tonight; a fleet that examines a part each night has none."""
 MOST_EVENTS: Final = 200_000
@@ -48,9 +50,9 @@ class Fleet(Tables):
         self.view("tonight", [self.figures_of(self.night)], self._last_runs())
         self._view_figures()
 
-    def _view_figures(self) -> None:
+    def _view_figures(self, where: str = "") -> None:
         """Make the table of all nights; that of the last one is known to be readable."""
-        self.view("figures", [self.figures_of(night) for night in reversed(self.nights)])
+        self.view("figures", [self.figures_of(night) for night in reversed(self.nights)], where)
 
     @property
     def _runs(self) -> Path:
@@ -88,16 +90,48 @@ class Fleet(Tables):
 
     def gone(self) -> list[str]:
         """Return the nodes that have no run tonight, though they had one in each of the last nights before."""
+        return [node for (node,) in self._absent("node", "count(DISTINCT night) = {}")]
+
+    def rejected_before(self) -> list[tuple[Any, ...]]:
+        """Return node, night and line of the nodes that no run judged tonight, and the last one that did rejected."""
+        last = f"arg_max({{}}, started) FILTER (WHERE {JUDGED})"
+        columns = f"node, {last.format('night')}, {last.format('line')}"
+        return self._absent(columns, f"{last.format('exit')} = 1", f" WHERE {JUDGED}")
+
+    def _absent(self, columns: str, condition: str, which: str = "") -> list[tuple[Any, ...]]:
+        """Return what the last nights before have of the nodes without such a run tonight.
+
+        `{}` in the condition is how many nights they are; `which` narrows the runs of tonight.
+        """
         nights = self.nights[-1 - BEFORE : -1]
         files = [file for night in nights if (file := store.folder_of(self.path, night) / store.RUNS).exists()]
         files = [file for file in files if not damage.damaged(self._db, [file])]
         if not files:
             return []
         query = f"""
-            SELECT node FROM {database.parquet(files)} ANTI JOIN runs USING (node)
-            GROUP BY node HAVING count(DISTINCT night) = {len(files)} ORDER BY node
+            SELECT {columns} FROM {database.parquet(files)} ANTI JOIN (FROM runs{which}) USING (node)
+            GROUP BY node HAVING {condition.format(len(files))} ORDER BY node
         """  # noqa: S608
-        return [node for (node,) in self.rows(query)]
+        return self.rows(query)
+
+    # -- devices on several nodes
+
+    def doubled(self) -> list[tuple[Any, ...]]:
+        """Return UUID and nodes of each device that tonight has on several nodes."""
+        query = """
+            SELECT uuid, list_sort(list(DISTINCT node)) FROM tonight JOIN devices USING (device)
+            GROUP BY uuid HAVING min(node) <> max(node) ORDER BY uuid
+        """
+        return self.rows(query)
+
+    def leave_out_doubled(self) -> None:
+        """Leave each device that a night has on several nodes out of that night, as a part of its past."""
+        self.execute("""
+            CREATE OR REPLACE TEMP TABLE doubled AS
+            SELECT device, night FROM figures GROUP BY device, night HAVING min(node) <> max(node)
+        """)
+        if self.rows("FROM doubled LIMIT 1"):
+            self._view_figures(" ANTI JOIN doubled USING (device, night)")
 
     def statuses(self) -> dict[str, int]:
         """Return how many verdicts of tonight have each status."""

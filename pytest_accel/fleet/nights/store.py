@@ -30,7 +30,9 @@ from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
 from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
 from pytest_accel.fleet.nights.lock import LEFTOVER, locked
+from pytest_accel.run.node_results import AHEAD
 from pytest_accel.run.record import replace_file
+from pytest_accel.run.summaries import moment
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -129,14 +131,14 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
 
 
 def latest() -> date:
-    """Return the last night that a run can be of: the day that has begun somewhere on earth."""
+    """Return the last night that `--night` can name: the day that has begun somewhere on earth."""
     return (datetime.now(timezone.utc) + timedelta(hours=14)).date()
 
 
 def _demand_kind(store: Path, *, simulated: bool) -> None:
     """Raise BadFile if a store is not one for such records; write `store.json` where it is new."""
     about = store / ABOUT
-    if not about.exists():
+    if not untrusted.exists(about):
         if nights(store):
             raise BadFile(f"{store}: holds nights, but no {ABOUT}, which says what they are")
         replace_file(about, json.dumps({"schema": SCHEMA, "simulated": simulated}) + "\n")
@@ -148,7 +150,7 @@ def _demand_kind(store: Path, *, simulated: bool) -> None:
 def is_simulated(store: Path) -> bool:
     """Return whether a store holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
     about = store / ABOUT
-    if not about.exists():
+    if not untrusted.exists(about):
         raise BadFile(f"{store}: is no store: it has no {ABOUT} ('pytest-accel store add' makes one)")
     raw = untrusted.read_json(about)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA or not isinstance(raw.get("simulated"), bool):
@@ -205,6 +207,7 @@ def _wanted(
 ) -> list[tuple[KeptRun, Path]]:
     """Return the runs that may be added, with the table of their figures. Enters the others in `added`."""
     chosen: list[tuple[KeptRun, Path]] = []
+    now = datetime.now(timezone.utc)
     for batch in batches:
         added.unread += batch.unread
         added.passed_over += batch.passed_over
@@ -215,13 +218,11 @@ def _wanted(
                 )
                 added.unread.append((run.record, what))
                 continue
-            if not night and run.night > latest():
-                what = (
-                    f"began on {run.night}, which is in the future: its node's clock is wrong; --night names the night"
-                )
+            if not night and (moment(run.started) or now) > now + AHEAD:
+                what = f"began at {run.started}, in the future: its node's clock is wrong; --night names the night"
                 added.unread.append((run.record, what))
                 continue
-            chosen.append((replace(run, night=night) if night else run, batch.part))
+            chosen.append((replace(run, night=night or min(run.night, now.date())), batch.part))
     return chosen
 
 

@@ -98,6 +98,11 @@ def dotted(number: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
+def tunes(torch: Any) -> bool:
+    """Return whether torch chooses the kernel of a product at its first call, by trying all of them (TunableOp)."""
+    return _tunable(torch).get("tunable_op", False) and bool(torch.cuda.tunable.tuning_is_enabled())
+
+
 def _tunable(torch: Any) -> dict[str, bool]:
     """Return whether torch chooses kernels by trying them."""
     try:

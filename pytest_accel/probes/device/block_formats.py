@@ -51,6 +51,8 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Numbers that 4 bits represent, by the lower three bits. The highest bit is the sign."""
 TILE = (128, 4)
 """Rows and columns of the tiles in which scales are read (cuBLAS, layout of 1D block scaling factors)."""
+REFUSED = ("CUBLAS_STATUS_NOT_SUPPORTED", "Invalid scaling configuration")
+"""Messages of cuBLAS and torch for a product that they do not have."""
 CHUNK = 2**24
 """Elements that are encoded at a time."""
 
@@ -143,15 +145,16 @@ class Blocks:
 
 
 def attempt(call: Callable[[], Any], name: str) -> None:
-    """Call a product once. Raises NotApplicable if torch or cuBLAS has not implemented it.
+    """Call a product once. Raises NotApplicable if torch or cuBLAS has not implemented it, or not with these scales.
 
-    That is not a fault of the device.
+    That is not a fault of the device. With ROCm 7.13 and later, torch refuses the order of the scales that it took
+    before (aten/src/ATen/native/cuda/ScaledBlas.cpp, is_blockwise_1x32_scaling).
     """
     try:
         call()
-    except RuntimeError as error:  # NotImplementedError is one
+    except (RuntimeError, ValueError) as error:  # NotImplementedError is one of the former
         text = str(error).strip().splitlines()[0]
-        if isinstance(error, NotImplementedError) or "CUBLAS_STATUS_NOT_SUPPORTED" in text:
+        if isinstance(error, NotImplementedError) or any(words in text for words in REFUSED):
             raise NotApplicable(f"this torch cannot multiply {name} on this device: {text}") from None
         raise
 

@@ -62,6 +62,12 @@ PEER_MEMORY = ("invalid device ordinal", "invalid device pointer", "peer access 
 """Messages when a collective cannot open the memory of a peer: the process does not see it (modelscope/ms-swift PR
 9627), its driver does not allow it, or the library mixed up the handle (ROCm/rocm-systems issue 8178). They contain
 "unhandled cuda error" or "HIP failure" too, but no device is at fault."""
+UNCORRECTABLE = "uncorrectable ECC error"
+"""Message of CUDA and HIP for a memory error that destroyed data (cudaGetErrorString, 214)."""
+NVLS = "Failed to bind NVLink SHARP"
+"""Beginning of NCCL's message when the switches take no memory for reductions in the network: "This is usually caused
+by a system or configuration error in the Fabric Manager or NVSwitches" (src/transport/nvls.cc)."""
+NVLS_MEANS = "usually the fabric and not the GPU: see `systemctl status nvidia-fabricmanager`"
 LIBRARY_ERRORS = ("CUDA error", "HIP error", *COLLECTIVE, "BLAS_STATUS")
 
 
@@ -81,7 +87,16 @@ def trouble_kind_of(error: BaseException, *, other: bool = False, words: Sequenc
         return "need" if other and isinstance(error, RuntimeError) else "bug"
     if REFUSED in str(error):
         return "not_applicable"
+    if NVLS in str(error) and UNCORRECTABLE not in str(error):
+        return "external"
     return "need" if _blames_nobody(error) else "device"
+
+
+def main_line(error: BaseException) -> str:
+    """Return the first line of an error, or its type if the message is empty; NCCL names some causes further below."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    line = next((each for each in lines if UNCORRECTABLE in each or NVLS in each), lines[0])
+    return f"{line.rstrip('.')}: {NVLS_MEANS}" if NVLS in line else line
 
 
 def context_is_lost(error: BaseException, words: Sequence[str] = ()) -> bool:

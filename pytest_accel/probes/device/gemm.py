@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
-from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
-from pytest_accel.probes.device.torch_backend import first_line
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
 from pytest_accel.probes.device.torch_device import Compute
 
 if TYPE_CHECKING:
@@ -155,6 +154,7 @@ class Gemm:
             block_formats.attempt(self.fixed(), self._operands.blocks.name)
         elif device.is_cpu and dtype == "fp8":  # torch 2.6 multiplies it on GPUs only
             block_formats.attempt(self.fixed(), dtype)
+        device.tune(self.fixed())
 
     def __call__(self) -> object:
         """Multiply the next operand set."""
@@ -259,7 +259,7 @@ def _try(device: Compute, dtype: str) -> None:
         _call(device, square, square.t(), (one, one) if dtype == "fp8" else None)()
         device.synchronize()
     except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
-        text = f"{device.backend.name} cannot multiply {dtype}: {first_line(error)}"
+        text = f"{device.backend.name} cannot multiply {dtype}: {main_line(error)}"
         raise NotApplicable(text) from None
 
 

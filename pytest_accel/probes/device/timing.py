@@ -19,6 +19,10 @@ BLOCK_SECONDS = 0.05
 BLOCKS_AT_LEAST = 12
 """Blocks that fit into every budget. With three, the interval is too wide to be useful (Student's t for 99.9 % is 31.6
 for three blocks, 4.4 for twelve)."""
+LAUNCH_BOUND = 0.9
+"""Share of the device's time for some calls that the host takes to launch them. From it on, the device waits for it."""
+HELD_AT_MOST = 8.0
+"""Longest spin, as a multiple of the time that the host took to queue the calls that wait for its end."""
 WARMUP_SHARE = 0.25
 """Share of a probe's budget that warms the device up and is not sampled."""
 WARMUP_SECONDS = 5.0
@@ -38,6 +42,12 @@ class Clock(Protocol):
     def seconds(self, start: Any, end: Any) -> float:
         """Return the seconds between two marks. Waits until the device has reached `end`."""
 
+    def hold(self, seconds: float) -> bool:
+        """Keep the device busy for about `seconds`, while calls are queued. Returns False if that is not possible."""
+
+    def reached(self, mark: Any) -> bool:
+        """Return whether the device has reached a mark."""
+
     def now(self) -> float:
         """Return the time in seconds since an arbitrary moment. Budgets are counted by it."""
 
@@ -54,6 +64,14 @@ class HostClock:
     def seconds(self, start: float, end: float) -> float:
         """Return the seconds between two marks."""
         return end - start
+
+    def hold(self, seconds: float) -> bool:  # noqa: ARG002
+        """Return False: nothing is queued."""
+        return False
+
+    def reached(self, mark: float) -> bool:  # noqa: ARG002
+        """Return True: nothing is queued."""
+        return True
 
     def now(self) -> float:
         """Return the host's time in seconds."""
@@ -78,6 +96,9 @@ class Gate(Protocol):
         Errors in the step are attributed to those devices only.
         """
 
+    def tuning(self, begins: bool) -> None:
+        """Report that torch begins, or has ended, to choose a kernel by trying all of them."""
+
     def settled(self) -> None:
         """Report that this device has enough samples."""
 
@@ -97,6 +118,8 @@ class Timed:
     ends: list[float] = field(default_factory=list)
     warmup: list[float] = field(default_factory=list)
     operations_per_block: int = 0
+    launch_bound: bool = False
+    """True if the host takes about as long to launch the work as the device to do it, so that the device waits."""
     why_ended: str = ""
 
 
@@ -124,8 +147,8 @@ def time_blocks(
     seconds = max(seconds, warmup + least)
     gate.working()
     block = block_seconds(seconds)
-    per_block = _operations(work, clock, gate, block)
-    per_beside = _operations(beside, clock, gate, block) if beside else 0
+    per_block, timed.launch_bound = _operations(work, clock, gate, block)
+    per_beside = _operations(beside, clock, gate, block)[0] if beside else 0
     timed.operations_per_block = per_block
     gate.ready()
     pairs = _blocks(work, per_block, beside, per_beside, clock)
@@ -215,29 +238,51 @@ def time_calls(
     warm_up: int,
     calls: int,
     seconds: float,
-) -> list[float]:
+) -> tuple[list[float], bool]:
     """Return the seconds of each of `calls` calls, which are timed one by one after `warm_up` more.
 
-    `before` runs before each call and is not timed. The device never waits for the host: all calls are queued at once.
-    The same is done, and not returned, for `seconds` beforehand.
+    `before` runs before each call and is not timed. The same is done, and not returned, for `seconds` beforehand.
+
+    The device must not wait for the host, since it would do so between the two events around a call. So all calls are
+    queued at once, behind a spin that lasts twice as long as the slowest queueing beforehand. If the device began
+    before all were queued, they are timed again behind a longer spin, up to `HELD_AT_MOST`. Also returns whether the
+    device waited even so, because the host takes longer to launch the calls than the device to do them.
     """
     gate.working()
     before()
     work()  # initialises libraries
     gate.ready()
-    began, elapsed = clock.now(), 0.0
+    began, elapsed, slowest, longer, bound = clock.now(), 0.0, 0.0, 1.0, False
     while True:
         warm = elapsed < seconds
-        spent = _one_by_one(work, clock, before, warm_up + calls)[warm_up:]
+        longer *= 1.0 if warm else 2.0
+        held = not warm and clock.hold(longer * slowest)
+        found = _one_by_one(work, clock, before, warm_up + calls, held)
+        spent = found.seconds[warm_up:]
         gate.block(sum(spent) / calls, warm)
-        if not warm:
-            return spent
+        if not held:
+            slowest, bound = max(slowest, found.queueing), found.queueing > LAUNCH_BOUND * found.span
+        if not warm and (found.ahead or not held or longer >= HELD_AT_MOST):
+            return spent, bound and not found.ahead
         elapsed = clock.now() - began
 
 
-def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int) -> list[float]:
-    """Return the seconds of each call of `work`."""
-    queued, seconds = [], []
+@dataclass
+class _Queued:
+    """Calls that were queued at once: the seconds of each, to queue them, and of the device from first to last."""
+
+    seconds: list[float]
+    queueing: float
+    span: float = math.inf
+    ahead: bool = False
+    """True if all were queued before the device began."""
+
+
+def _one_by_one(
+    work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int, held: bool
+) -> _Queued:
+    """Time each call of `work` by itself. `held` is True if the device is kept busy before the first."""
+    queued, seconds, began = [], [], clock.now()
     for _ in range(calls):
         before()
         start = clock.mark()
@@ -245,7 +290,12 @@ def _one_by_one(work: Callable[[], object], clock: Clock, before: Callable[[], o
         queued.append((start, clock.mark()))
         if not clock.depth:
             seconds.append(clock.seconds(*queued.pop()))
-    return seconds + [clock.seconds(*each) for each in queued]
+    queueing = clock.now() - began
+    if not queued:
+        return _Queued(seconds, queueing)
+    ahead = held and not clock.reached(queued[0][0])
+    seconds = [clock.seconds(*each) for each in queued]
+    return _Queued(seconds, queueing, clock.seconds(queued[0][0], queued[-1][1]), ahead)
 
 
 def time_fastest_of(
@@ -314,18 +364,22 @@ def _warmup(seconds: float) -> float:
     return min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
 
 
-def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> int:
-    """Return the number of operations that fill a block. The first call initialises libraries and is not counted."""
+def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> tuple[int, bool]:
+    """Return the number of operations that fill a block, and whether the device waits for the host to launch them.
+
+    The first call initialises libraries and is not counted.
+    """
     work()
-    spent, count = 0.0, 1
+    spent, launching, count = 0.0, 0.0, 1
     while spent < block / 10:
-        start = clock.mark()
+        start, began = clock.mark(), clock.now()
         for _ in range(count):
             work()
+        launching = clock.now() - began
         spent = gate.agree(clock.seconds(start, clock.mark()))
         if spent < block / 10:
             count *= 4
-    return max(1, round(block * count / spent))
+    return max(1, round(block * count / spent)), bool(clock.depth) and launching > LAUNCH_BOUND * spent
 
 
 def _blocks(

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from pytest_accel.drivers.vendor import TorchKind
-from pytest_accel.probes.device.error_class import Unmeasurable
+from pytest_accel.probes.device.error_class import Unmeasurable, main_line
 
 
 class Backend:
@@ -25,14 +25,14 @@ class Backend:
         try:
             self._module = torch.get_device_module(self.kind.name)
         except RuntimeError as error:
-            raise Unmeasurable(f"torch {self._version} has no {self.name}: {first_line(error)}") from None
+            raise Unmeasurable(f"torch {self._version} has no {self.name}: {main_line(error)}") from None
 
     def _import(self, package: str) -> None:
         """Import a package that registers the device with torch. Raises Unmeasurable."""
         try:
             importlib.import_module(package or "torch")
         except (ImportError, OSError, RuntimeError) as error:  # its libraries may be missing or of another version
-            text = f"torch drives these devices through {package}, which cannot be imported: {first_line(error)}"
+            text = f"torch drives these devices through {package}, which cannot be imported: {main_line(error)}"
             raise Unmeasurable(text) from None
 
     def __getattr__(self, name: str) -> Any:
@@ -55,7 +55,7 @@ class Backend:
             if init := self.offers("init"):
                 init()
         except (RuntimeError, AssertionError, OSError) as error:
-            raise Unmeasurable(f"torch {self._version} cannot use {model}: {first_line(error)}") from None
+            raise Unmeasurable(f"torch {self._version} cannot use {model}: {main_line(error)}") from None
         if not count:
             raise Unmeasurable(f"torch {self._version} cannot use {model}: {self.name} sees no device")
 
@@ -83,7 +83,7 @@ class Backend:
         try:
             event = self.Event(enable_timing=True)
         except (TypeError, RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"{self.name} has no events that can be timed: {first_line(error)}") from None
+            raise Unmeasurable(f"{self.name} has no events that can be timed: {main_line(error)}") from None
         if not hasattr(event, "elapsed_time"):
             raise Unmeasurable(f"{self.name} has no events that can be timed: its events have no elapsed_time")
         return event
@@ -92,8 +92,3 @@ class Backend:
         """Return the backends of a process group: gloo for the hosts, and the devices' own library."""
         self._import(self.kind.collectives_package)
         return f"cpu:gloo,{self.kind.name}:{self.kind.collectives}"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its type if the message is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -19,10 +19,11 @@ from pytest_accel.core.stats import estimate_rate, significant
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.drivers.visibility import verified
-from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable
+from pytest_accel.probes.device import blas
+from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable, main_line
 from pytest_accel.probes.device.rank import Rank
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks, time_fastest_of
-from pytest_accel.probes.device.torch_backend import Backend, first_line
+from pytest_accel.probes.device.torch_backend import Backend
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
 
@@ -83,6 +84,7 @@ class DeviceClock:
 
     def __init__(self, backend: Backend, streams: Sequence[Any] = ()) -> None:
         self._backend, self._streams = backend, streams
+        self._hz = 0.0
 
     def mark(self) -> Any:
         """Record an event and return it."""
@@ -98,6 +100,32 @@ class DeviceClock:
         """Return the seconds between two events. Waits until the device has reached `end`."""
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
+
+    def hold(self, seconds: float) -> bool:
+        """Queue a kernel that spins for about `seconds`. Returns False if torch has none for this device."""
+        self._hz = self._hz or max(self.spins_per_second() for _ in range(3))  # a busy host makes it too low
+        if self._hz:
+            self._backend.offers("_sleep")(int(seconds * self._hz))
+        return self._hz > 0
+
+    def reached(self, mark: Any) -> bool:
+        """Return whether the device has reached an event, without waiting."""
+        return bool(mark.query())
+
+    def spins_per_second(self) -> float:
+        """Return the cycles that torch's spinning kernel counts in a second, 0 if it has none or the host disturbed.
+
+        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
+        cancels out.
+        """
+        spin, marks = self._backend.offers("_sleep"), []
+        if spin is None:
+            return 0.0
+        for cycles in (1, *SPINS):  # the first call loads the kernel
+            spin(cycles)
+            marks.append(self.mark())
+        short, long = (self.seconds(*pair) for pair in itertools.pairwise(marks))
+        return (SPINS[1] - SPINS[0]) / (long - short) if long > short else 0.0
 
     def now(self) -> float:
         """Return the host's time in seconds."""
@@ -121,6 +149,9 @@ class Compute(Rank):
 
     Probes allocate on `torch_device` and pass their work to `sample`.
     """
+
+    tunes = False
+    """True if torch chooses the kernels of products by trying them, which it does within `tune` only."""
 
     def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = ()) -> None:
         """Open `devices`. `visible` are the UUIDs of all devices that torch sees, in order; by default these alone."""
@@ -227,6 +258,9 @@ class Compute(Rank):
                     f"{text}: {UVM} cannot be opened: run `modprobe nvidia-uvm`, or pass it into the container"
                 ) from None
             raise RuntimeError(f"CUDA error: {text}") from error
+        if blas.tunes(torch):
+            self.tunes = True
+            torch.cuda.tunable.tuning_enable(False)
 
     @property
     def device_errors(self) -> Sequence[str]:
@@ -303,6 +337,25 @@ class Compute(Rank):
         if not self.is_cpu:
             self.backend.synchronize()
 
+    def tune(self, product: Work) -> None:
+        """Call a product once, and let torch choose its kernel, as a phase of its own. Does nothing unless torch tunes.
+
+        It may take minutes, in which the process says nothing. The result is written at once, since a worker may be
+        killed: newer versions of torch do so themselves, and have no function for it.
+        """
+        if not self.tunes:
+            return
+        tunable = self.torch.cuda.tunable
+        self.gate.tuning(True)
+        tunable.tuning_enable(True)
+        try:
+            product()
+            self.synchronize()
+            getattr(tunable, "write_file", bool)()
+        finally:
+            tunable.tuning_enable(False)
+        self.gate.tuning(False)
+
     def comparable(self, part: Any) -> Any:
         """Return a tensor that can be converted to fp64: a copy on the host if the device may not support fp64."""
         return part.cpu() if self.other else part
@@ -317,7 +370,7 @@ class Compute(Rank):
         try:
             return self.torch.empty(elements, dtype=dtype, pin_memory=True)
         except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"torch cannot pin host memory for {self.backend.name}: {first_line(error)}") from None
+            raise Unmeasurable(f"torch cannot pin host memory for {self.backend.name}: {main_line(error)}") from None
 
     def sample(
         self,
@@ -365,14 +418,15 @@ class Compute(Rank):
             "precision": self.precision if precision is None else precision,
             "beside": beside[0] if beside else None,
         }
-        details = ProbeDetails()
+        details, peak = ProbeDetails(), None
+        self.tune(work)
         if fastest_of:
             timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
             details["mean_of_calls"] = amount / fmean(means)
         else:
             blocks = DeviceClock(self.backend, streams) if streams else self.clock
             timed = time_blocks(work, blocks, self.gate, collective=collective, sustained=self.sustained, **how)
-        peak = None
+            details = {"launch_bound": True} if timed.launch_bound else {}
         if beside:
             rates = [beside[1] / once for once in timed.beside]
             peak = {
@@ -401,19 +455,12 @@ class Compute(Rank):
     def counted_clock(self) -> ProbeDetails:
         """Return the detail `counted_mhz`: the SM clock in MHz, measured with kernels of a known number of cycles.
 
-        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
-        cancels out. The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if
-        the longer kernel did not take longer.
+        The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if the longer
+        kernel did not take longer.
         """
-        spin = None if self.is_cpu or self.other or self.torch.version.hip else self.backend.offers("_sleep")
-        if spin is None:
-            return {}
-        clock, marks = self.clock, []
-        for cycles in (1, *SPINS):  # the first call loads the kernel
-            spin(cycles)
-            marks.append(clock.mark())
-        short, long = (clock.seconds(*pair) for pair in itertools.pairwise(marks))
-        return {"counted_mhz": (SPINS[1] - SPINS[0]) / (long - short) / 1e6} if long > short else {}
+        counted = not (self.is_cpu or self.other or self.torch.version.hip)
+        hertz = DeviceClock(self.backend).spins_per_second() if counted else 0.0
+        return {"counted_mhz": hertz / 1e6} if hertz else {}
 
 
 def _identity(properties: Any, device: Device, backend: str) -> str:

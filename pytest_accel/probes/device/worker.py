@@ -69,6 +69,10 @@ class PipeGate:
         """Announce the next step and the UUIDs of the devices that take part."""
         self._pipe.send("step", what=what, subjects=list(subjects))
 
+    def tuning(self, begins: bool) -> None:
+        """Tell pytest that torch begins, or has ended, to choose a kernel by trying all of them."""
+        self._pipe.send("tuning", begins=begins)
+
     def settled(self) -> None:
         """Tell pytest that this device has enough samples."""
         self._pipe.send("settled")
@@ -103,7 +107,8 @@ class Worker:
             kind = error_class.trouble_kind_of(
                 error, other=self.compute is not None and self.compute.other, words=words
             )
-            self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), lost=lost)
+            how = {"lost": lost, "uncorrectable": error_class.UNCORRECTABLE in str(error)}
+            self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), **how)
 
     def _take(self, message: dict[str, Any]) -> None:
         """Load torch, open the devices, or run a probe."""
@@ -152,6 +157,8 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
     compute = opened(devices, gate, message.get("visible", ()))
     compute.torch.set_num_threads(max(1, int(message["threads"])))
     gate.compute = compute
+    if compute.tunes and "PYTORCH_TUNABLEOP_FILENAME" not in os.environ:  # torch reads it, and adds to it
+        compute.torch.cuda.tunable.set_filename(message["tuned"])
     return compute
 
 
@@ -255,8 +262,8 @@ def _version(package: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of an error, with its type unless the error is one of our own."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the line of an error that tells most, with its type unless the error is one of our own."""
+    first = error_class.main_line(error)
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
         return first
     return f"{type(error).__name__}: {first}"

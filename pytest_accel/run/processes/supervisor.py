@@ -49,6 +49,12 @@ LINE_BYTES = 64 << 20
 TEXT_CHARACTERS = 10_000
 """Length of the longest text in a message; a longer one is cut off."""
 
+TUNING_SECONDS = 900.0
+"""Seconds that torch may take to choose the kernel of one product by trying all of them (TunableOp), silently and at
+once. hipBLASLt has 2,109 candidates on an MI250 (pytorch pull request 192402); each is called six times at least
+(aten/src/ATen/cuda/tunable/TunableOp.h, FindFastest), which for a product of 11 ms takes 140 s, and several times as
+long as most candidates are slower."""
+
 PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
@@ -261,6 +267,8 @@ class WorkerCall:
     """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
     """Factor by which it may be silent for longer until it is ready to be timed."""
+    tuning: bool = False
+    """True while torch chooses a kernel by trying all of them. What goes wrong then says nothing about the device."""
 
     @property
     def over(self) -> bool:
@@ -282,17 +290,21 @@ class WorkerCall:
             self.blocks.append(message)
         elif event == "step":
             self.step = message
+        elif event == "tuning":
+            self.tuning = message["begins"]
         elif event == "finding":
             self.findings.append(message)
         elif event in ("done", "opened"):
             self.findings += [message] if event == "opened" else []
             self.state = "over"
         elif event in ("error", "died", "hung"):
-            self.trouble = message
+            self.trouble = _of_tuning(message) if self.tuning else message
             self.state = "over"
 
     def patience(self, seconds: float) -> float:
         """Return how long it may be silent now, in seconds, if it may be so for `seconds` later."""
+        if self.tuning:
+            return max(seconds, TUNING_SECONDS)
         timed = any(event != "working" for _, event in self.pace)
         return seconds if timed else seconds * self.starting
 
@@ -329,6 +341,14 @@ class WorkerCall:
             self.silent_between = since, self.heard
 
 
+def _of_tuning(trouble: Message) -> Message:
+    """Return the trouble of a child whose torch was choosing a kernel: one that fails is no fault of the device."""
+    if trouble.get("kind", "device") != "device":
+        return trouble
+    reason = f"torch chose no kernel for its products (TunableOp): {trouble['reason']}; choose them before the run"
+    return {**trouble, "kind": "need", "reason": f"{reason} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)"}
+
+
 def conduct(
     calls: Sequence[WorkerCall],
     *,
@@ -347,8 +367,8 @@ def conduct(
     enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
 
     A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many until it
-    is ready). With `all_or_none` (the ranks of a collective) the others are killed as soon as one fails, since they
-    would wait for it for ever.
+    is ready, `TUNING_SECONDS` while torch chooses a kernel). With `all_or_none` (the ranks of a collective) the others
+    are killed as soon as one fails, since they would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
     exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the

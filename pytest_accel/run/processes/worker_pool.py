@@ -26,9 +26,10 @@ DEATHS_ALLOWED = 1
 LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
-FIRST_COLLECTIVE = 3.0
-"""The first collective of a process group may take this many times the patience: with the default, 180 s. NCCL connects
-all ranks in it, which takes longer than a minute where drivers, containers or the network answer slowly."""
+UNTIL_READY = 3.0
+"""A probe may be silent for this many times the patience until it is ready to be timed: with the default, for 180 s.
+Its first calls load libraries and their kernels, and in the first collective NCCL connects all ranks, which takes
+longer than a minute where disks, drivers, containers or the network answer slowly."""
 
 SILENT_SECONDS = 10.0
 """After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
@@ -144,14 +145,13 @@ class WorkerPool:
         if "dtype" in request.conditions:
             self._decide_fast_paths(working)
         calls = [
-            WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}) for group in working
+            WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}, starting=UNTIL_READY)
+            for group in working
         ]
         if request.runs == "ranks":
-            starting = 1.0 if self._ranks else FIRST_COLLECTIVE
             meeting = self._meet([call.child for call in calls])
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
-                call.starting = starting
         began, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
@@ -174,8 +174,9 @@ class WorkerPool:
         if silent.silence < min(SILENT_SECONDS, until / 4):
             self.progress(metric, spent, expected)
             return
-        what = f"{metric}: {silent.child.name} silent for {silent.silence:.0f} s, given up at {until:g} s"
-        self.progress(what, 0.0, 0.0)
+        doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
+        what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {until:g} s"
+        self.progress(f"{metric}: {what}", 0.0, 0.0)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
@@ -375,15 +376,16 @@ class WorkerPool:
         self._children.append(child)
         return child
 
-    def _log(self, name: str) -> Path:
-        """Return the log file of a process, /dev/null in a run that writes nothing."""
-        return self.logs / f"{name}.log" if self.logs else Path(os.devnull)
+    def _log(self, name: str, ending: str = "log") -> Path:
+        """Return the log file of a process, or another one; /dev/null in a run that writes nothing."""
+        return self.logs / f"{name}.{ending}" if self.logs else Path(os.devnull)
 
     def _opening(self, group: Group) -> Message:
         """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
         visible = [device.uuid for device in self._visible[group]]
-        return {"event": "open", "devices": fields, "visible": visible, "threads": self.processes.threads(group)}
+        how = {"threads": self.processes.threads(group), "tuned": str(self._log(_name(group), "tunableop.csv"))}
+        return {"event": "open", "devices": fields, "visible": visible, **how}
 
     def spent(self) -> TimeSpent:
         """Return the seconds of the run by phase, metric and of the devices at work, and what the readings cost."""

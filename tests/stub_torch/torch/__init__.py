@@ -9,8 +9,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import NamedTuple
 
-__version__ = "2.6.0+stub"
-version = SimpleNamespace(cuda=None, hip=None)
+from torch import version as version
+from torch.version import __version__ as __version__
+
 backends = SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "STUB"))
 
 

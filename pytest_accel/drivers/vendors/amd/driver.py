@@ -61,6 +61,8 @@ class AmdDriver(Driver):
         except smi.AmdSmiException as error:
             code = getattr(error, "err_code", None)
             raise NoLibrary(f"amdsmi cannot be used: {said(error)} ({library.remedy(code)})") from None
+        except OSError as error:  # since ROCm 7.14 the library is loaded here (rocm-systems, amdsmi/CHANGELOG.md)
+            raise NoLibrary(library.problem(error)) from None
 
     def _device(self, index: int, handle: Any) -> Device:
         """Return a GPU with identity and facts. Raises DriverProblem for one without identity or without any answer."""

@@ -117,10 +117,11 @@ CHANGING: Table = {name: source for name, source in SETTINGS.items() if name != 
 def visible_as(facts: Mapping[str, Any]) -> str | None:
     """Return the entry that selects the GPU in ROCR_VISIBLE_DEVICES: its UUID, or its index in HIP's order, or None.
 
-    The index is used for the partitions of a GPU, which share its UUID, and for a GPU without a UUID.
+    The index is used for the partitions of a GPU, which share its UUID, and for a GPU without a UUID. The UUID selects
+    the first partition, whose number is 0. ROCm 10.0 announces the removal of the function that states the mode.
     """
     name = facts.get("hip_uuid") or _by_serial(facts.get("asic_serial"))
-    if name and facts.get("compute_partition", WHOLE) == WHOLE:
+    if name and facts.get("compute_partition", WHOLE) == WHOLE and not facts.get("partition_id"):
         return str(name)
     return str(facts["hip_id"]) if "hip_id" in facts else None
 

@@ -49,13 +49,14 @@ def _import() -> Any:
         try:
             return importlib.import_module("amdsmi")
         except Exception as error:  # noqa: BLE001  see above
-            problem = _problem(error)
+            why = problem(error)
     for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
         del sys.modules[name]
-    raise NoLibrary(problem)
+    raise NoLibrary(why)
 
 
-def _problem(error: Exception) -> str:
+def problem(error: Exception) -> str:
+    """Return why amdsmi cannot be imported, or its library not be called, with the remedy."""
     if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
         return f"amdsmi cannot be imported: {INSTALL}; or pip install amdsmi of the version of this ROCm"
     if isinstance(error, (KeyError, OSError)):

@@ -38,7 +38,7 @@ class SmiAsker(Asker):
         except self._smi.AmdSmiLibraryException as error:
             return self._refusal(error)
         except (AttributeError, self._smi.AmdSmiException):
-            return Refusal("this amdsmi is too old for it", unsupported=True)
+            return Refusal("this version of amdsmi does not have it", unsupported=True)
         except (IndexError, KeyError, TypeError, ValueError) as error:
             return Refusal(f"the library's answer cannot be interpreted: {error}")
 

@@ -83,11 +83,13 @@ def _nodes(of: Delivery) -> list[str]:
         (by_result.get("not judged", []), "was neither accepted nor rejected", "were neither accepted nor rejected"),
         (absent, "has no record", "have no record"),
     )
-    return [
+    told = [
         f"{many(len(names), 'node')} {one if len(names) == 1 else more}: {listed(names, MOST_NODES)}."
         for names, one, more in kinds
         if names
     ]
+    objections = [f"{each.name}: {each.objection}" for each in of.nodes if each.objection]
+    return told + ([f"Results that do not count: {listed(objections, MOST_NODES)}."] if objections else [])
 
 
 def _boards(against: Against) -> list[str]:
@@ -165,11 +167,6 @@ def warnings(of: Delivery) -> list[str]:
         )
     if of.against is None:
         told.append("No packing list: nothing shows that everything that was ordered is here (--expect).")
-    if not of.verified:
-        told.append("Not verified: the hashes of the records were not checked (--verify).")
-    changed = [each.name for each in of.nodes if each.changed]
-    if changed:
-        told.append(f"CHANGED after they were written, and not judged: the records of {listed(changed, MOST_NODES)}.")
     if of.older:
         told.append(f"Several runs: {many(of.older, 'further record')} not counted; one of every node counts.")
     told += [SHARED.format(host=each) for each in of.shared]

@@ -56,13 +56,13 @@ def outlier(subject: Subject, value: float, status: str, group: Group) -> Outlie
 
 
 def by_device(found: Iterable[Outlier]) -> list[Outlier]:
-    """Return the worst outlier of every device with its other metrics, the farthest first."""
+    """Return the worst outlier of every device on its node with its other metrics, the farthest first."""
     every = list(found)
     alike: dict[tuple[str, str], set[int]] = defaultdict(set)
-    by_subject: dict[int, list[Outlier]] = defaultdict(list)
+    by_subject: dict[tuple[int, str], list[Outlier]] = defaultdict(list)
     for each in every:
         alike[each.subject.node, each.kind.metric].add(each.subject.device)
-        by_subject[each.subject.device].append(each)
+        by_subject[each.subject.device, each.subject.node].append(each)
     worst = []
     for some in by_subject.values():
         first, *others = sorted(some, key=lambda one: -one.behind)

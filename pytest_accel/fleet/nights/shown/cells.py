@@ -10,11 +10,22 @@ from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.night import Doubled, Rejected
 
 
 def identity(subject: Subject) -> str:
     """Return the serial number of a device, else its UUID; empty for a node."""
     return "" if subject.name == "node" else subject.serial or subject.uuid
+
+
+def rejected_before(one: Rejected) -> tuple[str, ...]:
+    """Return a rejection of an earlier night as cells: node, night, closing line."""
+    return one.node, str(one.night), one.line
+
+
+def doubled(one: Doubled) -> tuple[str, ...]:
+    """Return a device on several nodes as cells: UUID, nodes."""
+    return one.uuid, " and ".join(one.nodes)
 
 
 def outlier(one: Outlier) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def _families(night: Night) -> Iterator[Family]:
         "fleet_trend": night.drifts,
         "limit_too_often": night.too_often,
         "limit_never": night.never,
+        "rejected_before": night.rejected_before,
+        "doubled": night.doubled,
     }
     counts = [((("kind", name),), float(len(found))) for name, found in totals.items()]
     yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts

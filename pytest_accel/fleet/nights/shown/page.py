@@ -97,6 +97,10 @@ def _meaning(night: Night) -> str:
         f"{counted(len(night.gone), 'node')} without a run, but with one in each of the nights before"
         if night.gone
         else "",
+        f"{counted(len(night.rejected_before), 'node')} rejected before, and not judged since"
+        if night.rejected_before
+        else "",
+        f"{counted(len(night.doubled), 'device')} on several nodes" if night.doubled else "",
     ]
     devices = [
         f"{counted(len(night.outliers), 'device')} far behind their like" if night.outliers else "",
@@ -173,8 +177,14 @@ def _runs(runs: Sequence[Run], links: Mapping[str, str]) -> list[tuple[words.Bad
 
 
 def _tables(night: Night) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
-    """Return title, head and rows of the tables that concern a whole SKU."""
+    """Return title, head and rows of the tables below the findings on devices and the runs."""
     return [
+        (
+            "Rejected in the nights before, and not judged since",
+            ("Node", "Night", "Closing line"),
+            list(map(cells.rejected_before, night.rejected_before)),
+        ),
+        ("Devices on several nodes in this night", ("Device", "Nodes"), list(map(cells.doubled, night.doubled))),
         (
             "What changed with an update",
             ("SKU", "Metric", "Update", "Change", "Certainty"),

@@ -38,7 +38,9 @@ def text(night: Night) -> str:
     other = [each for each in night.runs if each.exit not in (0, REJECTED)]
     sections: list[tuple[str, Sequence[Any], Callable[[Any], tuple[str, ...]], int]] = [
         ("rejected", rejected, _run, 6),
+        ("rejected in the nights before, and not judged since", night.rejected_before, cells.rejected_before, 6),
         ("not judged, or not ended", other, _run, 3),
+        ("devices on several nodes in this night", night.doubled, cells.doubled, 6),
         (NAMES["outliers"], night.outliers, _outlier, 8),
         (NAMES["trends"], night.trends, _trend, 6),
         ("failed again", night.offenders, _offender, 4),

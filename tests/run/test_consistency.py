@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli import consistency
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
@@ -20,7 +19,7 @@ from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import record, record_reader
+from pytest_accel.run import consistency, record, record_reader
 from pytest_accel.run.record import FILE, TELEMETRY, Record, closing_entry
 
 Edit = Callable[[dict[str, Any]], object]
@@ -124,6 +123,16 @@ def accepted(raw: dict[str, Any]) -> None:
     raw["closing"] = {"line": "ACCEPTED 2/2 devices", "exit": 0, "word": "ACCEPTED"}
 
 
+def cut(raw: dict[str, Any]) -> None:
+    accepted(raw)
+    del raw["verdicts"][1]
+
+
+def bare(raw: dict[str, Any]) -> None:
+    cut(raw)
+    raw["circumstances"] = None
+
+
 def without_the_first_attempt(raw: dict[str, Any]) -> None:
     del raw["measurements"][1]
 
@@ -155,7 +164,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "limit": (put("limits.0.floor", 500.0), "the bounds of the verdict are not those of its limit"),
     "margin": (put("verdicts.1.margin", 0.1), "the margin is +10.0%, but -0.14 by value and limit"),
     "first attempt": (without_the_first_attempt, "the verdict is on 2 attempts, of which the record holds 1"),
-    "closing": (accepted, "the run closed as ACCEPTED with exit status 0, but 1 verdicts fail"),
+    "closing": (accepted, "the run closed as ACCEPTED with exit status 0, but what it holds closes as REJECTED gpu1"),
+    "failing verdict and closing": (cut, "but what it holds closes as NOT JUDGED 1/1 limits hold; no verdict on gpu1"),
+    "closing without circumstances": (bare, "but what it holds closes as NOT JUDGED nothing was measured against"),
+    "exit status": (put("closing.exit", 0), "the run closed as REJECTED with exit status 0, but what it holds closes"),
     "closing line": (put("closing.line", "ACCEPTED 2/2"), "the closing line does not begin with its result, REJECTED"),
     "no closing": (put("closing", {}), "the run has ended, but there is no closing line"),
     "device": (put("devices.1.uuid", "GPU-7"), "the record speaks of GPU-1, which is not among its devices"),

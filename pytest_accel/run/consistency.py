@@ -8,14 +8,15 @@ is a contradiction, so that a record of an older version is not accused for havi
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from pytest_accel.core import simulated, versions
+from pytest_accel.core import simulated, untrusted, versions
 from pytest_accel.core.measurement import Measurement, Value, is_rate
 from pytest_accel.core.verdict import Status, Verdict, show
-from pytest_accel.judging.closing import SIMULATED
+from pytest_accel.judging.closing import SIMULATED, Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.inventory import Discovery, facts
@@ -34,6 +35,8 @@ STATED = ("inventory.", "health.")
 """Prefixes of metrics whose values follow from the facts of a device."""
 DEPENDS_ON_FILE = "inventory.sku"
 """The fact whose value also depends on the threshold file."""
+LINE = 160
+"""Characters of a closing line that are shown of it."""
 DROPPED = "JUDGED AGAIN "
 """The beginning of the closing line of a record that was judged again."""
 
@@ -61,7 +64,7 @@ def unverified(saved: SavedRecord) -> list[str]:
     """Return a sentence for each thing that could not be verified."""
     found = ["it states no hash of itself, as records of format 1"] if saved.schema == 1 else []
     name = saved.record.telemetry.get("file")
-    if name and not _beside(saved.path, name).exists():
+    if name and not untrusted.exists(_beside(saved.path, name)):
         found.append(f"{name} is not there")
     return found
 
@@ -262,11 +265,12 @@ def _verdicts(record: Record) -> Iterator[str]:
     """Yield a sentence for each verdict that does not follow from value and limit, and for the closing line."""
     names = names_of(record)
     attempts: dict[tuple[str, str], list[Measurement]] = {}
+    alike: dict[str, list[Value | None]] = {}
     for measured in record.measurements:
         attempts.setdefault((measured.metric, measured.subject), []).append(measured)
+        alike.setdefault(measured.metric, []).append(measured.value)
     for each in record.verdicts:
-        alike = [one.value for one in record.measurements if one.metric == each.metric]
-        for why in _verdict(each, attempts.get((each.metric, each.subject), []), alike):
+        for why in _verdict(each, attempts.get((each.metric, each.subject), []), alike.get(each.metric, [])):
             yield f"{names.get(each.subject, each.subject)} {each.metric}: {why}"
     yield from _closing(record)
 
@@ -361,7 +365,7 @@ def _share(distance: float, bound: float) -> float:
 
 
 def _closing(record: Record) -> Iterator[str]:
-    """Yield how the closing line contradicts the verdicts."""
+    """Yield how the closing line contradicts the verdicts and the circumstances, from which it is worked out again."""
     line, word, status = (record.closing.get(key) for key in ("line", "word", "exit"))
     if record.state == "running":
         return
@@ -371,17 +375,12 @@ def _closing(record: Record) -> Iterator[str]:
     said = str(line).removeprefix(DROPPED).removeprefix(f"{SIMULATED} ")
     if not said.startswith(str(word)):
         yield f"the closing line does not begin with its result, {word}"
-    failing = [each for each in record.verdicts if each.fails]
-    rejects = any(each.status is Status.FAIL for each in failing)
-    if (status == 0 or word in ("ACCEPTED", "HELD")) and failing:
-        yield f"the run closed as {word} with exit status {status}, but {len(failing)} verdicts fail"
-    around = record.circumstances
-    if word == "REJECTED" and not rejects and not (around and around.failed_tests):
-        yield "the run closed as REJECTED, but no verdict is FAIL"
+    found = close(record.verdicts, record.circumstances or Circumstances())
+    if (found.word, found.exit) != (word, status):
+        line = textwrap.shorten(found.line, LINE, placeholder=" ...")
+        yield f"the run closed as {word} with exit status {status}, but what it holds closes as {line}"
     if word in ("ACCEPTED", "HELD") and record.rounds and record.rounds["done"] < record.rounds["hours"]:
         yield f"the run closed as {word} after {record.rounds['done']:.3g} of {record.rounds['hours']:g} hours"
-    if word == "ACCEPTED" and status != 0:
-        yield f"the run closed as {word} with exit status {status}"
 
 
 # -- figures

@@ -1,0 +1,134 @@
+"""Paths that the system refuses with more than "not found": exit status 4 and a sentence, never that of a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+import as_user
+import fleet_nights
+import pytest
+import stale_share
+
+from pytest_accel.cli.main import main
+
+COMMANDS = [
+    "judge {path}",
+    "judge {record} --output {path}",
+    "judge {record} --accel-sku {path}/a.yaml",
+    "judge {record} --accel-expect {path}.csv",
+    "judge {path}.csv --accel-sku h100-sxm",
+    "compare {path} {record}",
+    "compare {record} {path}",
+    "compare {path}",
+    "calibrate {path} --output o.yaml",
+    "calibrate {record} --output {path}.yaml",
+    "calibrate {record} --contribute {path}.yaml --owner us",
+    "calibrate {record} --output o.yaml --accel-sku {path}.yaml",
+    "report {path} --format md",
+    "report {record} --format md --output {path}",
+    "health --simulate h100-sxm --waivers {path}",
+    "health --sku {path}.yaml",
+    "health --simulate {path}.yaml",
+    "fleet run --sku h100-sxm --output {path}",
+    "fleet status {path}",
+    "fleet wait {path}",
+    "fleet cancel {path}",
+    "fleet drain {path}",
+    "fleet labels {path}",
+    "fleet report {path}",
+    "fleet report --acceptance {path}",
+    "fleet report --acceptance records --output {path}",
+    "fleet report --acceptance records --expect {path}",
+    "store add {path} records",
+    "store add st {path}",
+    "store show {path}",
+    "store device {path} SERIAL",
+    "store prune {path} --keep 3",
+    "sku show {path}.yaml",
+    "sku lint {path}.yaml",
+    "sku freeze {path}.yaml",
+    "sku freeze h100-sxm --accel-platform single --output {path}",
+]
+OPTIONS = [
+    "--accel-output={path}",
+    "--accel-resume={path}",
+    "--accel-resume={path} --accel-output={path}",
+    "--accel-report={path}.html",
+    "--accel-baseline={path}",
+    "--accel-waivers={path}",
+    "--accel-expect={path}",
+    "--accel-sku={path}/a.yaml",
+]
+LONG = "x" * 300
+"""Longer than any file system allows a name to be."""
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record below the folder `records` of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return fleet_nights.save(fleet_nights.record(0), Path("records"))
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        *((words, errno.ESTALE) for words in COMMANDS),
+        ("judge {path}", errno.EIO),
+        ("fleet report {path}", errno.ENOTCONN),
+        ("store add st {path}", errno.EHOSTDOWN),
+    ],
+)
+def test_a_server_that_forgot_a_path_is_told_in_a_sentence(
+    words: str, number: int, record: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stale_share.install(monkeypatch.setattr, number)
+    assert main(words.format(path=f"{stale_share.PREFIX}/n", record=record).split()) == 4
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"{stale_share.PREFIX}/n" in last
+    assert last.endswith(os.strerror(number))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_name_that_no_file_can_have_is_told_in_a_sentence(
+    words: str, record: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.format(path=LONG, record=record).split()) == 4
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 2
+
+
+def test_the_process_of_a_command_ends_so_too(tmp_path: Path) -> None:
+    """Python itself ends with 1, which is a rejected node, where a handler of errors fails."""
+    line = [str(as_user.BIN / "pytest-accel"), "fleet", "report", f"{stale_share.PREFIX}/nights"]
+    env = as_user.environment(stale_share.environment(tmp_path))
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
+    assert done.returncode == 4
+    assert done.stderr == f"{stale_share.PREFIX}/nights/fleet.json: cannot be used: Stale file handle\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [*((words, f"{stale_share.PREFIX}/n") for words in OPTIONS), *((words, LONG) for words in OPTIONS[:4])],
+)
+def test_pytest_refuses_such_a_path_of_an_option(tmp_path: Path, words: str, path: str) -> None:
+    simulated = [] if "--accel-sku" in words else ["--accel-simulate=h100-sxm"]
+    options = [*simulated, "--accel-level=long", *words.format(path=path).split()]
+    ran = as_user.pytest(tmp_path, *options, sku=None, paths=(), env=stale_share.environment(tmp_path), refused=True)
+    assert ran.exit == 4
+    assert "INTERNALERROR" not in ran.out
+    (said,) = [each for each in ran.out.splitlines() if each.startswith("ERROR: ")]
+    assert any(each.partition("=")[0] in said for each in words.split())
+
+
+def test_a_path_of_health_is_no_reason_not_to_look_at_the_node(tmp_path: Path) -> None:
+    """Every node asks the same share every few minutes, and a server that is down must not drain them all."""
+    words = ["health", "--simulate=h100-sxm", f"--record={stale_share.PREFIX}/n", "--timeout=60s"]
+    env = as_user.environment(stale_share.environment(tmp_path))
+    line = [str(as_user.BIN / "pytest-accel"), *words]
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
+    assert (done.returncode, done.stdout) == (0, "SIMULATED OK 8 x h100-sxm; last run not read\n")
