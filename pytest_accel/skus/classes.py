@@ -178,7 +178,8 @@ def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: S
         if metric not in limits:
             limits[metric] = _alone(sku, platform, metric, row, floor)
         elif limits[metric].floor is not None and not limits[metric].relative:
-            limits[metric] = replace(limits[metric], beneath=floor)
+            levels = limits[metric].levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
+            limits[metric] = replace(limits[metric], beneath=floor, levels=levels)
     return limits
 
 

@@ -323,7 +323,7 @@ def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others(
         return smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None)["memory"].behind or 1.0
 
     assert loss(Status.PASS) > loss(Status.FAIL) + 0.01
-    assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.15
+    assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.2
 
 
 def test_a_run_that_measured_no_speed_says_nothing() -> None:

@@ -286,7 +286,7 @@ def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -
     assert own.limits["matmul.bf16"].origin == f"{tmp_path / 'mine.yaml'}:3"
     assert own.limits["matmul.bf16"].declared_by is DeclaredBy.OWN_FILE
     assert own.limits["matmul.tf32"] == shipped.limits["matmul.tf32"]
-    assert set(own.files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(tmp_path / "mine.yaml")}
+    assert set(own.files) == {"vendor/nvidia.yaml", "classes.yaml", "h100-sxm.yaml", str(tmp_path / "mine.yaml")}
     assert (own.name, own.own_file) == ("h100-sxm", str(tmp_path / "mine.yaml"))
 
 
@@ -363,7 +363,7 @@ def test_a_chain_of_own_files_counts_what_each_overrides(tmp_path: Path) -> None
     write(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"), "middle.yaml")
     own = load(tmp_path, extending(f"  matmul.tf32: {{floor: 300, source: {SOURCE}}}", base="middle.yaml"))
     assert {metric for metric, limit in own.limits.items() if limit.overridden} == {"matmul.bf16", "matmul.tf32"}
-    assert len(own.files) == 4
+    assert len(own.files) == 5
 
 
 def test_an_own_file_of_a_shipped_name_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +372,7 @@ def test_an_own_file_of_a_shipped_name_is_told_apart(tmp_path: Path, monkeypatch
     (tmp_path / "h100-sxm.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
     own = loader.load("h100-sxm.yaml")
-    assert set(own.files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", "./h100-sxm.yaml"}
+    assert set(own.files) == {"vendor/nvidia.yaml", "classes.yaml", "h100-sxm.yaml", "./h100-sxm.yaml"}
     assert own.own_file == "./h100-sxm.yaml"
     assert [limit.overridden for limit in own.limits.values()].count(True) == 1
 
