@@ -77,17 +77,17 @@ class _Sources:
 def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
     """Return a table with one row for each SKU, within `width` columns: long cells are continued in further rows.
 
-    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU.
+    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU, and for the basis.
     """
-    columns = ("name", "accepts", "by", "GB", "GB/s", "TFLOPS", "platforms", "product")
-    rows = [
+    columns: tuple[str, ...] = ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platforms", "product")
+    rows: list[tuple[str, ...]] = [
         (
             sku.name,
             accepts(sku),
-            " ".join(_bases(sku)),
             _shown(sku.datasheet.memory.get("gb"), ""),
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
+            " ".join(_bases(sku)),
             " ".join(sku.platforms),
             sku.title,
         )
@@ -95,10 +95,12 @@ def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
     ]
     if width is None:
         return Table("", columns, rows)
-    kept = len(columns) if width >= WITH_PRODUCT else len(columns) - 1
-    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:6])
-    widths = (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2) if kept == len(columns) else (max(room, LEAST_WIDTH),)
-    return Table("", columns[:kept], [line for row in rows for line in _continued(row[:6], row[6:kept], widths)])
+    if width < WITH_PRODUCT:
+        columns, rows = (*columns[:5], "platforms"), [(*row[:5], row[6]) for row in rows]
+    fixed = columns.index("platforms")
+    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:fixed])
+    widths = (max(room, LEAST_WIDTH),) if width < WITH_PRODUCT else (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2)
+    return Table("", columns, [line for row in rows for line in _continued(row[:fixed], row[fixed:], widths)])
 
 
 def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int]) -> list[Sequence[str]]:
