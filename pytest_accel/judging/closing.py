@@ -49,7 +49,7 @@ class Circumstances:
     """Reasons why the run cannot be an acceptance, independent of its verdicts."""
     unfit: str | None = None
     """The reason why the threshold file does not permit an acceptance, or None."""
-    not_judged: Sequence[str] = ()
+    not_judged: tuple[str, ...] = ()
     """Parts of the node that an acceptance on this platform does without."""
     filtered: Sequence[str] = ()
     """Options that narrowed the run, so that missing verdicts are expected."""
@@ -99,7 +99,7 @@ def circumstances(
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
-        not_judged=readiness.not_judged(sku, platform, [level]) if sku else (),
+        not_judged=tuple(readiness.not_judged(sku, platform, [level])) if sku else (),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
@@ -166,12 +166,12 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
-    notes = _beside(limits, around)
     if reasons:
-        text = f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}"
+        text = f"HELD {tally}{_notes(_beside(limits, around))}; no acceptance: {'; '.join(reasons)}"
         return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
+    notes = _notes([*_behind(limits, around), *_beside(limits, around)])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
 
 
@@ -193,7 +193,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
-    for part in REQUIRED:
+    for part in (each for each in REQUIRED if each not in readiness.READ):
         judged = [
             each
             for each in limits
@@ -213,22 +213,28 @@ def _decides(verdict: Verdict) -> bool:
     return may and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
 
 
-def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
-    """Return the notes that qualify an acceptance, in parentheses.
+def _notes(notes: Sequence[str]) -> str:
+    """Return notes in parentheses, empty without any."""
+    return f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
 
-    Marginal verdicts, waivers, what stands behind the limits that reject, and limits that the user overrode.
-    """
+
+def _behind(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return the notes on what an acceptance is worth: what stands behind the floors, and what no limit judges."""
+    not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
+    return [closing_parts.bases([each for each in limits if _decides(each)]), not_judged]
+
+
+def _beside(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
     extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
     extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
     extra += [closing_parts.resumptions(around.resumed, around.reboots)]
-    extra += [closing_parts.bases([each for each in limits if _decides(each)])]
-    extra += [f"not judged: {', '.join(around.not_judged)}"] if around.not_judged else []
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     extra += [f"contract: {around.contract}"] if around.contract else []
     extra += [f"rejected before: {listed(around.rejected_before)}"] if around.rejected_before else []
-    return f" ({'; '.join(filter(None, extra))})" if any(extra) else ""
+    return extra
 
 
 def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[tuple[str, str]]:

@@ -14,7 +14,15 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background, PastOf, background_of
-from pytest_accel.judging.error_rates import FOUND, Noise, by_neighbours, noise_within, of_speed, smallest_rejected
+from pytest_accel.judging.error_rates import (
+    FOUND,
+    Noise,
+    bound_of,
+    by_neighbours,
+    noise_within,
+    of_speed,
+    smallest_rejected,
+)
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
 from pytest_accel.judging.neighbours import FAR
 
@@ -31,12 +39,13 @@ class Rejected:
     """What is rejected with the chance `FOUND` in one family, on the device on which that is worst.
 
     `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
-    each is None where nothing rejects.
+    each is None where nothing rejects. `bounded` says that a limit rejects, also one on a figure that no datasheet has.
     """
 
     behind: float | None = None
     count: int = 0
     below: float | None = None
+    bounded: bool = False
 
 
 def smallest_losses(
@@ -61,7 +70,7 @@ def smallest_losses(
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        one = Rejected(*_behind(together[-1], background), _below(each, together[-1], background))
+        one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     return {family: _worst(family, devices, short) for family, devices in found.items()}
 
@@ -71,8 +80,8 @@ def _worst(family: str, devices: Mapping[str, list[Rejected]], short: set[tuple[
     best = [_best(own) for own in healthy.values()]
     behind = max((each.behind if each.behind is not None else math.inf for each in best), default=math.inf)
     below = min((each.below or 0.0 for each in best), default=0.0)
-    count = min(each.count for each in best)
-    return Rejected(None if math.isinf(behind) else behind, count, below or None)
+    count, bounded = min(each.count for each in best), all(each.bounded for each in best)
+    return Rejected(None if math.isinf(behind) else behind, count, below or None, bounded)
 
 
 def _best(own: Iterable[Rejected]) -> Rejected:
@@ -80,7 +89,8 @@ def _best(own: Iterable[Rejected]) -> Rejected:
     every = list(own)
     behind = min((each for each in every if each.behind is not None), key=lambda each: each.behind or 0, default=None)
     below = max((each.below or 0.0 for each in every), default=0.0)
-    return Rejected(behind.behind if behind else None, behind.count if behind else 0, below or None)
+    bounded = any(each.bounded for each in every)
+    return Rejected(behind.behind if behind else None, behind.count if behind else 0, below or None, bounded)
 
 
 def _behind(own: Measurement, background: Background) -> tuple[float | None, int]:
@@ -99,15 +109,20 @@ def _last(attempt: Attempt) -> Measurement | None:
     return together[-1] if together else None
 
 
-def _below(verdict: Verdict, own: Measurement, background: Background) -> float | None:
-    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects."""
-    limit, peak = verdict.limit, own.peak.value if own.peak and not own.peak.samples else None
-    if limit is None or not peak:
-        return None
-    floors = [limit.floor * (peak if limit.relative else 1.0)] if limit.floor and not _advises(verdict) else []
-    floors += [limit.beneath.value] if limit.beneath else []
+def _below(verdict: Verdict, own: Measurement, background: Background) -> tuple[float | None, bool]:
+    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects.
+
+    It is None for a figure that no datasheet has, although a limit may reject, which the second value says.
+    """
+    limit = verdict.limit
+    bounds = limit is not None and not _advises(verdict) and bound_of(limit, own.unit) is not None
+    peak = 1.0 if limit and limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
+    floors = [limit.floor] if limit and bounds and limit.floor else []
+    floors += [limit.beneath.value] if limit and limit.beneath else []
+    if not peak or not floors:
+        return None, bounds
     runs = background.spread.between_runs if background.spread else None
-    return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))) if floors else None
+    return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))), True
 
 
 def _advises(verdict: Verdict) -> bool:
@@ -136,11 +151,11 @@ def sentence(found: Mapping[str, Rejected]) -> str:
     counts = {each.count for each in found.values() if each.behind is not None}
     behind = [f"{_up(each.behind):.1%} ({family})" for family, each in found.items() if each.behind is not None]
     below = [f"{_down(each.below):.2f} ({family})" for family, each in found.items() if each.below]
-    nothing = [family for family, each in found.items() if each.behind is None and not each.below]
+    nothing = [family for family, each in found.items() if each.behind is None and not each.bounded]
     parts = [f"one of {min(counts)} below its neighbours by {', '.join(behind)}"] if behind else []
     parts += [f"all alike below {', '.join(below)} of the datasheet"] if below else []
     parts += [f"nothing in {', '.join(nothing)}"] if nothing else []
-    return f"rejects at {FOUND:.0%}: {'; '.join(parts)}"
+    return f"rejects at {FOUND:.0%}: {'; '.join(parts)}" if parts else ""
 
 
 def _up(loss: float) -> float:

@@ -212,7 +212,7 @@ def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
         for limit in (ours, both, of_class)
         for subject in ("GPU-0", "GPU-1")
     ]
-    found = closed([*full(), *judged], sku="h100-sxm", level="standard", not_judged=["collectives"])
+    found = closed([*full(), *judged], sku="h100-sxm", level="standard", not_judged=("collectives",))
     assert found.line == (
         "ACCEPTED 2/2 devices as h100-sxm at standard (memory by own floors; host link by class floors; "
         "peer links by agreed floors; not judged: collectives)"

@@ -342,8 +342,8 @@ def test_a_long_closing_line_is_broken_between_devices() -> None:
 def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     line = "ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)"
     finds = (
-        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours), products 9.8% (matmul_mamf.bf16, "
-        "neighbours, at the clock); not known: host link, peer links, collectives"
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (products); "
+        "all alike below 0.51 (products), 0.8 (memory) of the datasheet; nothing in collectives"
     )
     closing = Closing(line, 0, "ACCEPTED", finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
@@ -352,9 +352,9 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "  6 more)",
     ]
     assert [text for text, _ in finds_lines(closing, 80)] == [
-        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours),",
-        "  products 9.8% (matmul_mamf.bf16, neighbours, at the clock);",
-        "  not known: host link, peer links, collectives",
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory),",
+        "  50.1% (products); all alike below 0.51 (products),",
+        "  0.8 (memory) of the datasheet; nothing in collectives",
     ]
     assert finds_lines(closing) == [(finds, "")]
 
