@@ -109,10 +109,18 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
     ]
 
 
+def numbered(platform: Platform) -> Platform:
+    """Return a platform of any number of devices as one of several, as it is once their number is named."""
+    return platform if platform.devices else replace(platform, name=f"{platform.name}N", devices=2)
+
+
 def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
-    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator."""
+    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator.
+
+    One of any number of devices counts as `numbered`.
+    """
     accelerator = registry.vendor(sku.vendor).accelerator
-    return [level for level in LEVELS if accelerator and unfit(sku, platform, level) is None]
+    return [level for level in LEVELS if accelerator and unfit(sku, numbered(platform), level) is None]
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:

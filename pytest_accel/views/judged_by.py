@@ -23,11 +23,11 @@ HEAD = (
     "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
     "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
     f"device below {neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no",
-    "limit that may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices lie",
-    "apart (`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory and",
-    "links. A device that lost more than two runs differ by since its own **past** is marginal",
-    "([history.md](history.md)). A fact that **changes** during the run fails if the new value breaks its limit, and is",
-    "marginal otherwise.",
+    "limit that may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices",
+    "lie apart (`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory",
+    "and links. A device that lost more than two runs differ by since its own **past** is marginal",
+    "([history.md](history.md)). A fact that **changes** during the run fails if the new value breaks its limit, and",
+    "is marginal otherwise.",
 )
 PLACES = {
     DeclaredBy.SKU_FILE: "SKU's file",

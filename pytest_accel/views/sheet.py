@@ -181,7 +181,7 @@ def _why_unfit(sku: Sku, platform: Platform) -> str:
     """Return why a run on this platform cannot be accepted, empty if it can be at some level."""
     if requirements.accepting_levels(sku, platform):
         return ""
-    return requirements.unfit(sku, platform, "standard") or "it is no accelerator"
+    return requirements.unfit(sku, requirements.numbered(platform), "standard") or "it is no accelerator"
 
 
 def accepts(sku: Sku) -> str:

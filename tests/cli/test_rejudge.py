@@ -31,6 +31,8 @@ VALUES = {
     "health.links": ("count", 18),
 }
 
+OWN = "products, memory, host link by own floors"
+
 
 def limit(metric: str, floor: float, **changed: Any) -> Limit:
     fields = {"unit": VALUES[metric][0], "floor": floor, "source": SOURCE, "origin": f"part.yaml:{len(metric)}"}
@@ -161,7 +163,7 @@ def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
         ({"broken_tests": ["test_mine.py::test_x"]}, "BROKEN test_mine.py::test_x"),
         (
             {"own_file": "./a.yaml"},
-            "ACCEPTED 1/1 devices as part at standard (products, memory, host link by own floors; by the shipped file, measured by ./a.yaml)",
+            f"ACCEPTED 1/1 devices as part at standard ({OWN}; by the shipped file, measured by ./a.yaml)",
         ),
     ],
 )
@@ -311,7 +313,7 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
         judge_again(waived, terms(with_limits(matmul_bf16=760)))
         .closing["line"]
         .endswith(
-            "as part at standard (products, memory, host link by own floors; 1 waiver: gpu0 matmul.bf16 -7.9% by us until 2026-12-31, for all devices)"
+            f"as part at standard ({OWN}; 1 waiver: gpu0 matmul.bf16 -7.9% by us until 2026-12-31, for all devices)"
         )
     )
     assert "waiver" not in judge_again(waived, terms(sku())).closing["line"]

@@ -307,8 +307,8 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
 def test_no_loss_is_rounded_down_and_no_share_up() -> None:
     said = sentence({"memory": Rejected(0.02001, 8, 0.4599)})
     assert (
-        said
-        == "rejects at 95%: one of 8 below its neighbours by 2.1% (memory); all alike below 0.45 (memory) of the datasheet"
+        said == "rejects at 95%: one of 8 below its neighbours by 2.1% (memory); all alike below 0.45 (memory) of the "
+        "datasheet"
     )
 
 
