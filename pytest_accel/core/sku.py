@@ -182,6 +182,11 @@ class Limit:
         return self.severity == "warn" or bool(self.differs)
 
     @property
+    def rejects(self) -> bool:
+        """True if breaking the limit, or the floor of the class beneath it, can fail a metric."""
+        return self.required and (not self.advises or self.beneath is not None)
+
+    @property
     def effect(self) -> str:
         """What breaking the limit does, by itself: "rejects" or "advises"."""
         return "advises" if self.advises else "rejects"

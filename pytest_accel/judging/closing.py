@@ -12,6 +12,7 @@ from pytest_accel.judging import closing_parts
 from pytest_accel.judging.closing_parts import more
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
+from pytest_accel.skus.classes import HOST_LINK
 
 NOT_JUDGED = 6
 HASH_DIGITS = 12
@@ -93,13 +94,16 @@ def circumstances(
     """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
+    required = [each for each in limits.values() if level in each.levels]
+    hidden = not any(readiness.required_part(each.metric) == HOST_LINK and each.rejects for each in required)
+    not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
-        not_judged=tuple(readiness.not_judged(sku, platform, [level])) if sku else (),
+        not_judged=tuple([*([HOST_LINK] if hidden else []), *not_judged]),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
@@ -193,7 +197,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
-    for part in (each for each in REQUIRED if each not in readiness.READ):
+    for part in (each for each in REQUIRED if each not in (*readiness.READ, *around.not_judged)):
         judged = [
             each
             for each in limits

@@ -30,6 +30,9 @@ OF_LOWEST = 0.85
 ENOUGH_SOURCES = 3
 """The least number of independent sources behind a row that rejects. One with fewer informs."""
 
+HOST_LINK = "host link"
+"""The part of the node whose floors a virtual machine hides."""
+
 _texts = yaml_lines.list_of(text)
 _row = yaml_lines.record_of(
     {
@@ -163,6 +166,24 @@ def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
         ]
         platforms[name] = replace(platform, limits=_limits(sku, platform, platform.limits, [*here, *overridden]))
     return replace(sku, limits=_limits(sku, usual, sku.limits, of_product), platforms=platforms)
+
+
+def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return limits without the floors of a class on the host link, for devices in a virtual machine.
+
+    A share of the link is one of the lesser capability of device and slot, and a guest sees an emulated port: on AWS P5
+    healthy H100 copy 14.2 GB/s, through switches on PCIe 4 x8 (thresholds/h100-sxm.yaml).
+    """
+    found = dict(limits)
+    for metric, limit in limits.items():
+        declared = declaration_of(metric)
+        if limit.beneath is None or not declared or declared.required != HOST_LINK:
+            continue
+        if limit.declared_by is DeclaredBy.CLASS:
+            del found[metric]
+        else:
+            found[metric] = replace(limit, beneath=None)
+    return found
 
 
 def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row]) -> dict[str, Limit]:

@@ -48,13 +48,8 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
 
     Those that a frozen file holds as implied are left out.
     """
-    limits = [each for each in sku.limits_on(platform).values() if each.declared_by is not DeclaredBy.RUN]
-    required = [
-        each
-        for each in limits
-        if set(levels) & set(each.levels) and each.required and required_part(each.metric) == part
-    ]
-    return [each for each in required if not each.advises or each.beneath]
+    of_part = [each for each in sku.limits_on(platform).values() if required_part(each.metric) == part and each.rejects]
+    return [each for each in of_part if set(levels) & set(each.levels) and each.declared_by is not DeclaredBy.RUN]
 
 
 def bases(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Basis]:

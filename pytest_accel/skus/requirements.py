@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import implied
+from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import lacking
 
@@ -54,7 +54,9 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
-    return implied.joined(made, sku.limits_on(platform))
+    hidden = emulated_ports or platform.passed_through or platform.virtual
+    written = sku.limits_on(platform)
+    return implied.joined(made, classes.without_host_floors(written) if hidden else written)
 
 
 def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: bool) -> dict[str, Limit]:
@@ -62,7 +64,9 @@ def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: 
 
     Limits on emulated ports do not apply to it either. A platform of any number of devices has no limit on the count.
     """
-    written = implied.without_ports(sku.limits_on(platform)) if emulated_ports else sku.limits_on(platform)
+    written = sku.limits_on(platform)
+    if emulated_ports:
+        written = classes.without_host_floors(implied.without_ports(written))
     if "inventory.count" not in written:
         written["inventory.count"] = _fact("inventory.count", devices, f"platform {platform.name} of {sku.name}")
     for metric, otherwise in (("inventory.count", platform.overridden), ("inventory.sku", sku.rematched)):

@@ -28,8 +28,8 @@ HEAD = (
 ACCEPTS = (
     "The shortest level at which a node can be accepted, and for each part the share of the datasheet below which a",
     "device is rejected however many are slow alike, with what stands behind the floor: figures by our method, which",
-    "may hold for some versions alone, or a class. For `pcieN` their number is named, as in `--accel-platform=pcie8`. An",
-    "empty part needs no limit there, or has none that rejects (lacks).",
+    "may hold for some versions alone, or a class. For `pcieN` their number is named, as in",
+    "`--accel-platform=pcie8`. An empty part needs no limit there, or has none that rejects (lacks).",
 )
 
 

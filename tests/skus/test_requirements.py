@@ -161,3 +161,14 @@ def test_what_cannot_exist_on_the_platform_is_not_required() -> None:
     limits = {**requirements.limits(sku, single, 1), "peer_copy.one_way": Limit("peer_copy.one_way", "GB/s", floor=1)}
     assert "peer_copy.one_way" not in requirements.applying(limits, sku, single)
     assert set(limits) - set(requirements.applying(limits, sku, single)) == {"peer_copy.one_way"}
+
+
+def test_the_floor_of_a_class_on_the_host_link_is_not_judged_in_a_virtual_machine() -> None:
+    """A guest does not see what its port is capable of: on AWS P5 healthy H100 copy 14.2 GB/s."""
+    bare = requirements.limits(H100, SINGLE, 1)
+    inside = requirements.limits(H100, SINGLE, 1, emulated_ports=True)
+    assert bare["host_copy.h2d"].beneath is not None
+    assert inside["host_copy.h2d"].beneath is None
+    assert inside["matmul.bf16"].beneath == bare["matmul.bf16"].beneath
+    assert circumstances(H100, SINGLE, "quick", bare, uuids(1)).not_judged == ()
+    assert circumstances(H100, SINGLE, "quick", inside, uuids(1)).not_judged == ("host link",)
