@@ -12,7 +12,6 @@ from pytest_accel.judging import closing_parts
 from pytest_accel.judging.closing_parts import more
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
-from pytest_accel.skus.classes import HOST_LINK
 
 NOT_JUDGED = 6
 HASH_DIGITS = 12
@@ -94,16 +93,17 @@ def circumstances(
     """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
-    required = [each for each in limits.values() if level in each.levels]
-    hidden = not any(readiness.required_part(each.metric) == HOST_LINK and each.rejects for each in required)
     not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
+    wanted = [each for each in limits.values() if level in each.levels and each.rejects]
+    if readiness.HOST_LINK not in {*not_judged, *(readiness.required_part(each.metric) for each in wanted)}:
+        not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
-        not_judged=tuple([*([HOST_LINK] if hidden else []), *not_judged]),
+        not_judged=tuple(not_judged),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
@@ -211,10 +211,16 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
 
 
 def _decides(verdict: Verdict) -> bool:
-    """Return True for a verdict on a measured value by a limit that may reject, or by the floor of the class."""
+    """Return True for a verdict on a measured value by a limit that may reject, or by the floor of the class.
+
+    A value that holds a limit by our method holds it with any version of the software.
+    """
     limit = verdict.limit
-    may = limit is not None and (limit.beneath is not None or not (verdict.advisory or limit.advises))
-    return may and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
+    if limit is None or verdict.status not in (Status.PASS, Status.MARGINAL, Status.FAIL):
+        return False
+    if verdict.outside and verdict.status is Status.PASS:
+        return True
+    return limit.beneath is not None or not (verdict.advisory or limit.advises)
 
 
 def _notes(notes: Sequence[str]) -> str:

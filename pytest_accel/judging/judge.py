@@ -259,7 +259,7 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
     outside, unknown = _validated_on(limit.software, software)
     advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
     if advising and limit.severity != "warn" and verdict.margin is not None:
-        verdict = replace(verdict, advisory=advising)
+        verdict = replace(verdict, advisory=advising, outside=not differs)
         if verdict.status is Status.MARGINAL:
             verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
     if verdict.status.holds and (below := _below_class(verdict, limit)):

@@ -20,6 +20,7 @@ from pytest_accel.core.yaml_lines import Findings, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
+from pytest_accel.skus.readiness import HOST_LINK, required_part
 from pytest_accel.skus.schema import software_check
 
 FILE = "classes.yaml"
@@ -29,9 +30,6 @@ OF_LOWEST = 0.85
 (`judging.allowance.MOST_BY_METHOD`)."""
 ENOUGH_SOURCES = 3
 """The least number of independent sources behind a row that rejects. One with fewer informs."""
-
-HOST_LINK = "host link"
-"""The part of the node whose floors a virtual machine hides."""
 
 _texts = yaml_lines.list_of(text)
 _row = yaml_lines.record_of(
@@ -161,10 +159,13 @@ def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
     platforms = {}
     for name, platform in sku.platforms.items():
         here = [row for row in own if row.platforms and row.joins(platform)]
+        hidden = platform.passed_through or platform.virtual
         overridden = [
             replace(row, metrics=[each for each in row.metrics if each in platform.limits]) for row in of_product
         ]
         platforms[name] = replace(platform, limits=_limits(sku, platform, platform.limits, [*here, *overridden]))
+        if hidden:
+            platforms[name] = replace(platforms[name], limits=without_host_floors(platforms[name].limits))
     return replace(sku, limits=_limits(sku, usual, sku.limits, of_product), platforms=platforms)
 
 
@@ -176,8 +177,7 @@ def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """
     found = dict(limits)
     for metric, limit in limits.items():
-        declared = declaration_of(metric)
-        if limit.beneath is None or not declared or declared.required != HOST_LINK:
+        if limit.beneath is None or required_part(metric) != HOST_LINK:
             continue
         if limit.declared_by is DeclaredBy.CLASS:
             del found[metric]

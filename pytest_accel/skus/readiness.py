@@ -13,6 +13,8 @@ WITHOUT_FABRIC = ("bridge", "none")
 """Topologies of devices that are linked in pairs or not at all: what is between them is the host's."""
 BETWEEN_DEVICES = ("peer links", "collectives")
 """Parts that an acceptance needs no limit for where the platform has no fabric."""
+HOST_LINK = "host link"
+"""The part whose floors a virtual machine hides."""
 READ = ("inventory", "health", "sustained load")
 """Parts that are read, or judged without a figure of the product."""
 
@@ -26,12 +28,16 @@ def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS)
 
 
 def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
-    """Return the parts between devices without a fabric that no limit rejects by: an acceptance does without them."""
-    if platform.link and platform.link.get("topology") not in WITHOUT_FABRIC:
-        return []
-    return [
-        part for part in _parts(sku, platform) if part in BETWEEN_DEVICES and not bases(sku, platform, part, levels)
-    ]
+    """Return the parts without a limit that rejects which an acceptance does without, as its line says.
+
+    They are the parts between devices without a fabric, the peer links of a fabric that its collectives judge, and the
+    host link in a virtual machine, which hides what the link is capable of.
+    """
+    fabric = platform.link and platform.link.get("topology") not in WITHOUT_FABRIC
+    optional = {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
+    optional |= set() if fabric else set(BETWEEN_DEVICES)
+    optional |= {HOST_LINK} if platform.passed_through or platform.virtual else set()
+    return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
 
 
 def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:

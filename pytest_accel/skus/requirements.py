@@ -54,9 +54,8 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
-    hidden = emulated_ports or platform.passed_through or platform.virtual
     written = sku.limits_on(platform)
-    return implied.joined(made, classes.without_host_floors(written) if hidden else written)
+    return implied.joined(made, classes.without_host_floors(written) if emulated_ports else written)
 
 
 def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: bool) -> dict[str, Limit]:

@@ -101,7 +101,7 @@ def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
     assert requirements.unfit(H100, HGX8, level) is None
 
 
-PARTS = ("matrix units", "memory", "host link", "sustained load", "peer links", "collectives")
+PARTS = ("matrix units", "memory", "host link", "sustained load", "collectives")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -172,3 +172,10 @@ def test_the_floor_of_a_class_on_the_host_link_is_not_judged_in_a_virtual_machin
     assert inside["matmul.bf16"].beneath == bare["matmul.bf16"].beneath
     assert circumstances(H100, SINGLE, "quick", bare, uuids(1)).not_judged == ()
     assert circumstances(H100, SINGLE, "quick", inside, uuids(1)).not_judged == ("host link",)
+
+
+def test_peer_links_of_a_fabric_may_be_judged_by_its_collectives_alone() -> None:
+    sku = without("peer links")
+    assert requirements.unfit(sku, sku.platforms["hgx8"], "quick") is None
+    limits = requirements.limits(sku, sku.platforms["hgx8"], 8)
+    assert circumstances(sku, sku.platforms["hgx8"], "quick", limits, uuids(8)).not_judged == ("peer links",)
