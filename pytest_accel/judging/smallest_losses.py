@@ -26,10 +26,10 @@ from pytest_accel.judging.error_rates import (
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
 from pytest_accel.judging.neighbours import FAR
 
-FAMILIES = {"memory": "memory", "host": "host link", "link": "peer links", "compute": "products"}
-"""The name of a family of metrics, by the part that they stress."""
+FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "link": "peer links"}
+"""The name of a family of metrics, by the part that they stress, in the order in which they are told."""
 COLLECTIVES = "collectives"
-"""The family of the metrics of the whole node."""
+"""The family of the metrics of the whole node, told last."""
 SMALLEST_STEP = 1e-9
 """What is left out when a share is rounded, so that 0.53 stays 0.53."""
 
@@ -72,7 +72,8 @@ def smallest_losses(
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
         one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
-    return {family: _worst(family, devices, short) for family, devices in found.items()}
+    order = [*FAMILIES.values(), COLLECTIVES]
+    return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
 
 
 def _worst(family: str, devices: Mapping[str, list[Rejected]], short: set[tuple[str, str]]) -> Rejected:

@@ -242,9 +242,10 @@ class _Rows:
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
         made = [(text, _colour(group[0])) for group, text in lines[1:]]
-        legend = [("(limit): it advises, and does not reject", "")]
-        advised = not layout.units and any(_advises(group[0]) for group in self._groups)
-        return [(lines[0][1], "bold"), *made, *(legend if advised else [])]
+        advised = [group[0] for group in self._groups if _advises(group[0]) and not layout.units]
+        of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
+        effect = "rejects only below the floor of its class" if of_class else "does not reject"
+        return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
 
     def _fits(self, layout: Layout, width: int | None) -> bool:
         """Return True if no line of figures is longer than `width`. A sentence is broken where it is written."""
