@@ -153,7 +153,7 @@ _limit_keys = yaml_lines.record_of(
         ),
         "advises": text.described(
             "The reason why the limit advises and does not reject although its source measured by the probe's method: "
-            "broken, it is MARGINAL, or INCONCLUSIVE beyond 15 %."
+            "broken, it is MARGINAL, or INCONCLUSIVE more than 15 % below healthy figures."
         ),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
         "reference": positive.described(
@@ -175,7 +175,7 @@ _limit_keys = yaml_lines.record_of(
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
         "software": software_check.described(
             'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On others it '
-            "advises: a shortfall is MARGINAL, or INCONCLUSIVE beyond 15 %. Known names: "
+            "advises, and only the floor of the class still rejects. Known names: "
             f"{', '.join(MEANINGS)}."
         ),
         "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),

@@ -20,8 +20,9 @@ HEAD = (
     "Made by `scripts/limits.py` from the threshold files and the declarations of the probes. A test keeps it so.",
     "",
     "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
-    "MARGINAL, or INCONCLUSIVE beyond 15 %. [verdicts.md](verdicts.md#limits-of-another-method) has the rule. A limit",
-    "that rejects with stated versions of the software advises with all others.",
+    "MARGINAL, or INCONCLUSIVE more than 15 % below the lowest healthy figure, unless a floor of its class rejects.",
+    "[verdicts.md](verdicts.md#effect-and-basis) has the rule. A limit that rejects with stated versions of the",
+    "software advises with all others.",
 )
 
 

@@ -276,8 +276,11 @@ def _advisory(sku: Sku) -> Table:
         for limit in limits.values()
         if limit.differs
     ]
-    note = "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE beyond 15 %."
-    return Table("Advisory limits", ("metric", "platform", "differences of method"), rows, note)
+    note = (
+        "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE more than 15 % below "
+        "healthy; the class floor beneath them rejects."
+    )
+    return Table("Limits that advise", ("metric", "platform", "differences of method"), rows, note)
 
 
 def _error_rates(sku: Sku) -> Table:
