@@ -298,8 +298,8 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     assert found["memory"].below == pytest.approx(0.45)
     assert found["products"].below == pytest.approx(0.35)
     said = sentence(found)
-    assert said.startswith("rejects at 95%: one of 8 below its neighbours by 2.")
-    assert said.endswith("; all alike below 0.45 (memory), 0.35 (products) of the datasheet; nothing in collectives"), (
+    assert said.startswith("rejects at 95%: one of 8 below its neighbours by 50.0% (products), 2.")
+    assert said.endswith("; all alike below 0.35 (products), 0.45 (memory) of the datasheet; nothing in collectives"), (
         "an advisory floor rejects nothing, that of its class does"
     )
 
