@@ -182,7 +182,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 def _next(around: Circumstances) -> str:
     """Return what leads from a run that holds to an acceptance."""
     if not around.wants_acceptance:
-        return "name the product, without test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
+        return "name the product, and no test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
     if around.filtered:
         return "run all tests on all devices, without the options that the line names"
     return (
@@ -206,7 +206,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
         if only:
-            found.append(f"only advisory limits judged the {part} of {listed(only)}")
+            found.append(f"no limit that rejects judged the {part} of {listed(only)}")
     return found
 
 

@@ -189,7 +189,7 @@ def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted
     assert closed(judged()).word == "ACCEPTED"
     advised = closed(judged(advisory=("tunable op True (ours: False)",), margin=0.1), wants_acceptance=True)
     assert (advised.word, advised.exit) == ("HELD", 6)
-    assert advised.line.endswith("no acceptance: only advisory limits judged the matrix units of gpu1")
+    assert advised.line.endswith("no acceptance: no limit that rejects judged the matrix units of gpu1")
 
 
 def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() -> None:
