@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background, PastOf, background_of
 from pytest_accel.judging.error_rates import FOUND, Noise, by_neighbours, noise_within, of_speed, smallest_rejected
+from pytest_accel.judging.judge import validated_on
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
 from pytest_accel.judging.neighbours import FAR
 
@@ -45,8 +47,10 @@ def smallest_losses(
     kinds: Kinds,
     spread_of: Callable[[str], Spread | None],
     past_of: PastOf,
+    *,
+    software: Mapping[str, Any],
 ) -> dict[str, Rejected]:
-    """Return what a run rejects by family.
+    """Return what a run rejects by family. `software` maps names to the versions in use.
 
     On a device the best metric counts. Devices that are found in the family are left out if there are others: what
     makes them slow widens their own error.
@@ -61,7 +65,7 @@ def smallest_losses(
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        one = Rejected(*_behind(together[-1], background), _below(each, together[-1], background))
+        one = Rejected(*_behind(together[-1], background), _below(each, together[-1], background, software))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     return {family: _worst(family, devices, short) for family, devices in found.items()}
 
@@ -99,13 +103,18 @@ def _last(attempt: Attempt) -> Measurement | None:
     return together[-1] if together else None
 
 
-def _below(verdict: Verdict, own: Measurement, background: Background) -> float | None:
-    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects."""
+def _below(verdict: Verdict, own: Measurement, background: Background, software: Mapping[str, Any]) -> float | None:
+    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects.
+
+    Neither does with software that its figures do not hold for.
+    """
     limit, peak = verdict.limit, own.peak.value if own.peak and not own.peak.samples else None
     if limit is None or not peak:
         return None
-    floors = [limit.floor * (peak if limit.relative else 1.0)] if limit.floor and not _advises(verdict) else []
-    floors += [limit.beneath.value] if limit.beneath else []
+    holds = not validated_on(limit.software, software)[0] and not _advises(verdict)
+    floors = [limit.floor * (peak if limit.relative else 1.0)] if limit.floor and holds else []
+    beneath = limit.beneath if limit.beneath and not validated_on(limit.beneath.software, software)[0] else None
+    floors += [beneath.value] if beneath else []
     runs = background.spread.between_runs if background.spread else None
     return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))) if floors else None
 

@@ -169,7 +169,8 @@ def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: S
     """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one."""
     limits = dict(written)
     for row, metric in [(each, metric) for each in every for metric in each.metrics]:
-        peak = peaks.peak(sku, metric, platform)
+        measured = peaks.measured_as(sku, metric)
+        peak = peaks.peak(sku, measured, platform) if measured in row.metrics else None
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue
         floor = ClassFloor(
@@ -177,7 +178,7 @@ def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: S
         )
         if metric not in limits:
             limits[metric] = _alone(sku, platform, metric, row, floor)
-        elif limits[metric].floor is not None and not limits[metric].relative:
+        else:
             levels = limits[metric].levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
             limits[metric] = replace(limits[metric], beneath=floor, levels=levels)
     return limits
