@@ -56,19 +56,22 @@ def _emptied(platform: Platform) -> Platform:
     return replace(platform, limits={})
 
 
-def node(row: classes.Row, limits: Sequence[tuple[Sku, Limit]], seed: str) -> list[Verdict]:
-    """Return the verdicts on a drawn healthy node; a metric in which a device falls short is measured twice."""
+def node(row: classes.Row, limits: Sequence[tuple[Sku, Limit]], seed: str, noise: float = 1.0) -> list[Verdict]:
+    """Return the verdicts on a drawn healthy node; a metric in which a device falls short is measured twice.
+
+    `noise` multiplies how far devices and goes differ.
+    """
     draw = random.Random(seed)  # noqa: S311  the same every time
     centre = draw.uniform(row.lowest, max(float(each["share"]) for each in row.figures))
-    own = {device.uuid: draw.gauss(0, 1) for device in DEVICES}
+    own = {device.uuid: draw.gauss(0, noise) for device in DEVICES}
     software, verdicts = dict.fromkeys(row.software, NEWEST), []
     for sku, limit in limits:
         subjects = [NODE] if requirements.of_node(limit.metric) else list(own)
         result = Attempts(kinds=KINDS, spread_of=sku.spread_of)
-        deviation = _between(sku, limit.metric)
+        deviation, of_goes = _between(sku, limit.metric), SPREADS[stressed_part(limit.metric, limit.unit)].go
         for go in range(2):
             for subject in subjects:
-                share = centre * (1 + deviation * own.get(subject, 0.0))
+                share = centre * (1 + deviation * own.get(subject, 0.0)) * (1 + noise * draw.gauss(0, of_goes))
                 result.add(_measured(limit, subject, share, draw, go))
             if not result.short(limit.metric, limit, software):
                 break
@@ -85,11 +88,10 @@ def _between(sku: Sku, metric: str) -> float:
 
 def _measured(limit: Limit, subject: str, share: float, draw: random.Random, go: int) -> Measurement:
     """Return one go of a device around its share, block by block."""
-    noise, floor = SPREADS[stressed_part(limit.metric, limit.unit)], limit.beneath
+    block, floor = SPREADS[stressed_part(limit.metric, limit.unit)].block[1], limit.beneath
     assert floor
     peak = floor.value / floor.share
-    pace = 1 + draw.gauss(0, noise.go)
-    samples = tuple(peak * share * pace * (1 + draw.gauss(0, noise.block[1])) for _ in range(BLOCKS))
+    samples = tuple(peak * share * (1 + draw.gauss(0, block)) for _ in range(BLOCKS))
     value = BLOCKS / math.fsum(1 / each for each in samples)
     seconds, began = (BLOCK_SECONDS,) * BLOCKS, 100.0 * go
     return Measurement(
@@ -98,7 +100,7 @@ def _measured(limit: Limit, subject: str, share: float, draw: random.Random, go:
     )  # fmt: skip
 
 
-def drawn(rows: Sequence[classes.Row], nodes: int, seed: int) -> Iterator[str]:
+def drawn(rows: Sequence[classes.Row], nodes: int, seed: int, noise: float = 1.0) -> Iterator[str]:
     """Yield the lines of the table of drawn nodes. A node counts once, by its worst verdict."""
     yield "| row | figures | lowest to highest | floor | nodes | rejected | no verdict | marginal |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -106,7 +108,7 @@ def drawn(rows: Sequence[classes.Row], nodes: int, seed: int) -> Iterator[str]:
         found: Found = Counter()
         limits = list(alone(row))
         for place in range(nodes):
-            statuses = {each.status for each in node(row, limits, f"{seed}/{row.name}/{place}")}
+            statuses = {each.status for each in node(row, limits, f"{seed}/{row.name}/{place}", noise)}
             found[next((each for each in WORST_FIRST if each in statuses), Status.PASS)] += 1
         unjudged = found[Status.INCONCLUSIVE] + found[Status.UNMEASURED]
         high = max(float(each["share"]) for each in row.figures)
@@ -132,11 +134,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000, help="of each row")
     parser.add_argument("--row", action="append", default=[], help="default: every row that rejects")
+    parser.add_argument("--noise", type=float, default=1.0, help="multiple of how far devices and goes differ")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     began, every = time.monotonic(), classes.rows(loader.SHIPPED / classes.FILE)[0]
     rows = [each for each in every if each.rejects and (not chosen.row or each.name in chosen.row)]
-    for line in drawn(rows, chosen.nodes, chosen.seed):
+    for line in drawn(rows, chosen.nodes, chosen.seed, chosen.noise):
         print(line, flush=True)
     print("", *left_out(rows), "", sep="\n")
     print(f"Drawn, not measured. {time.monotonic() - began:.0f} s.")
