@@ -185,12 +185,11 @@ def list_skus() -> int:
     """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
+    print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
     print(
-        "\naccepts: the level from which on a node can be accepted; by: what stands behind its floors, on the versions of"
+        "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
     )
-    print(
-        "their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or fp16"
-    )
+    print("bf16, or else of fp16")
     print(f"thresholds {releases.version()}")
     return 0
 

@@ -94,8 +94,8 @@ def circumstances(
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
     not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
-    wanted = [each for each in limits.values() if level in each.levels and each.rejects]
-    if readiness.HOST_LINK not in {*not_judged, *(readiness.required_part(each.metric) for each in wanted)}:
+    left = {readiness.required_part(each.metric) for each in limits.values() if level in each.levels and each.rejects}
+    if sku and readiness.HOST_LINK not in left and readiness.rejecting(sku, platform, readiness.HOST_LINK, [level]):
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
@@ -203,6 +203,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
             for each in limits
             if each.limit and each.limit.required and readiness.required_part(each.metric) == part
         ]
+        judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
         if only:

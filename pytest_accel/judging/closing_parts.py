@@ -15,7 +15,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
-from pytest_accel.skus.readiness import READ, required_part
+from pytest_accel.skus.readiness import READ, is_plain, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
@@ -155,7 +155,7 @@ def bases(deciding: Sequence[Verdict]) -> str:
     """
     best: dict[tuple[str, str], Basis] = {}
     for each in deciding:
-        part, basis = required_part(each.metric), _basis(each)
+        part, basis = "" if is_plain(each.metric) else required_part(each.metric), _basis(each)
         key = (part, each.subject)
         if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
             best[key] = basis

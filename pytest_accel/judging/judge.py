@@ -135,8 +135,8 @@ def _advise(verdict: Verdict, limit: Limit) -> Verdict:
 
     The floor of the class stands beneath advice, too.
     """
-    if verdict.status is Status.FAIL and (below := _below_class(verdict, limit)):
-        return with_sentence(verdict, f"{verdict.sentence}; {below}")
+    if _below_class(verdict, limit):
+        return verdict
     if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
         return with_sentence(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
     if verdict.status is Status.UNMEASURED and not limit.required:
@@ -256,28 +256,31 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
     """
     stated = limit.source.method if limit.source else {}
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
-    outside, unknown = _validated_on(limit.software, software)
+    outside, unknown = validated_on(limit.software, software)
     advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
     if advising and limit.severity != "warn" and verdict.margin is not None:
         verdict = replace(verdict, advisory=advising, outside=not differs)
         if verdict.status is Status.MARGINAL:
             verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
-    if verdict.status.holds and (below := _below_class(verdict, limit)):
-        verdict = with_sentence(verdict, f"{verdict.sentence}; {below}", Status.FAIL)
+    may_hold = verdict.status.holds or verdict.advisory or limit.severity == "warn"
+    if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
+        older, unread = validated_on(limit.beneath.software, software)
+        status = Status.INCONCLUSIVE if older else Status.FAIL
+        return with_sentence(verdict, "; ".join(filter(None, [verdict.sentence, below, older, *unread])), status)
     if verdict.status is not Status.FAIL:
         return verdict
     if verdict.advisory and differs:
         others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
         otherwise = limit.why_advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
-        return _advised(verdict, limit, f"advisory, {otherwise}", software, "method")
+        return _advised(verdict, limit, f"advisory, {otherwise}", "method")
     if verdict.advisory:
-        return _advised(verdict, limit, outside, software, "version")
+        return _advised(verdict, limit, outside, "version")
     if outside:
         return with_sentence(verdict, f"{verdict.sentence}; {outside}", Status.INCONCLUSIVE)
     return with_sentence(verdict, "; ".join([verdict.sentence, *unknown]))
 
 
-def _validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[str, list[str]]:
+def validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return a sentence on the first version outside of its range, empty if there is none, and one on each unknown."""
     unknown: list[str] = []
     for name, text in ranges.items():
@@ -291,16 +294,13 @@ def _validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tup
     return "", unknown
 
 
-def _advised(verdict: Verdict, limit: Limit, why: str, software: Mapping[str, Any], what: str) -> Verdict:
-    """Return the verdict on a shortfall under a limit that advises, for the reason `why`.
+def _advised(verdict: Verdict, limit: Limit, why: str, what: str) -> Verdict:
+    """Return the verdict on a shortfall above the floor of the class under a limit that advises, for the reason `why`.
 
-    It is FAIL below the floor of the class; otherwise MARGINAL, or INCONCLUSIVE where `what` (a difference of method or
-    version) explains no such loss. Where a class has a floor, no version is held responsible for less.
+    It is MARGINAL, or INCONCLUSIVE where `what` (a difference of method or version) explains no such loss. Where a
+    class has a floor, no version is held responsible for less.
     """
-    below = _below_class(verdict, limit)
-    if below and not _validated_on(limit.beneath.software if limit.beneath else {}, software)[0]:
-        return with_sentence(verdict, f"{verdict.sentence}; {below}")
-    if not below and (not beyond_methods(verdict, limit) or (what == "version" and limit.beneath)):
+    if not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
         return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
     beyond = (
         ""
@@ -377,7 +377,8 @@ def _doubtful(verdict: Verdict) -> bool:
 
 
 def _holds(measurement: Measurement, limit: Limit) -> bool:
-    return not measurement.trouble and compare(measurement, limit, 1).status is not Status.FAIL
+    verdict = compare(measurement, limit, 1)
+    return not measurement.trouble and verdict.status is not Status.FAIL and not _below_class(verdict, limit)
 
 
 def _attribute(alone: Measurement, limit: Limit) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Spread
@@ -23,6 +24,7 @@ from pytest_accel.judging.error_rates import (
     of_speed,
     smallest_rejected,
 )
+from pytest_accel.judging.judge import validated_on
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
 from pytest_accel.judging.neighbours import FAR
 
@@ -54,8 +56,10 @@ def smallest_losses(
     kinds: Kinds,
     spread_of: Callable[[str], Spread | None],
     past_of: PastOf,
+    *,
+    software: Mapping[str, Any],
 ) -> dict[str, Rejected]:
-    """Return what a run rejects by family.
+    """Return what a run rejects by family. `software` maps names to the versions in use.
 
     On a device the best metric counts. Devices that are found in the family are left out if there are others: what
     makes them slow widens their own error.
@@ -70,7 +74,7 @@ def smallest_losses(
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background))
+        one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background, software))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     order = [*FAMILIES.values(), COLLECTIVES]
     return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
@@ -110,24 +114,27 @@ def _last(attempt: Attempt) -> Measurement | None:
     return together[-1] if together else None
 
 
-def _below(verdict: Verdict, own: Measurement, background: Background) -> tuple[float | None, bool]:
+def _below(
+    verdict: Verdict, own: Measurement, background: Background, software: Mapping[str, Any]
+) -> tuple[float | None, bool]:
     """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects.
 
-    It is None for a figure that no datasheet has, although a limit may reject, which the second value says.
+    Neither does with software that its figures do not hold for. The share is None for a figure that no datasheet has,
+    although a limit may reject, which the second value says.
     """
     limit = verdict.limit
-    bounds = limit is not None and not _advises(verdict) and bound_of(limit, own.unit) is not None
-    peak = 1.0 if limit and limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
-    floors = [limit.floor] if limit and bounds and limit.floor else []
-    floors += [limit.beneath.value] if limit and limit.beneath else []
+    if limit is None:
+        return None, False
+    holds = not validated_on(limit.software, software)[0] and not (verdict.advisory or limit.advises)
+    bounds = holds and bound_of(limit, own.unit) is not None
+    peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
+    floors = [limit.floor] if bounds and limit.floor else []
+    if limit.beneath and not validated_on(limit.beneath.software, software)[0]:
+        floors.append(limit.beneath.value)
     if not peak or not floors:
         return None, bounds
     runs = background.spread.between_runs if background.spread else None
     return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))), True
-
-
-def _advises(verdict: Verdict) -> bool:
-    return bool(verdict.advisory or (verdict.limit and verdict.limit.advises))
 
 
 def _held(deviation: float) -> float:

@@ -8,7 +8,7 @@ SKU's file has no limit on the metric, and beneath any limit that the file has.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -37,10 +37,22 @@ _row = yaml_lines.record_of(
         "title": text,
         "metrics": _texts,
         "products": yaml_lines.record_of(
-            {"vendor": text, "architectures": _texts, "memory": _texts, "watts": yaml_lines.list_of(positive)},
+            {
+                "vendor": text,
+                "architectures": _texts,
+                "memory": _texts,
+                "watts": yaml_lines.list_of(positive),
+                "without": _texts,
+            },
         ),
         "platforms": yaml_lines.record_of(
-            {"pcie": yaml_lines.list_of(count), "host_link": _texts, "link": _texts, "topology": _texts}
+            {
+                "devices": yaml_lines.list_of(count),
+                "pcie": yaml_lines.list_of(count),
+                "host_link": _texts,
+                "link": _texts,
+                "topology": _texts,
+            }
         ),
         "software": software_check,
         "note": text,
@@ -104,21 +116,27 @@ class Row:
         """True if enough independent sources stand behind the row."""
         return len(self.sources) >= ENOUGH_SOURCES
 
-    def holds_for(self, sku: Sku) -> bool:
-        """Return True if the product is of the class."""
-        memory = sku.datasheet.memory.get("type")
-        stated = {"architectures": sku.architecture, "memory": memory}
-        watts = sku.datasheet.power.get("watts")
+    def only(self, metrics: Container[str]) -> Row:
+        """Return the row with these of its metrics alone."""
+        return replace(self, metrics=[each for each in self.metrics if each in metrics])
+
+    def holds_for(self, sku: Sku, platform: Platform) -> bool:
+        """Return True if the product is of the class at the power of the platform, and not a part of a device."""
+        stated = {"architectures": sku.architecture, "memory": sku.datasheet.memory.get("type")}
+        watts = platform.power_watts or sku.datasheet.power.get("watts")
         low, high = self.products.get("watts", (0.0, math.inf))
         return (
             self.products.get("vendor", sku.vendor) == sku.vendor
             and all(value in self.products[key] for key, value in stated.items() if key in self.products)
             and ("watts" not in self.products or (watts is not None and low <= watts <= high))
+            and sku.name not in self.products.get("without", ())
+            and not platform.partition
+            and self._joins(platform)
         )
 
-    def joins(self, platform: Platform) -> bool:
-        """Return True if the links of the platform are of the class."""
+    def _joins(self, platform: Platform) -> bool:
         stated = {
+            "devices": platform.devices,
             "pcie": platform.pcie.get("gen"),
             "host_link": platform.host_link.get("type"),
             "link": platform.link.get("type"),
@@ -152,21 +170,21 @@ def _row_of(name: str, raw: Mapping[str, Any], origin: str) -> Row:
 
 
 def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
-    """Return the SKU with the floors of its classes, alone or beneath its own limits on the same metrics."""
-    own = [each for each in every if each.rejects and each.holds_for(sku)]
-    of_product = [row for row in own if not row.platforms]
-    usual = next(iter(sku.platforms.values()))
+    """Return the SKU with the floors of its classes on every platform, alone or beneath its own limits.
+
+    The limits of the SKU itself get those that hold on all of its platforms.
+    """
+    rejecting = [row for row in every if row.rejects]
+    here = {name: [row for row in rejecting if row.holds_for(sku, each)] for name, each in sku.platforms.items()}
+    shared = [row for row in rejecting if not row.platforms and all(row in rows for rows in here.values())]
     platforms = {}
     for name, platform in sku.platforms.items():
-        here = [row for row in own if row.platforms and row.joins(platform)]
+        own = [row if row not in shared else row.only(platform.limits) for row in here[name]]
+        limits = _limits(sku, platform, platform.limits, own, sku.limits)
         hidden = platform.passed_through or platform.virtual
-        overridden = [
-            replace(row, metrics=[each for each in row.metrics if each in platform.limits]) for row in of_product
-        ]
-        platforms[name] = replace(platform, limits=_limits(sku, platform, platform.limits, [*here, *overridden]))
-        if hidden:
-            platforms[name] = replace(platforms[name], limits=without_host_floors(platforms[name].limits))
-    return replace(sku, limits=_limits(sku, usual, sku.limits, of_product), platforms=platforms)
+        platforms[name] = replace(platform, limits=without_host_floors(limits) if hidden else limits)
+    usual = next(iter(sku.platforms.values()))
+    return replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
 
 
 def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
@@ -186,21 +204,27 @@ def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
     return found
 
 
-def _limits(sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row]) -> dict[str, Limit]:
-    """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one."""
+def _limits(
+    sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row], under: Mapping[str, Limit]
+) -> dict[str, Limit]:
+    """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one.
+
+    `under` are the limits that those of the platform replace.
+    """
     limits = dict(written)
     for row, metric in [(each, metric) for each in every for metric in each.metrics]:
-        peak = peaks.peak(sku, metric, platform)
+        peak = peaks.peak(sku, peaks.measured_as(sku, metric), platform)
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue
         floor = ClassFloor(
             round(row.floor * peak[0], 4), row.floor, row.lowest, row.name, peak[1], row.origin, row.software
         )
-        if metric not in limits:
+        limit = limits.get(metric) or under.get(metric)
+        if limit is None:
             limits[metric] = _alone(sku, platform, metric, row, floor)
-        elif limits[metric].floor is not None and not limits[metric].relative:
-            levels = limits[metric].levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
-            limits[metric] = replace(limits[metric], beneath=floor, levels=levels)
+        else:
+            levels = limit.levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
+            limits[metric] = replace(limit, beneath=floor, levels=levels)
     return limits
 
 

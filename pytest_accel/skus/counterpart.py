@@ -143,7 +143,8 @@ def _marked(
 
 
 def _differ(own: Limit, shipped: Limit) -> bool:
-    return any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
+    ours, theirs = (each.beneath and (each.beneath.value, each.beneath.software) for each in (own, shipped))
+    return ours != theirs or any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
 
 
 def _measured(sku: Sku, metric: str, levels: Sequence[str]) -> tuple[object, ...]:

@@ -31,6 +31,16 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
     return (figure * ways, name) if figure else None
 
 
+def soak_dtype(sku: Sku) -> str:
+    """Return the dtype that a soak multiplies."""
+    return str(sku.probes.get("soak", {}).get("dtype", "bf16"))
+
+
+def measured_as(sku: Sku, metric: str) -> str:
+    """Return the metric whose peak bounds `metric`: for the rate of a soak, the product that it repeats."""
+    return f"matmul.{soak_dtype(sku)}" if metric == "soak.rate" else metric
+
+
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
     """Return why the metric cannot exist on this product and platform, or None if it can.
 

@@ -17,6 +17,10 @@ HOST_LINK = "host link"
 """The part whose floors a virtual machine hides."""
 READ = ("inventory", "health", "sustained load")
 """Parts that are read, or judged without a figure of the product."""
+PLAIN = ("fp32", "fp64")
+"""Dtypes whose products say nothing about matrix units of 16 and 8 bits."""
+OF_MATRIX_UNITS = ("bf16", "fp16", "fp8", "int8", "tf32")
+"""Dtypes of a datasheet that only matrix units reach."""
 
 
 def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
@@ -52,10 +56,13 @@ def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> lis
 def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Limit]:
     """Return the limits on a part that one of the levels requires and that reject, by themselves or by their class.
 
-    Those that a frozen file holds as implied are left out.
+    Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
     """
     of_part = [each for each in sku.limits_on(platform).values() if required_part(each.metric) == part and each.rejects]
-    return [each for each in of_part if set(levels) & set(each.levels) and each.declared_by is not DeclaredBy.RUN]
+    required = [each for each in of_part if set(levels) & set(each.levels) and each.declared_by is not DeclaredBy.RUN]
+    if not set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops):
+        return required
+    return [each for each in required if not is_plain(each.metric)]
 
 
 def bases(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Basis]:
@@ -68,6 +75,11 @@ def required_part(metric: str) -> str:
     """Return the part of the node that a metric is of, "" for one that no acceptance requires a limit on."""
     declared = declaration_of(metric)
     return declared.required if declared and declared.packaged and declared.finds(metric) else ""
+
+
+def is_plain(metric: str) -> bool:
+    """Return True for a matrix product of a dtype for which no matrix units of 16 or 8 bits are used."""
+    return required_part(metric) == "matrix units" and parse(metric).variant in PLAIN
 
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:

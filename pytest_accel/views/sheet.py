@@ -206,7 +206,7 @@ TIGHTER = {
     "collectives": "all_reduce_perf -b 8G -e 8G (nccl-tests, rccl-tests)",
 }
 """The tool that measures a part as our probe does; `pytest-accel calibrate` takes our own records for all of them."""
-TIGHTER_ON_AMD = {part: "USE_GPU_DMA=1 TransferBench p2p" for part in ("host link", "peer links")}
+TIGHTER_ON_AMD = dict.fromkeys(("host link", "peer links"), "USE_GPU_DMA=1 TransferBench p2p")
 """The same, where AMD's tool is another one."""
 
 

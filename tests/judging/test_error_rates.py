@@ -276,7 +276,7 @@ def found_by(spreads: dict[str, Spread], values: dict[str, str], limits: dict[st
     attempts = {(each.metric, each.subject): [each] for each in every}
     verdicts = [Verdict(each.metric, each.subject, Status.PASS, "", limit=limits.get(each.metric)) for each in every]
     kinds = {device.uuid: kind_of(device) for device in DEVICES}
-    return smallest_losses(verdicts, attempts, kinds, spreads.get, lambda _: None)
+    return smallest_losses(verdicts, attempts, kinds, spreads.get, lambda _: None, software={})
 
 
 CLASS = ClassFloor(700.0, 0.35, 0.42, "row", "bf16 datasheet peak", "classes.yaml:1")
@@ -320,7 +320,10 @@ def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others(
 
     def loss(status: Status) -> float:
         verdicts = [Verdict(m, s, status if s == "GPU-0" else Status.PASS, "") for m, s in attempts]
-        return smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None)["memory"].behind or 1.0
+        return (
+            smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None, software={})["memory"].behind
+            or 1.0
+        )
 
     assert loss(Status.PASS) > loss(Status.FAIL) + 0.01
     assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.2

@@ -62,8 +62,10 @@ def matches(row: Row, sku: Sku, platform: Platform | None) -> bool:
         "architectures": sku.architecture in products.get("architectures", ()),
         "memory": sku.datasheet.memory.get("type") in products.get("memory", ()),
         "watts": watts is not None and low is not None and low <= watts <= high,
+        "without": sku.name not in products.get("without", ()),
     }
     of_platform = {
+        "devices": platform and platform.devices in platforms.get("devices", ()),
         "pcie": platform and platform.pcie.get("gen") in platforms.get("pcie", ()),
         "host_link": platform and platform.host_link.get("type") in platforms.get("host_link", ()),
         "link": platform and platform.link.get("type") in platforms.get("link", ()),

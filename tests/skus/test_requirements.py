@@ -179,3 +179,13 @@ def test_peer_links_of_a_fabric_may_be_judged_by_its_collectives_alone() -> None
     assert requirements.unfit(sku, sku.platforms["hgx8"], "quick") is None
     limits = requirements.limits(sku, sku.platforms["hgx8"], 8)
     assert circumstances(sku, sku.platforms["hgx8"], "quick", limits, uuids(8)).not_judged == ("peer links",)
+
+
+def test_plain_fp32_says_nothing_about_matrix_units() -> None:
+    """A card whose tensor cores reach a seventh of their peak would be accepted by its vector units."""
+    plain = replace(H100.limits["matmul.bf16"], metric="matmul.fp32", differs=(), levels=("standard",))
+    kept = {metric: limit for metric, limit in H100.limits.items() if required_part(metric) != "matrix units"}
+    sku = replace(H100, limits={**kept, "matmul.fp32": plain})
+    assert "matrix units" in str(requirements.unfit(sku, HGX8, "standard"))
+    without_units = replace(sku, datasheet=replace(sku.datasheet, tflops={"fp32": 67.0}))
+    assert requirements.unfit(without_units, HGX8, "standard") is None

@@ -8,8 +8,9 @@ from itertools import permutations
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform
+from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.limits import slack
-from pytest_accel.skus.lint.physics import RATES, soak_dtype
+from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 NEAR = 1.05
@@ -44,7 +45,7 @@ def related(subject: Subject) -> Iterator[Finding]:
     seen = set()
     for platform in subject.sku.platforms.values():
         limits = subject.sku.written_on(platform)
-        soak = ("soak.rate", f"matmul.{soak_dtype(subject.sku)}", 1.0)
+        soak = ("soak.rate", f"matmul.{peaks.soak_dtype(subject.sku)}", 1.0)
         for metric, other, times in (*AT_MOST, soak):
             if metric in limits and other in limits:
                 bound = _most(limits[other], times)
