@@ -108,9 +108,10 @@ def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platfor
     if wanted is None and product[0] not in loader.names():
         raise BadFile(f"the records were judged as {product[0]}, which is no shipped SKU: name its file by --accel-sku")
     sku = wanted or loader.load(product[0])
-    if product[1] not in sku.platforms:
+    platform = sku.platform_named(product[1])
+    if platform is None:
         raise BadFile(f"{sku.name} has no platform {product[1]}, on which the records were measured")
-    return sku, sku.platforms[product[1]]
+    return sku, platform
 
 
 def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: Platform) -> Provenance:

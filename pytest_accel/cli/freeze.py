@@ -63,12 +63,12 @@ def freeze(chosen: argparse.Namespace) -> int:
 def _platform(sku: Sku, wanted: str | None) -> Platform:
     """Return the platform of a name, or the only one without a name. Raises BadFile."""
     if wanted is not None:
-        if wanted in sku.platforms:
-            return sku.platforms[wanted]
-        near = nearest(wanted, sku.platforms)
+        if platform := sku.platform_named(wanted):
+            return platform
+        near = nearest(wanted, sku.platform_names)
         raise BadFile(f"--accel-platform: {sku.name} has no platform '{printable(wanted)}'; {near}")
     if len(sku.platforms) > 1:
-        raise BadFile(f"--accel-platform: name the platform that is delivered, one of {', '.join(sku.platforms)}")
+        raise BadFile(f"--accel-platform: name the platform that is delivered, one of {', '.join(sku.platform_names)}")
     return next(iter(sku.platforms.values()))
 
 

@@ -166,7 +166,7 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     if not old.run.get("simulated"):
         selection.refuse_rehearsed(sku)
     then = str(old.run.get("platform"))
-    wanted = chosen.accel_platform or (then if then in sku.platforms else "auto")
+    wanted = chosen.accel_platform or (then if sku.platform_named(then) else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
     is_named = bool(chosen.accel_sku) and registry.vendor(sku.vendor).accelerator
     return Terms(sku, platform, level, releases.version(), boards, is_named)
@@ -274,6 +274,7 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
     _print(terminal.closing_lines(closing, verdicts, _width()))
+    _print(terminal.next_lines(closing, _width()))
     _print(terminal.finds_lines(closing, _width()))
 
 

@@ -141,7 +141,7 @@ def _declare_sku(parser: argparse.ArgumentParser) -> None:
         "platforms and the limits that a node has to hold."
     )
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="list the shipped SKUs with the standing of their limits")
+    actions.add_parser("list", help="list the shipped SKUs, with the level from which on a node can be accepted")
     show = actions.add_parser("show", help="show datasheet, platforms and limits of one SKU, with the sources")
     show.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
     show.add_argument(
@@ -185,7 +185,11 @@ def list_skus() -> int:
     """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
-    print("\nGB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or else of fp16")
+    print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
+    print(
+        "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
+    )
+    print("bf16, or else of fp16")
     print(f"thresholds {releases.version()}")
     return 0
 

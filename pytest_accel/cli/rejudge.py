@@ -261,7 +261,8 @@ class _Again:
     def finds(self, verdicts: Sequence[Verdict]) -> str:
         """Return the sentence on the smallest loss that the run would have found."""
         spread_of = self.terms.sku.spread_of if self.terms.sku else no_spread
-        return sentence(smallest_losses(verdicts, self.attempts, self.kinds, spread_of, self.past_of))
+        kinds, software = self.kinds, self.record.software
+        return sentence(smallest_losses(verdicts, self.attempts, kinds, spread_of, self.past_of, software=software))
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -57,7 +57,7 @@ ECC may take a sixteenth."""
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a figure. `kind` is datasheet, published, measured or derived."""
+    """The source of a figure. `kind` is datasheet, published, measured, agreed or derived."""
 
     kind: str
     by: str
@@ -84,6 +84,42 @@ class DeclaredBy(Enum):
     """A marker of a test."""
     RUN = "run"
     """The run itself, which expects the devices and links that the SKU's platform has."""
+    CLASS = "class"
+    """The file of the classes: no other limit bounds the metric."""
+
+
+class Basis(Enum):
+    """What stands behind a limit that rejects."""
+
+    OWN = "own"
+    """Figures that were measured with this package."""
+    METHOD = "method"
+    """Figures that others published and measured as our probe measures."""
+    AGREED = "agreed"
+    """Figures that the two sides of a delivery agreed on."""
+    CLASS = "class"
+    """The floor of a class: it finds gross faults alone."""
+
+
+@dataclass(frozen=True)
+class ClassFloor:
+    """The floor of a class under one metric, far below which no healthy product of the class was ever published.
+
+    `value` is in the unit of the metric, `share` and `lowest` are fractions of the datasheet: the floor, and the lowest
+    figure that was published for a healthy product of the class.
+    """
+
+    value: float
+    share: float
+    lowest: float
+    row: str
+    """The name of the row in the file of the classes."""
+    of: str
+    """The figure that they are fractions of: "bf16 datasheet peak"."""
+    origin: str
+    """File and line of the row."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    """The versions from which on the figures of the row hold, by name. With others the floor does not reject."""
 
 
 @dataclass(frozen=True)
@@ -127,16 +163,41 @@ class Limit:
     origin: str = ""
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
-    advises: str = ""
+    why_advises: str = ""
     """The reason that the file states why the limit only advises; empty if it states none."""
     differs: tuple[str, ...] = ()
-    """Why the limit only advises: `advises`, and how the method of the source differs from that of the probe. Empty if
-    it may reject."""
+    """Why the limit only advises: `why_advises`, and how the method of its source differs from that of the probe. Empty
+    if it may reject."""
+    beneath: ClassFloor | None = None
+    """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
 
     @property
     def required(self) -> bool:
-        """True if a broken limit fails, and so does one that could not be measured."""
-        return self.severity == "fail" and not self.if_supported
+        """True if the limit demands a measurement: without one its verdict fails."""
+        return (self.severity == "fail" or self.beneath is not None) and not self.if_supported
+
+    @property
+    def advises(self) -> bool:
+        """True if the limit by itself cannot fail a metric; the floor of the class beneath it still does."""
+        return self.severity == "warn" or bool(self.differs)
+
+    @property
+    def rejects(self) -> bool:
+        """True if breaking the limit, or the floor of the class beneath it, can fail a metric."""
+        return self.required and (not self.advises or self.beneath is not None)
+
+    @property
+    def effect(self) -> str:
+        """What breaking the limit does, by itself: "rejects" or "advises"."""
+        return "advises" if self.advises else "rejects"
+
+    @property
+    def basis(self) -> Basis | None:
+        """What stands behind the limit where it rejects, or None if it never does, or states no measured figure."""
+        if self.advises or self.declared_by is DeclaredBy.CLASS:
+            return Basis.CLASS if self.beneath else None
+        kinds = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
+        return kinds.get(self.source.kind) if self.source else None
 
     @property
     def relative(self) -> bool:
@@ -347,9 +408,31 @@ class Sku:
             return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
         return []
 
+    def platform_named(self, name: str) -> Platform | None:
+        """Return the platform of a name, None if there is none.
+
+        One of any number of devices is meant with a number behind its name, too: "pcie8" expects eight on "pcie".
+        """
+        base = name.rstrip("0123456789")
+        if name in self.platforms or base == name or base not in self.platforms:
+            return self.platforms.get(name)
+        count = int(name[len(base) :])
+        usual = self.platforms[base]
+        return replace(usual, name=name, devices=count) if usual.devices is None and count else None
+
+    @property
+    def platform_names(self) -> list[str]:
+        """The names of the platforms, with an N behind that of one of any number of devices."""
+        return [name if each.devices else f"{name}N" for name, each in self.platforms.items()]
+
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""
         return {**self.limits, **platform.limits}
+
+    def written_on(self, platform: Platform) -> dict[str, Limit]:
+        """Return the limits that files state, without those that only the floor of a class makes."""
+        every = self.limits_on(platform).items()
+        return {metric: limit for metric, limit in every if limit.declared_by is not DeclaredBy.CLASS}
 
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""

@@ -104,6 +104,8 @@ class Verdict:
     advisory: tuple[str, ...] = ()
     """How the method of the limit's source differs from that of the measurement. Such a limit advises: it cannot fail
     the metric. Empty if it may."""
+    outside: bool = False
+    """True if the limit advises for no other reason than versions outside of the range that it was validated on."""
     event: Event = ""
     """How the device failed, in one word; "left out" if the metric was not tried because of an earlier failure."""
     blamed: str = ""

@@ -34,6 +34,8 @@ def far(verdict: Verdict, limit: Limit) -> bool:
     """
     if verdict.unit == "K":
         return False
+    if verdict.advisory or limit.advises:
+        return _far_below_class(verdict, limit)
     return verdict.margin is None or -verdict.margin > BEYOND_NOISE * allowance(limit)
 
 
@@ -47,7 +49,34 @@ def far_once(verdict: Verdict, limit: Limit) -> bool:
         return False
     if verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
+    if verdict.advisory or limit.advises:
+        return _far_below_class(verdict, limit)
     if verdict.margin is None:
         return limit.equals is not None
     room = 1.0 if limit.floor is None and not limit.reference else allowance(limit)
     return -verdict.margin > BEYOND_NOISE * room
+
+
+def _far_below_class(verdict: Verdict, limit: Limit) -> bool:
+    """Return True for a value far below the floor of the class, which alone rejects beneath a limit that advises."""
+    if limit.beneath is None or not isinstance(verdict.value, int | float):
+        return False
+    return verdict.value < (1 - BEYOND_NOISE * USUAL_ALLOWANCE) * limit.beneath.value
+
+
+def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
+    """Return True for a shortfall under an advisory limit that no difference of method or version explains.
+
+    It is one of more than `MOST_BY_METHOD` below the lowest healthy figure, below the bound where none is known.
+    """
+    if verdict.margin is None:
+        return True
+    return verdict.margin < doubtful_from(limit) - 1
+
+
+def doubtful_from(limit: Limit) -> float:
+    """Return the share of the bound beyond which an advisory limit leaves a value without a verdict."""
+    lowest = limit.healthy[0] if limit.healthy else limit.reference
+    if lowest is None or not limit.floor or limit.relative:
+        return 1 - MOST_BY_METHOD
+    return (1 - MOST_BY_METHOD) * lowest / limit.floor

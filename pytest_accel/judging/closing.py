@@ -10,6 +10,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging import closing_parts
 from pytest_accel.judging.closing_parts import more
+from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 
 NOT_JUDGED = 6
@@ -48,6 +49,8 @@ class Circumstances:
     """Reasons why the run cannot be an acceptance, independent of its verdicts."""
     unfit: str | None = None
     """The reason why the threshold file does not permit an acceptance, or None."""
+    not_judged: tuple[str, ...] = ()
+    """Parts of the node that an acceptance on this platform does without."""
     filtered: Sequence[str] = ()
     """Options that narrowed the run, so that missing verdicts are expected."""
     overridden: int = 0
@@ -90,12 +93,17 @@ def circumstances(
     """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
+    not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
+    left = {readiness.required_part(each.metric) for each in limits.values() if level in each.levels and each.rejects}
+    if sku and readiness.HOST_LINK not in left and readiness.rejecting(sku, platform, readiness.HOST_LINK, [level]):
+        not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
         sku=sku.name if sku else "",
         level=level,
         unfit=requirements.unfit(sku, platform, level),
+        not_judged=tuple(not_judged),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
@@ -113,7 +121,9 @@ class Closing:
     named: tuple[Verdict, ...] = field(default=(), compare=False)
     """The verdicts that the line names because they fail: the worst of every device."""
     finds: str = ""
-    """The smallest loss that the run would have found, in one sentence; empty if no speed was measured."""
+    """What the run would have rejected, in one sentence; empty if no speed was measured."""
+    next: str = ""
+    """What to do for an acceptance where everything holds and the run was none; empty for every other result."""
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -160,57 +170,82 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
-    notes = _beside(limits, around)
     if reasons:
-        text = f"HELD {tally}{notes}; no acceptance: {'; '.join(reasons)}"
-        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD")
+        text = f"HELD {tally}{_notes(_beside(limits, around))}; no acceptance: {'; '.join(reasons)}"
+        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
+    notes = _notes([*_behind(limits, around), *_beside(limits, around)])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
 
 
+def _next(around: Circumstances) -> str:
+    """Return what leads from a run that holds to an acceptance."""
+    if not around.wants_acceptance:
+        return "name the product, and no test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
+    if around.filtered:
+        return "run all tests on all devices, without the options that the line names"
+    return (
+        f"'pytest-accel sku show {around.sku}' says what is lacking; agree on floors, or calibrate them from a "
+        "known-good node (docs/my-product.md)"
+    )
+
+
 def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return a sentence for each part that only advisory limits judged on some device, if an acceptance needs more.
+    """Return a sentence for each part that no limit judged on some device that may reject by it.
 
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
-    for part in readiness.DECISIVE:
+    for part in (each for each in REQUIRED if each not in (*readiness.READ, *around.not_judged)):
         judged = [
-            each for each in limits if each.limit and each.limit.required and readiness.part_of(each.limit) == part
+            each
+            for each in limits
+            if each.limit and each.limit.required and readiness.required_part(each.metric) == part
         ]
+        judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
         if only:
-            found.append(f"only advisory limits judged the {part} of {listed(only)}")
+            found.append(f"no limit that rejects judged the {part} of {listed(only)}")
     return found
 
 
 def _decides(verdict: Verdict) -> bool:
-    """Return True for a verdict on a measured value by a limit that may reject."""
-    advises = verdict.advisory or (verdict.limit and verdict.limit.differs)
-    return not advises and verdict.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
+    """Return True for a verdict on a measured value by a limit that may reject, or by the floor of the class.
 
-
-def _beside(limits: Sequence[Verdict], around: Circumstances) -> str:
-    """Return the notes that qualify an acceptance, in parentheses.
-
-    Marginal verdicts, waivers, limits that only advise, that rest on too few nodes, or that the user overrode.
+    A value that holds a limit by our method holds it with any version of the software.
     """
-    advisory = {each.metric for each in limits if each.advisory}
-    short = {each.metric for each in limits if each.advises_short}
-    provisional = {each.metric for each in limits if each.limit and readiness.standing_of(each.limit) == "provisional"}
+    limit = verdict.limit
+    if limit is None or verdict.status not in (Status.PASS, Status.MARGINAL, Status.FAIL):
+        return False
+    if verdict.outside and verdict.status is Status.PASS:
+        return True
+    return limit.beneath is not None or not (verdict.advisory or limit.advises)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """Return notes in parentheses, empty without any."""
+    return f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
+
+
+def _behind(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return the notes on what an acceptance is worth: what stands behind the floors, and what no limit judges."""
+    not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
+    return [closing_parts.bases([each for each in limits if _decides(each)]), not_judged]
+
+
+def _beside(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
     extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
     extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
     extra += [closing_parts.resumptions(around.resumed, around.reboots)]
-    extra += [f"{len(advisory)} advisory{f', {len(short)} of them short' if short else ''}"] if advisory else []
-    extra += [f"{len(provisional)} provisional"] if provisional else []
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
     extra += [f"contract: {around.contract}"] if around.contract else []
     extra += [f"rejected before: {listed(around.rejected_before)}"] if around.rejected_before else []
-    return f" ({'; '.join(filter(None, extra))})" if any(extra) else ""
+    return extra
 
 
 def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[tuple[str, str]]:

@@ -9,15 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.ranking import worst_first
+from pytest_accel.probes.declare import REQUIRED
+from pytest_accel.skus.readiness import READ, is_plain, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
 SHORT_SENTENCE = 40
 """Characters of the longest sentence that a list of several devices shows in full."""
+
+ORDER = tuple(Basis)
+"""What may stand behind a limit, the tightest first."""
+TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
+"""Those that an acceptance names."""
+PRODUCTS = "products"
+"""The word for the matrix units, as they are measured."""
 
 Names = Mapping[str, str]
 """The display name of each subject."""
@@ -116,7 +126,7 @@ def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
 
 def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return the number of marginal verdicts and the worst of them; empty if there is none."""
-    found = [each for each in verdicts if each.status is Status.MARGINAL and not each.advises_short]
+    found = [each for each in verdicts if each.status is Status.MARGINAL]
     if not found:
         return ""
     worst = worst_first(found)[0]
@@ -135,6 +145,34 @@ def _why_marginal(verdict: Verdict) -> str:
         return f", {reason.partition('; ')[0]}"
     margin_text = "" if verdict.margin is None else show_margin(verdict.margin)
     return f" {margin_text}".rstrip()
+
+
+def bases(deciding: Sequence[Verdict]) -> str:
+    """Return what stands behind the limits that reject, by part: "products, memory by class floors".
+
+    Figures that others published and measured by our method go without saying. A part counts as what the device with
+    the weakest limits is judged by.
+    """
+    best: dict[tuple[str, str], Basis] = {}
+    for each in deciding:
+        part, basis = "" if is_plain(each.metric) else required_part(each.metric), _basis(each)
+        key = (part, each.subject)
+        if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
+            best[key] = basis
+    weakest: dict[Basis, list[str]] = {}
+    for part in (each for each in REQUIRED if each not in READ):
+        found = [basis for (of, _), basis in best.items() if of == part]
+        if found:
+            weakest.setdefault(max(found, key=ORDER.index), []).append(PRODUCTS if part == "matrix units" else part)
+    return "; ".join(f"{', '.join(parts)} by {basis.value} floors" for basis, parts in weakest.items() if basis in TOLD)
+
+
+def _basis(verdict: Verdict) -> Basis | None:
+    """Return what stands behind a verdict; the class where the run made the limit advise."""
+    limit = verdict.limit
+    if limit is None:
+        return None
+    return (Basis.CLASS if limit.beneath else None) if verdict.advisory else limit.basis
 
 
 def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:

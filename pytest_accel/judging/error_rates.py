@@ -9,7 +9,7 @@ repeat shows it too, so the chance is that of two normal values with the correla
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import Protocol
@@ -18,7 +18,7 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.stats import both_below, standard_error
 from pytest_accel.core.verdict import ErrorRates
-from pytest_accel.judging.allowance import BEYOND_NOISE, MOST_BY_METHOD, allowance
+from pytest_accel.judging.allowance import BEYOND_NOISE, allowance, doubtful_from
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.drops import allowed_drop
@@ -254,22 +254,24 @@ def _planned(limit: Limit) -> Measurement:
     return Measurement(limit.metric, "", unit or limit.unit, None)
 
 
-def ways_of(own: Measurement, limit: Limit | None, background: Background, *, advises: bool = False) -> list[Way]:
-    """Return the ways by which a run finds that the device of a measurement is slow, as far as their noise is known."""
-    by_limit: Way | None = None
-    if limit is not None and bound_of(limit, own.unit) is not None:
-        by_limit, _ = by_limit_of(own, limit, background, advises=advises)
-    return [each for each in (by_limit, by_neighbours(own, background), by_past(own, background)) if each]
-
-
 def smallest_loss(way: Way) -> float | None:
-    """Return the smallest loss that a way finds with the chance `FOUND`, None above `MOST_LOSS`. By bisection."""
+    """Return the smallest loss that a way finds with the chance `FOUND`, MARGINAL included."""
+    return _smallest(way.found)
+
+
+def smallest_rejected(way: Way) -> float | None:
+    """Return the smallest loss that a way rejects with the chance `FOUND`, None above `MOST_LOSS`. By bisection."""
+    return _smallest(way.rejected)
+
+
+def _smallest(chance: Callable[[float], float]) -> float | None:
+    """Return the smallest loss of which the chance is `FOUND`, None above `MOST_LOSS`. By bisection."""
     low, high = 0.0, MOST_LOSS
-    if way.found(high) < FOUND:
+    if chance(high) < FOUND:
         return None
     for _ in range(16):
         middle = (low + high) / 2
-        low, high = (low, middle) if way.found(middle) >= FOUND else (middle, high)
+        low, high = (low, middle) if chance(middle) >= FOUND else (middle, high)
     return high
 
 
@@ -322,7 +324,7 @@ def by_limit_of(own: Measurement, limit: Limit, background: Background, *, advis
         bounds=[each / bound if time else bound / each for each in figures],
         noise=noise,
         marginal=1.0 if advises else max(warned, factor(-MARGINAL_WITHIN)),
-        doubtful=factor(MOST_BY_METHOD) if advises and not warns else 0.0,
+        doubtful=factor(1 - doubtful_from(limit)) if advises and not warns else 0.0,
         far=factor(BEYOND_NOISE * allowance(limit)),
         rejects=not (advises or warns),
         name="ceiling" if time else "floor",
@@ -353,7 +355,7 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     if between is None:
         return None, f"not known: no spread between {'nodes' if of_node else 'devices'} is stated"
     runs = past.between_runs if past and past.between_runs is not None else spread.between_runs
-    error = _within(own)
+    error = noise_within(own)
     if not math.isfinite(error):
         return None, "not known: too few samples for the error within the run"
     nodes = 0.0 if of_node else spread.between_nodes or 0.0
@@ -365,7 +367,7 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     return Noise(math.hypot(between, nodes), math.hypot(runs or 0.0, error)), f"{', '.join(parts)}{whose}"
 
 
-def _within(own: Measurement) -> float:
+def noise_within(own: Measurement) -> float:
     """Return the standard error of a measurement as a fraction of its mean; 0 without samples."""
     found = own.estimate
     return standard_error(found) / abs(found.mean) if found and found.mean else 0.0
@@ -384,5 +386,5 @@ def by_past(own: Measurement, background: Background) -> ByPast | None:
     if past is None or not (past.first or past.last) or not kept(own):
         return None
     runs = past.between_runs if past.between_runs is not None else spread.between_runs if spread else None
-    go = math.hypot(runs, _within(own)) if runs is not None else math.inf
+    go = math.hypot(runs, noise_within(own)) if runs is not None else math.inf
     return ByPast(allowed_drop(own, past, spread), go, past.fails) if math.isfinite(go) else None

@@ -13,10 +13,10 @@ from pytest_accel.core import versions
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
-from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
 from pytest_accel.judging import drops, neighbours
-from pytest_accel.judging.allowance import MOST_BY_METHOD, far, far_once
+from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.judging.error_rates import error_rates
@@ -127,14 +127,19 @@ def _by_limit(
     during: str | None = details.get("during")
     if during and verdict.value is not None:
         verdict = with_sentence(verdict, f"{verdict.sentence}, during {during}")
-    return _advise(verdict) if limit and limit.severity == "warn" else verdict
+    return _advise(verdict, limit) if limit and limit.severity == "warn" else verdict
 
 
-def _advise(verdict: Verdict) -> Verdict:
-    """Return the verdict on an advisory limit: MARGINAL if broken, NOT APPLICABLE if it could not be measured."""
+def _advise(verdict: Verdict, limit: Limit) -> Verdict:
+    """Return the verdict on advice: MARGINAL if broken, NOT APPLICABLE if it could not be measured.
+
+    The floor of the class stands beneath advice, too.
+    """
+    if _below_class(verdict, limit):
+        return verdict
     if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
         return with_sentence(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
-    if verdict.status is Status.UNMEASURED:
+    if verdict.status is Status.UNMEASURED and not limit.required:
         return with_sentence(verdict, verdict.sentence, Status.NOT_APPLICABLE)
     return verdict
 
@@ -226,10 +231,9 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: W
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict after taking disturbances, another method and unvalidated software into account."""
-    verdict = _by_another_method(verdict, measurement, limit)
-    verdict = _disturbed(_under_load(verdict, measurement), measurement.disturbance)
-    return _on_other_software(verdict, limit, software)
+    """Return the verdict after taking another method, unvalidated software and disturbances into account."""
+    verdict = _by_effect(verdict, measurement, limit, software)
+    return _disturbed(_under_load(verdict, measurement), measurement.disturbance)
 
 
 def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
@@ -242,57 +246,76 @@ def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
     return with_sentence(verdict, f"{verdict.sentence}; excused: before the run, {excuse}", Status.MARGINAL)
 
 
-def _by_another_method(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
-    """Return the verdict under a limit whose source measured by another method: it never fails the metric.
+def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
+    """Return the verdict by what the limit may do under the conditions and with the software of the run.
 
-    A shortfall is MARGINAL, or INCONCLUSIVE beyond `MOST_BY_METHOD`. A value that holds passes, however closely.
+    A limit advises if its source measured by another method, or if it was not validated on this software. It never
+    fails the metric then; the floor of the class beneath it does. A value that holds an advisory limit passes, however
+    closely. An unknown version is noted but excuses nothing: otherwise a limit with a range for a version that no run
+    can read could never fail.
     """
     stated = limit.source.method if limit.source else {}
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
-    if not differs or limit.severity == "warn" or verdict.margin is None:
-        return verdict
-    verdict = replace(verdict, advisory=differs)
-    if verdict.status is Status.MARGINAL:
-        return with_sentence(verdict, verdict.sentence, Status.PASS)
+    outside, unknown = validated_on(limit.software, software)
+    advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
+    if advising and limit.severity != "warn" and verdict.margin is not None:
+        verdict = replace(verdict, advisory=advising, outside=not differs)
+        if verdict.status is Status.MARGINAL:
+            verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
+    may_hold = verdict.status.holds or verdict.advisory or limit.severity == "warn"
+    if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
+        older, unread = validated_on(limit.beneath.software, software)
+        status = Status.INCONCLUSIVE if older else Status.FAIL
+        return with_sentence(verdict, "; ".join(filter(None, [verdict.sentence, below, older, *unread])), status)
     if verdict.status is not Status.FAIL:
         return verdict
-    others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
-    otherwise = limit.advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
-    return _advised(verdict, differs, f"advisory, {otherwise}", "method")
+    if verdict.advisory and differs:
+        others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
+        otherwise = limit.why_advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
+        return _advised(verdict, limit, f"advisory, {otherwise}", "method")
+    if verdict.advisory:
+        return _advised(verdict, limit, outside, "version")
+    if outside:
+        return with_sentence(verdict, f"{verdict.sentence}; {outside}", Status.INCONCLUSIVE)
+    return with_sentence(verdict, "; ".join([verdict.sentence, *unknown]))
 
 
-def _on_other_software(verdict: Verdict, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict on a shortfall with software outside the range that the limit was validated on.
-
-    Such a limit advises, as one of another method does: other versions choose other kernels. A fact has no margin, so
-    that a broken limit on one is INCONCLUSIVE. A value that holds is not affected. An unknown version is noted but
-    excuses nothing: otherwise a limit with a range for a version that no run can read could never fail.
-    """
-    if verdict.status is not Status.FAIL:
-        return verdict
-    for name, text in limit.software.items():
+def validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return a sentence on the first version outside of its range, empty if there is none, and one on each unknown."""
+    unknown: list[str] = []
+    for name, text in ranges.items():
         version = software.get(name)
         holds = None if version is None else versions.parse(text).holds(str(version))
         if holds is False:
             why = f"{_title(name)} {version} is outside {text}, the range that the limit was validated on"
-            return _advised(verdict, (why,), why, "version")
+            return why, unknown
         if holds is None:
-            why = f"the limit was validated on {_title(name)} {text}; the version in use is not known"
-            verdict = with_sentence(verdict, f"{verdict.sentence}; {why}")
-    return verdict
+            unknown.append(f"the limit was validated on {_title(name)} {text}; the version in use is not known")
+    return "", unknown
 
 
-def _advised(verdict: Verdict, differs: tuple[str, ...], why: str, what: str) -> Verdict:
-    """Return the verdict on a shortfall under a limit that advises: MARGINAL, or INCONCLUSIVE beyond `MOST_BY_METHOD`.
+def _advised(verdict: Verdict, limit: Limit, why: str, what: str) -> Verdict:
+    """Return the verdict on a shortfall above the floor of the class under a limit that advises, for the reason `why`.
 
-    `differs` is what makes it advise, `why` says so in the sentence, and `what` names what cannot explain more.
+    It is MARGINAL, or INCONCLUSIVE where `what` (a difference of method or version) explains no such loss. Where a
+    class has a floor, no version is held responsible for less.
     """
-    verdict = replace(verdict, advisory=differs)
-    if verdict.margin is not None and verdict.margin >= -MOST_BY_METHOD:
+    if not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
         return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
-    if verdict.margin is not None:
-        why += f"; short by more than {MOST_BY_METHOD:.0%}, which no difference of {what} explains"
-    return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.INCONCLUSIVE)
+    beyond = (
+        ""
+        if verdict.margin is None
+        else f"; more than {MOST_BY_METHOD:.0%} below healthy, which no difference of {what} explains"
+    )
+    return with_sentence(verdict, f"{verdict.sentence}; {why}{beyond}", Status.INCONCLUSIVE)
+
+
+def _below_class(verdict: Verdict, limit: Limit) -> str:
+    """Return how a value lies below the floor of its class, empty if it does not."""
+    floor = limit.beneath
+    if floor is None or not isinstance(verdict.value, int | float) or verdict.value >= floor.value:
+        return ""
+    return f"below {show(floor.value, verdict.unit)} = {floor.share:g} of the {floor.of}, the floor of its class"
 
 
 def _title(name: str) -> str:
@@ -354,7 +377,8 @@ def _doubtful(verdict: Verdict) -> bool:
 
 
 def _holds(measurement: Measurement, limit: Limit) -> bool:
-    return not measurement.trouble and compare(measurement, limit, 1).status is not Status.FAIL
+    verdict = compare(measurement, limit, 1)
+    return not measurement.trouble and verdict.status is not Status.FAIL and not _below_class(verdict, limit)
 
 
 def _attribute(alone: Measurement, limit: Limit) -> str:

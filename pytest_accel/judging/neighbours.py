@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence, worsened
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap, number
 from pytest_accel.judging.like_devices import (
@@ -204,8 +204,11 @@ def _status(now: Standing, verdict: Verdict) -> Status | None:
 
 
 def _decided(verdict: Verdict) -> bool:
-    """Return True if a limit that may reject bounds the metric on the side of slow devices."""
+    """Return True if a limit that may reject bounds the metric on the side of slow devices.
+
+    The floor of a class lies too far below for that.
+    """
     limit: Limit | None = verdict.limit
-    if limit is None or limit.severity == "warn" or limit.differs or verdict.advisory:
+    if limit is None or limit.advises or verdict.advisory or limit.declared_by is DeclaredBy.CLASS:
         return False
     return limit.equals is not None or (limit.ceiling if verdict.unit in TIMES else limit.floor) is not None

@@ -1,31 +1,53 @@
-"""The smallest loss of speed that a run would have found, for each part of the node. Pure."""
+"""The smallest losses of speed that a run would have rejected, for each part of the node. Pure.
+
+One device of several alike is rejected by the comparison with its neighbours. Devices that are all slow alike are
+rejected by floors alone, so what they have to reach is told as a share of the datasheet.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import PastOf, background_of
-from pytest_accel.judging.error_rates import FOUND, of_speed, smallest_loss, ways_of
-from pytest_accel.judging.like_devices import AllAttempts, Kinds, part_of, usable
+from pytest_accel.judging.background import Background, PastOf, background_of
+from pytest_accel.judging.error_rates import (
+    FOUND,
+    Noise,
+    bound_of,
+    by_neighbours,
+    noise_within,
+    of_speed,
+    smallest_rejected,
+)
+from pytest_accel.judging.judge import validated_on
+from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
+from pytest_accel.judging.neighbours import FAR
 
-FAMILIES = {"memory": "memory", "host": "host link", "link": "peer links", "compute": "products"}
-"""The name of a family of metrics, by the part that they stress."""
+FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "link": "peer links"}
+"""The name of a family of metrics, by the part that they stress, in the order in which they are told."""
 COLLECTIVES = "collectives"
-"""The family of the metrics of the whole node."""
+"""The family of the metrics of the whole node, told last."""
+SMALLEST_STEP = 1e-9
+"""What is left out when a share is rounded, so that 0.53 stays 0.53."""
 
 
 @dataclass(frozen=True)
-class SmallestLoss:
-    """The smallest loss that a run finds in one family, as a fraction; by one metric in one way."""
+class Rejected:
+    """What is rejected with the chance `FOUND` in one family, on the device on which that is worst.
 
-    family: str
-    loss: float
-    metric: str
-    way: str
+    `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
+    each is None where nothing rejects. `bounded` says that a limit rejects, also one on a figure that no datasheet has.
+    """
+
+    behind: float | None = None
+    count: int = 0
+    below: float | None = None
+    bounded: bool = False
 
 
 def smallest_losses(
@@ -34,45 +56,121 @@ def smallest_losses(
     kinds: Kinds,
     spread_of: Callable[[str], Spread | None],
     past_of: PastOf,
-) -> dict[str, SmallestLoss | None]:
-    """Return the smallest loss that a run finds with a chance of 95 % by family; None where it is not known.
+    *,
+    software: Mapping[str, Any],
+) -> dict[str, Rejected]:
+    """Return what a run rejects by family. `software` maps names to the versions in use.
 
-    It is that of the best metric and way of a device, for the device on which that is worst. Devices that are found in
-    the family are left out if there are others: what makes them slow widens their own error.
+    On a device the best metric counts. Devices that are found in the family are left out if there are others: what
+    makes them slow widens their own error.
     """
-    best: dict[tuple[str, str], SmallestLoss] = {}
-    families: dict[str, None] = {}
+    found: dict[str, dict[str, list[Rejected]]] = {}
     short: set[tuple[str, str]] = set()
     for each in verdicts:
         together = [one for one in attempts.get((each.metric, each.subject), ()) if one.how == "together"]
         if not together or not usable(together[-1]) or not of_speed(together[-1]):
             continue
         family = COLLECTIVES if each.subject == NODE else FAMILIES[part_of(each.metric)]
-        families.setdefault(family)
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        for way in ways_of(together[-1], each.limit, background, advises=bool(each.advisory)):
-            loss, key = smallest_loss(way), (family, each.subject)
-            if loss is not None and (key not in best or loss < best[key].loss):
-                best[key] = SmallestLoss(family, loss, each.metric, way.name)
-    rest = {key: one for key, one in best.items() if key not in short}
-    return {family: _worst(family, rest) or _worst(family, best) for family in families}
+        one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background, software))
+        found.setdefault(family, {}).setdefault(each.subject, []).append(one)
+    order = [*FAMILIES.values(), COLLECTIVES]
+    return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
 
 
-def _worst(family: str, best: Mapping[tuple[str, str], SmallestLoss]) -> SmallestLoss | None:
-    """Return the largest of the smallest losses of the devices in one family, None where none is known."""
-    return max((one for one in best.values() if one.family == family), key=lambda one: one.loss, default=None)
+def _worst(family: str, devices: Mapping[str, list[Rejected]], short: set[tuple[str, str]]) -> Rejected:
+    healthy = {subject: own for subject, own in devices.items() if (family, subject) not in short} or devices
+    best = [_best(own) for own in healthy.values()]
+    behind = max((each.behind if each.behind is not None else math.inf for each in best), default=math.inf)
+    below = min((each.below or 0.0 for each in best), default=0.0)
+    count, bounded = min(each.count for each in best), all(each.bounded for each in best)
+    return Rejected(None if math.isinf(behind) else behind, count, below or None, bounded)
 
 
-def sentence(found: dict[str, SmallestLoss | None]) -> str:
-    """Return the smallest losses in one line; empty if no speed was measured."""
+def _best(own: Iterable[Rejected]) -> Rejected:
+    """Return what the best of a device's metrics in a family rejects."""
+    every = list(own)
+    behind = min((each for each in every if each.behind is not None), key=lambda each: each.behind or 0, default=None)
+    below = max((each.below or 0.0 for each in every), default=0.0)
+    bounded = any(each.bounded for each in every)
+    return Rejected(behind.behind if behind else None, behind.count if behind else 0, below or None, bounded)
+
+
+def _behind(own: Measurement, background: Background) -> tuple[float | None, int]:
+    """Return the loss from which on the neighbours reject a device, and the number of devices that are alike."""
+    count = len([each for each in map(_last, background.others) if each and usable(each)])
+    if count < ENOUGH or not compared(own.metric, own.subject, own.unit):
+        return None, 0
+    narrow = by_neighbours(own, background)
+    loss = smallest_rejected(narrow) if narrow else None
+    wide = 1 - FAR * _held(noise_within(own))
+    return min(wide, loss if loss is not None else 1.0), count
+
+
+def _last(attempt: Attempt) -> Measurement | None:
+    together = [one for one in attempt if one.how == "together"]
+    return together[-1] if together else None
+
+
+def _below(
+    verdict: Verdict, own: Measurement, background: Background, software: Mapping[str, Any]
+) -> tuple[float | None, bool]:
+    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects.
+
+    Neither does with software that its figures do not hold for. The share is None for a figure that no datasheet has,
+    although a limit may reject, which the second value says.
+    """
+    limit = verdict.limit
+    if limit is None:
+        return None, False
+    holds = not validated_on(limit.software, software)[0] and not (verdict.advisory or limit.advises)
+    bounds = holds and bound_of(limit, own.unit) is not None
+    peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
+    floors = [limit.floor] if bounds and limit.floor else []
+    if limit.beneath and not validated_on(limit.beneath.software, software)[0]:
+        floors.append(limit.beneath.value)
+    if not peak or not floors:
+        return None, bounds
+    runs = background.spread.between_runs if background.spread else None
+    return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))), True
+
+
+def _held(deviation: float) -> float:
+    """Return the speed, as a multiple of a bound, whose two goes are both below the bound with the chance `FOUND`.
+
+    It is the bound itself where too few samples tell how far two goes lie apart.
+    """
+    if not deviation or not math.isfinite(deviation):
+        return 1.0
+    low, high, noise = 0.5, 1.0, Noise(0.0, deviation)
+    for _ in range(20):
+        middle = (low + high) / 2
+        below = noise.both_below(1 / middle - 1, 1 / middle - 1) >= FOUND
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def sentence(found: Mapping[str, Rejected]) -> str:
+    """Return what a run rejects in one line, never more than it does; empty if no speed was measured."""
     if not found:
         return ""
-    begin = f"smallest loss found at {FOUND:.0%}:"
-    known = [f"{each.family} {each.loss:.1%} ({each.metric}, {each.way})" for each in found.values() if each]
-    unknown = [family for family, each in found.items() if each is None]
-    if not known:
-        return f"{begin} not known, as no spread of healthy devices is stated"
-    rest = f"; not known: {', '.join(unknown)}" if unknown else ""
-    return f"{begin} {', '.join(known)}{rest}"
+    counts = {each.count for each in found.values() if each.behind is not None}
+    behind = [f"{_up(each.behind):.1%} ({family})" for family, each in found.items() if each.behind is not None]
+    below = [f"{_down(each.below):.2f} ({family})" for family, each in found.items() if each.below]
+    nothing = [family for family, each in found.items() if each.behind is None and not each.bounded]
+    parts = [f"one of {min(counts)} below its neighbours by {', '.join(behind)}"] if behind else []
+    parts += [f"all alike below {', '.join(below)} of the datasheet"] if below else []
+    parts += [f"nothing in {', '.join(nothing)}"] if nothing else []
+    return f"rejects at {FOUND:.0%}: {'; '.join(parts)}" if parts else ""
+
+
+def _up(loss: float) -> float:
+    """Return a loss rounded up to a tenth of a percent."""
+    return math.ceil(1000 * loss - SMALLEST_STEP) / 1000
+
+
+def _down(share: float) -> float:
+    """Return a share rounded down to two digits."""
+    return math.floor(100 * share + SMALLEST_STEP) / 100

@@ -22,6 +22,7 @@ def lines(session: Session, closing: Closing, width: int | None, *, full: bool) 
     return [
         *terminal.closing_lines(closing, session.verdicts, width),
         *_folded(steps, width),
+        *terminal.next_lines(closing, width),
         *_repeated(session, closing),
         *_resumed(session),
         *terminal.finds_lines(closing, width),

@@ -26,6 +26,7 @@ def _method() -> dict[str, Any]:
     stresses=["link"],
     variants={"size": SIZES},
     budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
+    peak="peer_links",
     derived_floor=0.94,
     required="collectives",
     verifies="sums",

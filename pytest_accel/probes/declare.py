@@ -42,7 +42,7 @@ REQUIRED = (
 )
 """Parts of a node that an acceptance requires a limit for. Several probes may measure the same part."""
 
-PEAKS = ("tflops", "memory", "host_link", "peer_link")
+PEAKS = ("tflops", "memory", "host_link", "peer_link", "peer_links")
 """Figures of the datasheet or the platform that a metric may be a fraction of."""
 
 VERIFIES = ("products", "copies", "stores", "sums")

@@ -305,6 +305,8 @@ def _holds(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[str]:
         yield f"the verdict is {verdict.status.value}, but the device failed"
     elif not _advises(verdict) and _broken(verdict):
         yield f"the verdict is {verdict.status.value}, but the limit is broken by {show(verdict.value, verdict.unit)}"
+    elif _below_class(verdict):
+        yield f"the verdict is {verdict.status.value}, but {show(verdict.value, verdict.unit)} is below its class floor"
 
 
 def _broken(verdict: Verdict) -> bool:
@@ -333,6 +335,8 @@ def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence
         or any(each.trouble for each in attempts)
     ):
         return True
+    if _below_class(verdict):
+        return True
     numbers = [float(each) for each in alike if isinstance(each, int | float)]
     if isinstance(verdict.value, int | float):
         share = verdict.value / (median(numbers) or math.inf)
@@ -340,6 +344,12 @@ def _may_fail(verdict: Verdict, attempts: Sequence[Measurement], alike: Sequence
             return True
     margins = [_margin_of(each.value, verdict.floor, verdict.ceiling) for each in attempts]
     return any(margin is None or margin < 0 for margin in margins)
+
+
+def _below_class(verdict: Verdict) -> bool:
+    """Return True if the value lies below the floor of the class beneath the limit, whatever the limit itself does."""
+    floor = verdict.limit.beneath if verdict.limit else None
+    return floor is not None and isinstance(verdict.value, int | float) and verdict.value < floor.value
 
 
 def _advises(verdict: Verdict) -> bool:

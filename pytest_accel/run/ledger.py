@@ -346,7 +346,8 @@ class Ledger:
             attempts.setdefault((each.metric, each.subject), []).append(each)
         kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
         spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
-        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, self.baseline.past_of))
+        past_of, software = self.baseline.past_of, self.record.software
+        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, past_of, software=software))
 
 
 def now() -> str:

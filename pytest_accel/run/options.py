@@ -109,8 +109,8 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="NAME|auto",
         default="auto",
         help="Kind of machine that the devices are in (such as hgx8), one of those that the SKU's threshold file "
-        "defines. It sets the expected number of devices, and limits such as those of links. Default: %(default)s, "
-        "chosen by the number of devices found.",
+        "defines; with a number behind the name of one that has any number of devices (pcie8). It sets the expected "
+        "number of devices, and limits such as those of links. Default: %(default)s, chosen by the number found.",
     )
     add(
         "--accel-level",

@@ -246,7 +246,7 @@ class ClosingEntry(TypedDict, total=False):
     word: str
     """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
     finds: str
-    """The smallest loss that the run would have found; empty if it measured no speed, absent in older records."""
+    """What the run would have rejected, in one sentence; empty if it measured no speed."""
 
 
 class FindingEntry(TypedDict):

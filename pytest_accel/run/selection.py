@@ -119,10 +119,11 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device]) -> tuple[Platf
     if wanted == "auto":
         platform, usual = expected_platform(sku, devices)
         return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
-    if wanted not in sku.platforms:
-        names = ", ".join(sku.platforms)
+    named = sku.platform_named(wanted)
+    if named is None:
+        names = ", ".join(sku.platform_names)
         raise Refused(f"--accel-platform: {sku.name} has no platform '{wanted}'; choose from {names}")
-    return sku.platforms[wanted], None
+    return named, None
 
 
 def refuse_divided(devices: Sequence[Device], platform: Platform) -> None:

@@ -162,6 +162,12 @@ class Setup:
     # -- what is expected
 
     @property
+    def rules_out_acceptance(self) -> list[str]:
+        """The reasons, known before anything is measured, why the run cannot be an acceptance."""
+        unfit = requirements.unfit(self.sku, self.platform, self.options.level)
+        return [*self.filtered, *self.no_acceptance, *([unfit] if unfit else [])]
+
+    @property
     def expected_devices(self) -> int:
         """The number of devices that the platform should have."""
         return requirements.device_count(self.platform, len(self.discovery.devices))

@@ -18,7 +18,7 @@ from typing import Any
 from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
 from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
 from pytest_accel.simulate.node import Fault, Node
@@ -287,9 +287,12 @@ def _costs(declared: Declaration) -> Iterator[tuple[str, Cost]]:
 
 
 def _stated(limit: Limit) -> Rate | None:
-    """Return the reference of a limit, or what its floor is derived from."""
+    """Return the reference of a limit, or what its floor is derived from: for a class its lowest healthy figure."""
     if limit.relative:
         return None
+    if limit.beneath and limit.declared_by is DeclaredBy.CLASS:
+        value = limit.beneath.value / limit.beneath.share * limit.beneath.lowest
+        return Rate(value, f"lowest healthy figure of its class ({limit.origin})")
     if limit.reference:
         return Rate(limit.reference, f"reference ({limit.origin})")
     declared = declaration_of(limit.metric)

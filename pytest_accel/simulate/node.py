@@ -103,18 +103,15 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
     _check_vendor(sku, root.data["sku"].where)
     findings = Findings()
     wanted = found.get("platform", next(iter(sku.platforms)))
-    if wanted not in sku.platforms:
-        findings.add(
-            root.data["platform"], f"platform: {wanted!r} is not known; {yaml_lines.nearest(wanted, sku.platforms)}"
-        )
-        findings.raise_if_any()
+    platform = sku.platform_named(wanted)
+    if platform is None:
+        known = yaml_lines.nearest(wanted, sku.platform_names)
+        raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
             findings.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
     findings.raise_if_any()
-    node = Node(
-        str(path), sku, asked, sku.platforms[wanted], found.get("seed", 0), tuple(found.get("faults", ())), digest
-    )
+    node = Node(str(path), sku, asked, platform, found.get("seed", 0), tuple(found.get("faults", ())), digest)
     for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
         absent = [place for place in each.devices if place >= node.devices]
         if absent:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from pytest_accel.core.method import differences
-from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import ClassFloor, Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.skus import requirements
 from pytest_accel.skus.checks import items_of, limit_nodes
@@ -103,8 +103,12 @@ def thawed(
         overridden=frozen.get("overridden", False),
         same_on_all=limit.same_on_all or frozen.get("same_on_all", False),
     )
+    if "class_floor" in frozen:
+        limit = replace(limit, beneath=ClassFloor(**frozen["class_floor"]))
     if "declared_by" in frozen:
         limit = replace(limit, declared_by=DeclaredBy(frozen["declared_by"]))
+    if limit.declared_by is DeclaredBy.CLASS:
+        limit = replace(limit, differs=())  # its figures are those of a class, whoever measured them
     if frozen.get("no_source"):
         limit = replace(limit, source=None)
     then = frozen.get("method")
@@ -217,13 +221,14 @@ def _limit(limit: Limit, probes: Mapping[str, Mapping[str, Any]], date: str) -> 
         "same_on_all": both,
         "no_source": limit.source is None,
         "method": _plain(method_of(limit.metric, probes)),
+        "class_floor": _filled(_plain(vars(limit.beneath))) if limit.beneath else {},
     }
     return {
         **{key: value for key, value in figures.items() if key != "same_on_all" or not both},
         "unit": limit.unit,
         "severity": limit.severity,
         **({"if_supported": True} if limit.if_supported else {}),
-        **({"advises": limit.advises} if limit.advises else {}),
+        **({"advises": limit.why_advises} if limit.why_advises else {}),
         "levels": list(limit.levels),
         **_plain(limit.conditions),
         **({"software": dict(limit.software)} if limit.software else {}),

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Contract, Datasheet, Limit, Platform, Sku
+from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import requirements
 
@@ -58,8 +58,12 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     if extends:
         return replace(own, other_datasheet=datasheet)
     pairs = [(each, _alike(each, shipped)) for each in own.platforms.values()]
-    expected = {metric for one, other in pairs if other for metric in other.limits if metric not in one.limits}
-    left_out = [metric for metric in dict.fromkeys([*shipped.limits, *sorted(expected)]) if metric not in own.limits]
+    of_platforms = [(_written(one.limits), _written(other.limits)) for one, other in pairs if other]
+    expected = {metric for written, shipped_ones in of_platforms for metric in shipped_ones - written}
+    wanted = dict.fromkeys(
+        [*(metric for metric in shipped.limits if metric in _written(shipped.limits)), *sorted(expected)]
+    )
+    left_out = [metric for metric in wanted if metric not in _written(own.limits)]
     return replace(
         own,
         limits=_marked(own, shipped, own.limits, shipped.limits),
@@ -93,6 +97,11 @@ def compared_contract(own: Sku, shipped: Sku, terms: Contract) -> Sku:
         left_out=tuple(dict.fromkeys([*own.left_out, *(each for each in wanted if each not in own.limits_on(one))])),
         other_datasheet=tuple(dict.fromkeys([*own.other_datasheet, *_other_values(own.datasheet, shipped.datasheet)])),
     )
+
+
+def _written(limits: Mapping[str, Limit]) -> set[str]:
+    """Return the metrics that files limit, and not the floor of a class alone."""
+    return {metric for metric, limit in limits.items() if limit.declared_by is not DeclaredBy.CLASS}
 
 
 def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
@@ -134,7 +143,8 @@ def _marked(
 
 
 def _differ(own: Limit, shipped: Limit) -> bool:
-    return any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
+    ours, theirs = (each.beneath and (each.beneath.value, each.beneath.software) for each in (own, shipped))
+    return ours != theirs or any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
 
 
 def _measured(sku: Sku, metric: str, levels: Sequence[str]) -> tuple[object, ...]:

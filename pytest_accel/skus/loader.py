@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_lines import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import contract, methods, skeleton
+from pytest_accel.skus import classes, contract, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -44,7 +44,7 @@ VENDOR_FILES = "vendor"
 
 def names() -> list[str]:
     """Return the names of the shipped SKUs, sorted."""
-    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml") if path.name != classes.FILE)
 
 
 def load(name: str) -> Sku:
@@ -97,7 +97,16 @@ def read(name: str) -> tuple[Sku, Located]:
     sku = _build(found, layers, own_file=None if _shipped(path) else shown(path))
     check_applicable(sku, root, layers.own, findings)
     findings.raise_if_any()
-    return sku, root
+    return sku if sku.contract else _with_class_floors(sku), root
+
+
+def _with_class_floors(sku: Sku) -> Sku:
+    """Return the SKU with the floors of its classes, and with the file of the classes among its files."""
+    if not (SHIPPED / classes.FILE).is_file():
+        return sku
+    rows, digest = classes.rows(SHIPPED / classes.FILE)
+    floored = classes.with_floors(sku, rows)
+    return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: digest})
 
 
 def load_shipped() -> list[Sku]:
@@ -387,7 +396,7 @@ def _build_limit(
         origin=at.where,
         declared_by=layers.kinds[at.file],
         overridden=_overridden(metric, at, layers),
-        advises=raw.get("advises", ""),
+        why_advises=raw.get("advises", ""),
         differs=_why_advises(metric, raw, source, probes),
     )
 

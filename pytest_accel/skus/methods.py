@@ -27,9 +27,10 @@ def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str
     """Return how the method of a limit's source differs from that of the probe; empty if the limit may reject.
 
     A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
-    another method. Any other figure needs a stated method.
+    another method. What two sides agreed on (kind `agreed`) is measured by the probe by definition. Any other figure
+    needs a stated method.
     """
     ours = method_of(metric, probes)
-    if not ours or (source.kind == "measured" and not source.method):
+    if not ours or source.kind == "agreed" or (source.kind == "measured" and not source.method):
         return ()
     return differences(ours, source.method) if source.method else NOT_STATED

@@ -25,9 +25,20 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
         "memory": (sku.datasheet.memory.get("gb_per_s"), "memory datasheet peak"),
         "host_link": (host.get("gb_per_s"), "host link rate"),
         "peer_link": (platform.pair_gb_per_s, "peer link rate"),
+        "peer_links": (platform.link.get("gb_per_s"), "rate of all peer links of a device"),
     }
     figure, name = figures.get(declared.peak, (None, ""))
     return (figure * ways, name) if figure else None
+
+
+def soak_dtype(sku: Sku) -> str:
+    """Return the dtype that a soak multiplies."""
+    return str(sku.probes.get("soak", {}).get("dtype", "bf16"))
+
+
+def measured_as(sku: Sku, metric: str) -> str:
+    """Return the metric whose peak bounds `metric`: for the rate of a soak, the product that it repeats."""
+    return f"matmul.{soak_dtype(sku)}" if metric == "soak.rate" else metric
 
 
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:

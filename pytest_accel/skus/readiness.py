@@ -1,4 +1,4 @@
-"""The standing of a threshold file: that of the weakest limit that an acceptance needs. Pure."""
+"""What an acceptance on a platform needs a limit for, and what stands behind the limits that reject there. Pure."""
 
 from __future__ import annotations
 
@@ -6,93 +6,88 @@ from collections.abc import Iterable
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
 
-STANDINGS = ("validated", "published", "provisional", "advisory", "catalogue")
-"""Standings of a file, best first.
-
-`validated`: measured by us on enough nodes. `published`: figures that others published and measured by our method.
-`provisional`: measured by us on too few nodes. `advisory`: every limit on the matrix units, or on the memory, was
-measured by another method than ours. `catalogue`: a limit that an acceptance needs is missing. Files of the last two
-standings cannot be used for an acceptance.
-"""
-
-ENOUGH_NODES = 3
-"""Least number of nodes for a validated limit. Devices of one node are alike and say little about other nodes."""
-
-DECISIVE = ("matrix units", "memory")
-"""Parts that need a limit which may reject. Limits on the other parts may advise."""
+WITHOUT_FABRIC = ("bridge", "none")
+"""Topologies of devices that are linked in pairs or not at all: what is between them is the host's."""
+BETWEEN_DEVICES = ("peer links", "collectives")
+"""Parts that an acceptance needs no limit for where the platform has no fabric."""
+HOST_LINK = "host link"
+"""The part whose floors a virtual machine hides."""
+READ = ("inventory", "health", "sustained load")
+"""Parts that are read, or judged without a figure of the product."""
+PLAIN = ("fp32", "fp64")
+"""Dtypes whose products say nothing about matrix units of 16 and 8 bits."""
+OF_MATRIX_UNITS = ("bf16", "fp16", "fp8", "int8", "tf32")
+"""Dtypes of a datasheet that only matrix units reach."""
 
 
-def required_parts(sku: Sku, platform: Platform) -> list[str]:
+def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
     """Return the parts of the node that an acceptance on this platform needs a limit for, in the order of `REQUIRED`.
 
-    They are those of the packaged probes, without the parts whose probes cannot exist here.
+    They are those of the packaged probes, without the parts whose probes cannot exist here, and without `not_judged`.
     """
-    several = (platform.devices or 1) > 1
-    wanted = {each.required for each in _measuring() if (several or not each.for_several) and not _excluded(each, sku)}
-    return [part for part in REQUIRED if part in wanted]
+    return [part for part in _parts(sku, platform) if part not in not_judged(sku, platform, levels)]
+
+
+def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
+    """Return the parts without a limit that rejects which an acceptance does without, as its line says.
+
+    They are the parts between devices without a fabric, the peer links of a fabric that its collectives judge, and the
+    host link in a virtual machine, which hides what the link is capable of.
+    """
+    fabric = platform.link and platform.link.get("topology") not in WITHOUT_FABRIC
+    optional = {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
+    optional |= set() if fabric else set(BETWEEN_DEVICES)
+    optional |= {HOST_LINK} if platform.passed_through or platform.virtual else set()
+    return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
 
 
 def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
-    """Return the required parts without a limit that is required at one of `levels`.
+    """Return the required parts without a limit that rejects at one of `levels`.
 
     Limits on the inventory need no threshold file, so it is never among them.
     """
-    limited = {part_of(each) for each in _binding(sku, platform, levels)} | {"inventory"}
-    return [part for part in required_parts(sku, platform) if part not in limited]
+    wanted = required_parts(sku, platform, levels)
+    return [part for part in wanted if part != "inventory" and not rejecting(sku, platform, part, levels)]
 
 
-def advised_only(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> dict[str, list[Limit]]:
-    """Return the parts of `DECISIVE` whose limits at `levels` only advise, with these limits."""
-    binding = _binding(sku, platform, levels)
-    found = {part: [each for each in binding if part_of(each) == part] for part in DECISIVE}
-    return {part: limits for part, limits in found.items() if limits and all(each.differs for each in limits)}
+def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Limit]:
+    """Return the limits on a part that one of the levels requires and that reject, by themselves or by their class.
+
+    Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
+    """
+    of_part = [each for each in sku.limits_on(platform).values() if required_part(each.metric) == part and each.rejects]
+    required = [each for each in of_part if set(levels) & set(each.levels) and each.declared_by is not DeclaredBy.RUN]
+    if not set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops):
+        return required
+    return [each for each in required if not is_plain(each.metric)]
 
 
-def standing(sku: Sku, platform: Platform) -> str:
-    """Return the standing of a threshold file on one platform, one of `STANDINGS`."""
-    if platform.devices is None or lacking(sku, platform):
-        return "catalogue"
-    if advised_only(sku, platform):
-        return "advisory"
-    wanted = required_parts(sku, platform)
-    rejecting = [each for each in _binding(sku, platform, LEVELS) if part_of(each) in wanted and not each.differs]
-    return max(filter(None, map(standing_of, rejecting)), key=STANDINGS.index, default="published")
+def bases(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Basis]:
+    """Return what stands behind the limits that reject on a part, the tightest first; empty if none states a figure."""
+    found = {each.basis for each in rejecting(sku, platform, part, levels)}
+    return [each for each in Basis if each in found]
 
 
-def best_standing(sku: Sku) -> str:
-    """Return the best standing of a threshold file on any of its platforms."""
-    return min((standing(sku, each) for each in sku.platforms.values()), key=STANDINGS.index)
+def required_part(metric: str) -> str:
+    """Return the part of the node that a metric is of, "" for one that no acceptance requires a limit on."""
+    declared = declaration_of(metric)
+    return declared.required if declared and declared.packaged and declared.finds(metric) else ""
 
 
-def standing_of(limit: Limit) -> str | None:
-    """Return the standing of one limit, or None for a derived limit or a fact, which no measurement can support."""
-    declared = declaration_of(limit.metric)
-    if limit.source is None or limit.source.kind == "derived" or (declared and declared.fact):
-        return None
-    if limit.differs:
-        return "advisory"
-    if limit.source.kind != "measured":
-        return "published"
-    return "validated" if (limit.source.nodes or 0) >= ENOUGH_NODES else "provisional"
+def is_plain(metric: str) -> bool:
+    """Return True for a matrix product of a dtype for which no matrix units of 16 or 8 bits are used."""
+    return required_part(metric) == "matrix units" and parse(metric).variant in PLAIN
 
 
-def part_of(limit: Limit) -> str:
-    """Return the part of the node that a limit is on, "" for one that no acceptance requires."""
-    declared = declaration_of(limit.metric)
-    return declared.required if declared and declared.packaged and declared.finds(limit.metric) else ""
-
-
-def _measuring() -> list[Declaration]:
-    return [each for each in declarations() if each.packaged and each.required]
-
-
-def _binding(sku: Sku, platform: Platform, levels: Iterable[str]) -> list[Limit]:
-    """Return the limits that one of the levels requires, without those that a frozen file holds as implied."""
-    limits = [each for each in sku.limits_on(platform).values() if each.declared_by is not DeclaredBy.RUN]
-    return [each for each in limits if set(levels) & set(each.levels) and each.required]
+def _parts(sku: Sku, platform: Platform) -> list[str]:
+    """Return the parts that the packaged probes measure here, in the order of `REQUIRED`."""
+    several = (platform.devices or 1) > 1
+    measuring = [each for each in declarations() if each.packaged and each.required]
+    wanted = {each.required for each in measuring if (several or not each.for_several) and not _excluded(each, sku)}
+    return [part for part in REQUIRED if part in wanted]
 
 
 def _excluded(declared: Declaration, sku: Sku) -> bool:

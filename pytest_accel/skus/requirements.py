@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import implied
+from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import advised_only, lacking
+from pytest_accel.skus.readiness import lacking
 
 NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
@@ -53,7 +54,8 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
     }
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
-    return implied.joined(made, sku.limits_on(platform))
+    written = sku.limits_on(platform)
+    return implied.joined(made, classes.without_host_floors(written) if emulated_ports else written)
 
 
 def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: bool) -> dict[str, Limit]:
@@ -61,7 +63,9 @@ def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: 
 
     Limits on emulated ports do not apply to it either. A platform of any number of devices has no limit on the count.
     """
-    written = implied.without_ports(sku.limits_on(platform)) if emulated_ports else sku.limits_on(platform)
+    written = sku.limits_on(platform)
+    if emulated_ports:
+        written = classes.without_host_floors(implied.without_ports(written))
     if "inventory.count" not in written:
         written["inventory.count"] = _fact("inventory.count", devices, f"platform {platform.name} of {sku.name}")
     for metric, otherwise in (("inventory.count", platform.overridden), ("inventory.sku", sku.rematched)):
@@ -108,6 +112,20 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
     ]
 
 
+def numbered(platform: Platform) -> Platform:
+    """Return a platform of any number of devices as one of several, as it is once their number is named."""
+    return platform if platform.devices else replace(platform, name=f"{platform.name}N", devices=2)
+
+
+def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
+    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator.
+
+    One of any number of devices counts as `numbered`.
+    """
+    accelerator = registry.vendor(sku.vendor).accelerator
+    return [level for level in LEVELS if accelerator and unfit(sku, numbered(platform), level) is None]
+
+
 def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     """Return why this threshold file cannot be used for an acceptance, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
@@ -115,12 +133,9 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
     if not sku.match:
         return f"{sku.name} has no `match`, so any device of the vendor would be accepted as it"
     if platform.devices is None:
-        return f"platform {platform.name} of {sku.name} does not say how many devices to expect"
+        return (
+            f"platform {platform.name} of {sku.name} does not say how many devices to expect; "
+            "put their number behind its name, as in --accel-platform=pcie8"
+        )
     missing = lacking(sku, platform, [level])
-    if missing:
-        return f"{sku.name} has no sourced limit at level {level} for {', '.join(missing)}"
-    advised = advised_only(sku, platform, [level])
-    if advised:
-        parts = "; ".join(f"{part}: {', '.join(each.metric for each in limits)}" for part, limits in advised.items())
-        return f"{sku.name} has only advisory limits at level {level} ({parts}), measured otherwise than we measure"
-    return None
+    return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}" if missing else None

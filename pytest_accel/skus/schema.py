@@ -16,7 +16,7 @@ from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, 
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declarations
 
-SOURCE_KINDS = ("datasheet", "published", "measured", "derived")
+SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 
 SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "severity")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
@@ -80,6 +80,10 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
         return None
 
 
+software_check = yaml_lines.mapping_of(_range)
+"""The check of versions by name, with a range for each."""
+
+
 @yaml_lines.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
     """Return a floor: a number, or "derived"."""
@@ -111,6 +115,18 @@ _frozen = yaml_lines.record_of(
         "method": yaml_lines.mapping_of(_method_value).described(
             "how the probe measured then; the limit only advises where the installed one measures otherwise"
         ),
+        "class_floor": yaml_lines.record_of(
+            {
+                "value": positive.described("the floor, in the unit of the limit"),
+                "share": positive.described("the floor as a fraction of the datasheet"),
+                "lowest": positive.described("the lowest published healthy figure as a fraction of the datasheet"),
+                "row": text.described("the row of classes.yaml"),
+                "of": text.described("the figure of the datasheet"),
+                "origin": text.described("file and line of the row"),
+                "software": software_check.described("the versions from which on the row holds"),
+            },
+            required=("value", "share", "lowest", "row", "of", "origin"),
+        ).described("the floor of the class beneath the limit"),
     },
     required=("declared_by",),
 ).stating(title="frozen")
@@ -137,7 +153,7 @@ _limit_keys = yaml_lines.record_of(
         ),
         "advises": text.described(
             "The reason why the limit advises and does not reject although its source measured by the probe's method: "
-            "broken, it is MARGINAL, or INCONCLUSIVE beyond 15 %."
+            "broken, it is MARGINAL, or INCONCLUSIVE more than 15 % below healthy figures."
         ),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
         "reference": positive.described(
@@ -157,9 +173,9 @@ _limit_keys = yaml_lines.record_of(
         "source": _source.described("where the figures come from"),
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
-        "software": yaml_lines.mapping_of(_range).described(
+        "software": software_check.described(
             'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On others it '
-            "advises: a shortfall is MARGINAL, or INCONCLUSIVE beyond 15 %. Known names: "
+            "advises, and only the floor of the class still rejects. Known names: "
             f"{', '.join(MEANINGS)}."
         ),
         "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),

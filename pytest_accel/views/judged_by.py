@@ -19,19 +19,21 @@ HEAD = (
     "Made by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold files.",
     "A test keeps it so. [verdicts.md](verdicts.md) has the rules.",
     "",
-    "A **limit** is of a SKU's file, of a vendor's file, or implied by what platform and datasheet state. It rejects,",
-    "advises (its source measured by another method) or warns; the numbers count the shipped SKUs that have one. A",
-    "file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a device below",
-    f"{neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no limit that",
-    "may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices lie apart",
-    "(`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory and links.",
-    "A device that lost more than two runs differ by since its own **past** is marginal ([history.md](history.md)). A",
-    "fact that **changes** during the run fails if the new value breaks its limit, and is marginal otherwise.",
+    "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
+    "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
+    "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
+    f"device below {neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no",
+    "limit that may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices",
+    "lie apart (`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory",
+    "and links. A device that lost more than two runs differ by since its own **past** is marginal",
+    "([history.md](history.md)). A fact that **changes** during the run fails if the new value breaks its limit, and",
+    "is marginal otherwise.",
 )
 PLACES = {
     DeclaredBy.SKU_FILE: "SKU's file",
     DeclaredBy.VENDOR_FILE: "vendor's file",
     DeclaredBy.RUN: "implied",
+    DeclaredBy.CLASS: "class",
 }
 WRONG = {"products": "wrong product", "copies": "wrong copy", "stores": "wrong word", "sums": "wrong sum"}
 """What fails by itself, by what a probe verifies."""
@@ -146,8 +148,7 @@ def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
 
 
 def _kind(limit: Limit) -> tuple[str, str]:
-    effect = "warns" if limit.severity == "warn" else "advises" if limit.differs else "rejects"
-    return PLACES.get(limit.declared_by, limit.declared_by.value), effect
+    return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

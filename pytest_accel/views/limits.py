@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.method import AS_FOUND, words
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.judging.judge import judge
-from pytest_accel.probes.declare import Declaration, conditions_of, declaration_of, declarations
-from pytest_accel.skus import loader, requirements
+from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
+from pytest_accel.skus import classes, loader, peaks, readiness, requirements
 from pytest_accel.skus.methods import method_of
 
 SHORT = 0.9
@@ -20,8 +20,17 @@ HEAD = (
     "Made by `scripts/limits.py` from the threshold files and the declarations of the probes. A test keeps it so.",
     "",
     "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
-    "MARGINAL, or INCONCLUSIVE beyond 15 %. [verdicts.md](verdicts.md#limits-of-another-method) has the rule. A limit",
-    "that rejects with stated versions of the software advises with all others.",
+    "MARGINAL, or INCONCLUSIVE more than 15 % below the lowest healthy figure, unless a floor of its class rejects.",
+    "[verdicts.md](verdicts.md#effect-and-basis) has the rule. A limit that rejects with stated versions of the",
+    "software advises with all others.",
+)
+
+
+ACCEPTS = (
+    "The shortest level at which a node can be accepted, and for each part the share of the datasheet below which a",
+    "device is rejected however many are slow alike, with what stands behind the floor: figures by our method, which",
+    "may hold for some versions alone, or a class. For `pcieN` their number is named, as in",
+    "`--accel-platform=pcie8`. An empty part needs no limit there, or has none that rejects (lacks).",
 )
 
 
@@ -42,7 +51,7 @@ class Told:
     def overlap(self) -> str:
         """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
         if self.limit.differs:
-            return f"not known: {self.limit.advises or 'measured by another method'}"
+            return f"not known: {self.limit.why_advises or 'measured by another method'}"
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]
@@ -84,9 +93,11 @@ def _judged(limit: Limit, value: float) -> Status:
 
 def page() -> str:
     """Return the whole page in Markdown."""
-    skus = [sku for sku in loader.load_shipped() if told(sku)]
+    every = loader.load_shipped()
+    skus = [sku for sku in every if told(sku)]
     lines = ["# Limits and methods", "", *HEAD, "", "## Methods of the probes", "", *_methods(), ""]
-    lines += ["## What can be accepted against", "", *_readiness(skus), ""]
+    lines += ["## What can be accepted against", "", *ACCEPTS, "", *_readiness(every), ""]
+    lines += ["## Floors of the classes", "", *_classes(), ""]
     for sku in skus:
         lines += [f"## {sku.name}", "", *_table(COLUMNS, [_row(each) for each in told(sku)]), ""]
     return "\n".join(lines)
@@ -113,10 +124,14 @@ def _row(each: Told) -> Sequence[str]:
 
 def _effect(limit: Limit) -> str:
     """Return what breaking a limit does, with the versions on which it rejects."""
-    if limit.differs:
-        return "advises"
-    versions = " and ".join(f"{name} {text}" for name, text in limit.software.items())
+    if limit.advises:
+        return limit.effect
+    versions = _versions(limit)
     return f"rejects with {versions}" if versions else "rejects"
+
+
+def _versions(limit: Limit) -> str:
+    return " and ".join(f"{name} {text}" for name, text in limit.software.items())
 
 
 def _both(statuses: tuple[Status, Status]) -> str:
@@ -150,30 +165,57 @@ def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[s
 def _readiness(skus: Sequence[Sku]) -> list[str]:
     rows = []
     for sku in skus:
-        for platform in sku.platforms.values():
-            whys = {level: _why_unfit(sku, platform, level) for level in ("quick", "standard")}
-            answers = ["yes" if why is None else "no" for why in whys.values()]
-            lacks = list(dict.fromkeys(filter(None, whys.values())))
-            rows.append((f"`{sku.name}`", platform.name, *answers, *_counts(sku, platform), "; ".join(lacks)))
-    return _table(("SKU", "platform", "quick", "standard", "reject", "advise", "what is lacking"), rows)
+        for platform in map(requirements.numbered, sku.platforms.values()):
+            levels = requirements.accepting_levels(sku, platform)
+            lacks = ", ".join(readiness.lacking(sku, platform, ["standard"]))
+            rows.append((f"`{sku.name}`", platform.name, levels[0] if levels else "no", *_parts(sku, platform), lacks))
+    columns = (
+        "SKU",
+        "platform",
+        "accepts from",
+        "products",
+        "memory",
+        "host link",
+        "peer links",
+        "collectives",
+        "lacks",
+    )
+    return _table(columns, rows)
 
 
-def _why_unfit(sku: Sku, platform: Platform, level: str) -> str | None:
-    """Return why the file cannot be used for an acceptance, without the words that every row would repeat."""
-    why = requirements.unfit(sku, platform, level)
-    return why and why.replace(f"{sku.name} has ", "").replace(f" at level {level}", "")
+def _parts(sku: Sku, platform: Platform) -> list[str]:
+    """Return for each part the share of the datasheet below which a device is rejected, and what stands behind it."""
+    wanted = readiness.required_parts(sku, platform, ["standard"])
+    return [_part(sku, platform, part) if part in wanted else "" for part in REQUIRED if part not in readiness.READ]
 
 
-def _counts(sku: Sku, platform: Platform) -> tuple[str, str]:
-    """Return how many limits on rates reject, and how many advise."""
-    limits = [
-        each
-        for each in requirements.applying(sku.limits_on(platform), sku, platform).values()
-        if each.levels and each.required and (declared := declaration_of(each.metric)) and not declared.fact
-        and method_of(each.metric, sku.probes)
-    ]  # fmt: skip
-    advising = sum(bool(each.differs) for each in limits)
-    return str(len(limits) - advising), str(advising)
+def _classes() -> list[str]:
+    """Return the rows of the classes with the figures behind them."""
+    rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
+    table = [
+        (
+            f"`{row.name}`",
+            ", ".join(row.metrics),
+            f"{row.lowest:g}",
+            f"{row.floor:.2f}" if row.rejects else "informs",
+            "; ".join(f"{each['sku']} {each['value']:g} = {each['share']:g} ({each['by']})" for each in row.figures),
+        )
+        for row in rows
+    ]
+    return _table(("class", "metrics", "lowest healthy", "floor", "figures and shares of the datasheet"), table)
+
+
+def _part(sku: Sku, platform: Platform, part: str) -> str:
+    """Return the highest share of the datasheet below which a limit on the part rejects, with basis and versions."""
+    shares = []
+    for limit in readiness.rejecting(sku, platform, part, ["standard"]):
+        peak = peaks.peak(sku, limit.metric, platform)
+        of_class = limit.advises and limit.beneath
+        bound = of_class.value if of_class else limit.floor
+        if peak and bound and limit.basis:
+            versions = "" if of_class or limit.declared_by is DeclaredBy.CLASS else _versions(limit)
+            shares.append((bound / peak[0], f"{limit.basis.value}{versions and f' ({versions})'}"))
+    return "{:.2f} {}".format(*max(shares)) if shares else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

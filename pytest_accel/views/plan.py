@@ -30,7 +30,14 @@ def lines(session: Session, items: Sequence[Any]) -> list[Line]:
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
     own = len(measuring) - len(packaged)
-    return [*rows, (_sum(_plan(session, list(requests.values())), len(session.devices), own), "bold")]
+    total = _sum(_plan(session, list(requests.values())), len(session.devices), own)
+    return [*rows, (total, "bold"), (_outcome(session), "")]
+
+
+def _outcome(session: Session) -> str:
+    """Return whether the run can end in an acceptance, with the reasons if it cannot."""
+    reasons = session.setup.rules_out_acceptance
+    return f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
 
 
 def time_left(session: Session, items: Sequence[Any]) -> Callable[[], float]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import ErrorRates
 from pytest_accel.judging.error_rates import rates_of_limit, smallest_loss_of_limit
-from pytest_accel.skus import peaks
-from pytest_accel.skus.readiness import advised_only, best_standing, lacking, standing
+from pytest_accel.skus import peaks, requirements
+from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 
 DATASHEET_LABELS = {
     "memory.type": ("memory", ""),
@@ -77,16 +77,17 @@ class _Sources:
 def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
     """Return a table with one row for each SKU, within `width` columns: long cells are continued in further rows.
 
-    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU.
+    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU, and for the basis.
     """
-    columns = ("name", "standing", "GB", "GB/s", "TFLOPS", "platforms", "product")
-    rows = [
+    columns: tuple[str, ...] = ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platforms", "product")
+    rows: list[tuple[str, ...]] = [
         (
             sku.name,
-            best_standing(sku),
+            accepts(sku),
             _shown(sku.datasheet.memory.get("gb"), ""),
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
+            " ".join(_bases(sku)),
             " ".join(sku.platforms),
             sku.title,
         )
@@ -94,15 +95,17 @@ def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
     ]
     if width is None:
         return Table("", columns, rows)
-    kept = len(columns) if width >= WITH_PRODUCT else len(columns) - 1
-    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:5])
-    widths = (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2) if kept == len(columns) else (max(room, LEAST_WIDTH),)
-    return Table("", columns[:kept], [line for row in rows for line in _continued(row[:5], row[5:kept], widths)])
+    if width < WITH_PRODUCT:
+        columns, rows = (*columns[:5], "platforms"), [(*row[:5], row[6]) for row in rows]
+    fixed = columns.index("platforms")
+    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:fixed])
+    widths = (max(room, LEAST_WIDTH),) if width < WITH_PRODUCT else (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2)
+    return Table("", columns, [line for row in rows for line in _continued(row[:fixed], row[fixed:], widths)])
 
 
 def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int]) -> list[Sequence[str]]:
     """Return a row with its `long` cells broken into lines of these widths, in as many rows as that takes."""
-    parts = [textwrap.wrap(cell, width) for cell, width in zip(long, widths, strict=True)]
+    parts = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(long, widths, strict=True)]
     rows = list(itertools.zip_longest(*parts, fillvalue=""))
     return [(*(start if place == 0 else [""] * len(start)), *row) for place, row in enumerate(rows)]
 
@@ -111,6 +114,7 @@ def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
     tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
+    tables[3:3] = [_acceptance(sku)]
     tables += [_advisory(sku), _error_rates(sku), _other_than_shipped(sku)]
     if sku.not_applicable:
         tables.append(Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())))
@@ -154,7 +158,7 @@ def _datasheet(sku: Sku, sources: _Sources) -> Table:
 
 
 def _platforms(sku: Sku, sources: _Sources) -> Table:
-    """Return the table of the platforms: devices, links and the standing of their limits."""
+    """Return the table of the platforms: devices, links, and the levels at which a node can be accepted."""
     rows = [
         (
             platform.name,
@@ -162,22 +166,73 @@ def _platforms(sku: Sku, sources: _Sources) -> Table:
             str(platform.devices or "any"),
             _host(platform),
             _link(platform),
-            standing(sku, platform),
+            " ".join(requirements.accepting_levels(sku, platform)) or "no",
             sources.number(platform.source),
         )
         for platform in sku.platforms.values()
     ]
     reasons = {platform.name: _why_unfit(sku, platform) for platform in sku.platforms.values()}
     note = "; ".join(f"{name}: {why}" for name, why in reasons.items() if why)
-    columns = ("platform", "what", "devices", "host link", "peer link", "standing", "source")
+    columns = ("platform", "what", "devices", "host link", "peer link", "accepts", "source")
     return Table("Platforms", columns, rows, f"A run cannot be ACCEPTED on these platforms: {note}." if note else "")
 
 
 def _why_unfit(sku: Sku, platform: Platform) -> str:
-    """Return why a run on this platform cannot be accepted, empty if it can."""
-    missing, advised = lacking(sku, platform), advised_only(sku, platform)
-    parts = [f"no limit for {', '.join(missing)}"] if missing else []
-    return "; ".join([*parts, *([f"only advisory limits for {', '.join(advised)}"] if advised else [])])
+    """Return why a run on this platform cannot be accepted, empty if it can be at some level."""
+    if requirements.accepting_levels(sku, platform):
+        return ""
+    return requirements.unfit(sku, requirements.numbered(platform), "standard") or "it is no accelerator"
+
+
+def accepts(sku: Sku) -> str:
+    """Return the shortest level at which a node of some platform can be accepted, "no" if there is none."""
+    levels = {level for each in sku.platforms.values() for level in requirements.accepting_levels(sku, each)}
+    return next((level for level in LEVELS if level in levels), "no")
+
+
+def _bases(sku: Sku) -> list[str]:
+    """Return what stands behind the limits that reject on the usual platform, by the part for which it is weakest."""
+    platform = next(iter(sku.platforms.values()))
+    parts = [part for part in required_parts(sku, platform) if part not in READ]
+    best = [found[0] for part in parts if (found := bases(sku, platform, part))]
+    return [each.value for each in Basis if each in best]
+
+
+TIGHTER = {
+    "matrix units": "mamf-finder.py at the shape that wins",
+    "memory": "BabelStream with arrays of 4 GiB: Copy, Triad",
+    "host link": "nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce",
+    "peer links": "nvbandwidth -t device_to_device_memcpy_write_ce, the slowest pair",
+    "collectives": "all_reduce_perf -b 8G -e 8G (nccl-tests, rccl-tests)",
+}
+"""The tool that measures a part as our probe does; `pytest-accel calibrate` takes our own records for all of them."""
+TIGHTER_ON_AMD = dict.fromkeys(("host link", "peer links"), "USE_GPU_DMA=1 TransferBench p2p")
+"""The same, where AMD's tool is another one."""
+
+
+def _acceptance(sku: Sku) -> Table:
+    """Return the table of what an acceptance rests on, part by part, and what would make it find more."""
+    tools = {**TIGHTER, **(TIGHTER_ON_AMD if sku.vendor == "amd" else {})}
+    rows = []
+    for platform in sku.platforms.values():
+        for part in required_parts(sku, platform):
+            if part in READ:
+                continue
+            limits = rejecting(sku, platform, part)
+            told = [f"{each.metric} {_rejects_below(each)}" for each in limits]
+            basis = bases(sku, platform, part)
+            rows.append(
+                (platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else "", tools[part])
+            )
+    note = "One known-good node makes all of it tighter: pytest-accel calibrate RECORD."
+    return Table("What an acceptance rests on", ("platform", "part", "rejects", "by", "a figure by"), rows, note)
+
+
+def _rejects_below(limit: Limit) -> str:
+    """Return the value below which a limit rejects: its own floor, or that of its class where it only advises."""
+    if limit.beneath and limit.advises:
+        return f"below {_shown(limit.beneath.value, limit.unit)}"
+    return f"below {_shown(limit.floor, limit.unit)}" if limit.floor is not None else _bounds(limit)
 
 
 def _host(platform: Platform) -> str:
@@ -200,7 +255,18 @@ def _limits(sku: Sku, sources: _Sources) -> Table:
     rows = [_limit(limit, sku, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]
-    columns = ("metric", "platform", "limit", "healthy", "of healthy", "of datasheet", "levels", "broken", "source")
+    columns = (
+        "metric",
+        "platform",
+        "limit",
+        "healthy",
+        "of healthy",
+        "of datasheet",
+        "levels",
+        "broken",
+        "class floor",
+        "source",
+    )
     return Table("Limits", columns, rows, "A value is compared with exactly this limit: no tolerance is added.")
 
 
@@ -213,8 +279,11 @@ def _advisory(sku: Sku) -> Table:
         for limit in limits.values()
         if limit.differs
     ]
-    note = "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE beyond 15 %."
-    return Table("Advisory limits", ("metric", "platform", "differences of method"), rows, note)
+    note = (
+        "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE more than 15 % below "
+        "healthy; the class floor beneath them rejects."
+    )
+    return Table("Limits that advise", ("metric", "platform", "differences of method"), rows, note)
 
 
 def _error_rates(sku: Sku) -> Table:
@@ -292,7 +361,8 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
         f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
         "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
-        "warns" if limit.severity == "warn" else "advises" if limit.differs else "rejects",
+        limit.effect,
+        _shown(limit.beneath.value, limit.unit) if limit.beneath else "",
         sources.number(limit.source),
     )
 
@@ -366,7 +436,7 @@ def _text(table: Table) -> str:
 
 def markdown(sku: Sku, tables: Sequence[Table]) -> str:
     """Return the tables of a SKU in Markdown, such as for the annex of a contract."""
-    head = f"# {sku.title}: acceptance limits\n\nFrom the threshold file `{sku.name}` ({best_standing(sku)})."
+    head = f"# {sku.title}: acceptance limits\n\nFrom the threshold file `{sku.name}` (accepts: {accepts(sku)})."
     return "\n\n".join([head, *map(_markdown, tables)]) + "\n"
 
 

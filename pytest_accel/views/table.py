@@ -10,6 +10,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
+from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 
@@ -64,7 +65,8 @@ def table(
     "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
     a value that have one cause share a row, which tells it. Devices with the same fact share a row. Unless `full` is
     set, several devices that pass the same limit share a row as well, with the weakest device and the range of values,
-    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. The cells are
+    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. Metrics without a
+    limit have a row where nothing else judges their part of the node. The cells are
     shortened as far as the columns of the terminal, `width`, require.
     """
     host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
@@ -78,7 +80,12 @@ def table(
     shown = [verdict for verdict in shown if verdict not in expected]
     several = not full and (devices > FEW or len(shown) > MOST_ROWS)
     groups = _alike(worst_first(shown), several=several, full=full)
-    informing = [group for group in groups if several and group[0].information]
+    judged = {required_part(verdict.metric) for verdict in shown if verdict.limit}
+    informing = [
+        group
+        for group in groups
+        if several and group[0].information and required_part(group[0].metric) in {"", *READ, *judged}
+    ]
     none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
     if several:
@@ -235,9 +242,10 @@ class _Rows:
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
         made = [(text, _colour(group[0])) for group, text in lines[1:]]
-        legend = [("(limit): it advises, and does not reject", "")]
-        advised = not layout.units and any(_advises(group[0]) for group in self._groups)
-        return [(lines[0][1], "bold"), *made, *(legend if advised else [])]
+        advised = [group[0] for group in self._groups if _advises(group[0]) and not layout.units]
+        of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
+        effect = "rejects only below the floor of its class" if of_class else "does not reject"
+        return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
 
     def _fits(self, layout: Layout, width: int | None) -> bool:
         """Return True if no line of figures is longer than `width`. A sentence is broken where it is written."""

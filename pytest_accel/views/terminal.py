@@ -60,8 +60,16 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | No
     return [(text, colour) for place, piece in enumerate(pieces) for text in by_phrases(piece, width, first=place == 0)]
 
 
+def next_lines(closing: Closing, width: int | None = None) -> list[Line]:
+    """Return the lines on what to do for an acceptance; nothing where none can follow."""
+    if not closing.next:
+        return []
+    line = (f"next: {closing.next}", "")
+    return folded([line], width) if width else [line]
+
+
 def finds_lines(closing: Closing, width: int | None = None) -> list[Line]:
-    """Return the lines on the smallest loss that the run would have found; nothing if it measured no speed."""
+    """Return the lines on what the run would have rejected; nothing if it measured no speed."""
     if not closing.finds:
         return []
     return [(text, "") for text in (by_phrases(closing.finds, width) if width else [closing.finds])]

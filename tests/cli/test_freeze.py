@@ -58,7 +58,7 @@ def test_what_cannot_be_frozen_is_an_error(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("gaudi2", "--accel-platform=oam8"), "gaudi2 has no sourced limit at level standard for health, memory"),
+        (("gaudi2", "--accel-platform=oam8"), "gaudi2 has no limit that rejects at level standard for health, memory"),
         (("cpu",), "is not an accelerator"),
         (("h100-sxm", "--accel-platform=hgx8"), ""),
     ],

@@ -29,6 +29,7 @@ from pytest_accel.fleet.jobs.run_folder import (
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
+from pytest_accel.judging.smallest_losses import Rejected, sentence
 from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
@@ -449,6 +450,13 @@ def test_the_output_of_a_job_is_read_from_regular_files_alone(kind: str, tmp_pat
     log.unlink()
     log.write_text("first\nlast\n")
     assert last_words(tmp_path, "n", "7") == "last"
+
+
+def test_what_a_run_rejects_does_not_say_how_it_ended(tmp_path: Path) -> None:
+    log = tmp_path / "jobs/n-7.out"
+    log.parent.mkdir()
+    log.write_text(f"HELD 3/3 limits\n{sentence({'memory': Rejected(below=0.5)})}\n")
+    assert last_words(tmp_path, "n", "7") == "HELD 3/3 limits"
 
 
 # -- the report

@@ -45,7 +45,7 @@ def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Sta
 
 def test_a_shortfall_says_how_the_source_measured() -> None:
     assert judged(90.0).sentence.endswith(f"; advisory, the limit's source measured otherwise: {DIFFERS[0]}")
-    assert "short by more than 15%" in judged(50.0).sentence
+    assert "more than 15% below healthy" in judged(50.0).sentence
 
 
 def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.sku import ClassFloor, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.closing import Circumstances, Closing, close
 from pytest_accel.judging.judge import judge
@@ -189,7 +189,7 @@ def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted
     assert closed(judged()).word == "ACCEPTED"
     advised = closed(judged(advisory=("tunable op True (ours: False)",), margin=0.1), wants_acceptance=True)
     assert (advised.word, advised.exit) == ("HELD", 6)
-    assert advised.line.endswith("no acceptance: only advisory limits judged the matrix units of gpu1")
+    assert advised.line.endswith("no acceptance: no limit that rejects judged the matrix units of gpu1")
 
 
 def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() -> None:
@@ -202,13 +202,36 @@ def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() ->
     assert (found.word, found.exit) == ("HELD", 6)
 
 
-def test_the_line_says_what_was_accepted_and_which_limits_only_advise() -> None:
-    soak = verdict("soak.rate", "GPU-1", Status.MARGINAL, advisory=("data",), margin=-0.05)
-    copy = verdict("host_copy.h2d", "GPU-1", advisory=("size",), margin=0.05)
+def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
+    bottom = ClassFloor(0.5, 0.5, 0.6, "row", "link", "classes.yaml:1")
+    of_class = Limit("host_copy.h2d", "GB/s", floor=1.0, differs=("size",), beneath=bottom)
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
-    few = verdict("stream.triad", "GPU-1", limit=ours)
-    found = closed([*full(), soak, copy, few], sku="h100-sxm", level="standard")
-    assert found.line == "ACCEPTED 2/2 devices as h100-sxm at standard (2 advisory, 1 of them short; 1 provisional)"
+    both = Limit("peer_copy.one_way", "GB/s", floor=1.0, source=Source("agreed", "Buyer and Supplier", "2026-11"))
+    judged = [
+        verdict(limit.metric, subject, limit=limit)
+        for limit in (ours, both, of_class)
+        for subject in ("GPU-0", "GPU-1")
+    ]
+    found = closed([*full(), *judged], sku="h100-sxm", level="standard", not_judged=("collectives",))
+    assert found.line == (
+        "ACCEPTED 2/2 devices as h100-sxm at standard (memory by own floors; host link by class floors; "
+        "peer links by agreed floors; not judged: collectives)"
+    )
+
+
+def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
+    bottom = ClassFloor(0.5, 0.5, 0.6, "row", "memory", "classes.yaml:1")
+    ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11"), beneath=bottom)
+    advised = verdict("stream.triad", "GPU-1", limit=ours, advisory=("torch 2.13 is outside <2.8",), margin=0.1)
+    found = closed([*full(), verdict("stream.triad", "GPU-0", limit=ours), advised], sku="a", level="quick")
+    assert found.line == "ACCEPTED 2/2 devices as a at quick (memory by class floors)"
+
+
+def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
+    assert "--accel-sku=NAME" in closed(full(), no_acceptance=["auto"]).next
+    assert "without the options" in closed(full(), wants_acceptance=True, filtered=["filtered by -k"]).next
+    assert "sku show a" in closed(full(), wants_acceptance=True, unfit="no limit for memory", sku="a").next
+    assert closed(full()).next == ""
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:

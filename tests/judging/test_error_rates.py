@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import pytest
 
-from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.sku import Limit, Sku, Source, Spread
+from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
+from pytest_accel.core.sku import ClassFloor, Limit, Sku, Source, Spread
 from pytest_accel.core.stats import both_below
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
@@ -31,7 +31,7 @@ from pytest_accel.judging.error_rates import (
 from pytest_accel.judging.history import EarlierFigure, Past
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.smallest_losses import SmallestLoss, sentence, smallest_losses
+from pytest_accel.judging.smallest_losses import Rejected, sentence, smallest_losses
 from pytest_accel.skus import loader
 
 OURS = Source("measured", "us", "2026-11")
@@ -266,31 +266,49 @@ def test_equal_bounds_of_two_goes_by_the_exact_cases() -> None:
 # -- the closing line
 
 
-def found_by(
-    spreads: dict[str, Spread], values: dict[str, str], past: Past | None = None
-) -> dict[str, SmallestLoss | None]:
+def found_by(spreads: dict[str, Spread], values: dict[str, str], limits: dict[str, Limit]) -> dict[str, Rejected]:
+    peak = {"GB/s": Peak(2000.0, "memory datasheet peak"), "TFLOPS": Peak(2000.0, "bf16 datasheet peak")}
     every = [
-        one(1000.0, NODE if metric.startswith("all_reduce") else device.uuid, metric, unit)
+        replace(one(1000.0, NODE if metric.startswith("all_reduce") else device.uuid, metric, unit), peak=peak[unit])
         for metric, unit in values.items()
         for device in DEVICES
     ]
     attempts = {(each.metric, each.subject): [each] for each in every}
-    verdicts = [Verdict(each.metric, each.subject, Status.PASS, "") for each in every]
+    verdicts = [Verdict(each.metric, each.subject, Status.PASS, "", limit=limits.get(each.metric)) for each in every]
     kinds = {device.uuid: kind_of(device) for device in DEVICES}
-    return smallest_losses(verdicts, attempts, kinds, spreads.get, lambda _: past)
+    return smallest_losses(verdicts, attempts, kinds, spreads.get, lambda _: None, software={})
 
 
-def test_the_smallest_loss_is_that_of_the_best_metric_and_way() -> None:
+CLASS = ClassFloor(700.0, 0.35, 0.42, "row", "bf16 datasheet peak", "classes.yaml:1")
+
+
+def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     narrow = Spread(OURS, between_devices=0.003)
-    values = {"stream.copy": "GB/s", "stream.triad": "GB/s", "host_copy.h2d": "GB/s", "all_reduce.busbw@8GiB": "GB/s"}
-    found = found_by({"stream.copy": SPREAD, "stream.triad": narrow}, values)
-    best = found["memory"]
-    assert best is not None
-    assert (best.metric, best.way) == ("stream.triad", "neighbours")
-    assert best.loss == pytest.approx(5.645 * 0.003 * math.sqrt(1 + 1.57 / 7), rel=0.03), "4 deviations and 1.645"
+    values = {
+        "stream.copy": "GB/s", "stream.triad": "GB/s", "matmul.bf16": "TFLOPS", "host_copy.h2d": "GB/s",
+        "all_reduce.busbw@8GiB": "GB/s",
+    }  # fmt: skip
+    limits = {
+        "stream.triad": Limit("stream.triad", "GB/s", floor=900.0),
+        "matmul.bf16": Limit("matmul.bf16", "TFLOPS", floor=950.0, differs=("shape",), beneath=CLASS),
+    }
+    found = found_by({"stream.copy": SPREAD, "stream.triad": narrow}, values, limits)
+    assert found["memory"].behind == pytest.approx(0.024, abs=0.005), "six deviations and 1.645, not below 2 %"
+    assert found["products"].behind == pytest.approx(0.5, abs=0.01), "without a spread, half of the median"
+    assert found["memory"].below == pytest.approx(0.45)
+    assert found["products"].below == pytest.approx(0.35)
     said = sentence(found)
-    assert said.startswith(
-        "smallest loss found at 95%: memory 1.9% (stream.triad, neighbours); not known: host link, coll"
+    assert said.startswith("rejects at 95%: one of 8 below its neighbours by 50.0% (products), 2.")
+    assert said.endswith("; all alike below 0.35 (products), 0.45 (memory) of the datasheet; nothing in collectives"), (
+        "an advisory floor rejects nothing, that of its class does"
+    )
+
+
+def test_no_loss_is_rounded_down_and_no_share_up() -> None:
+    said = sentence({"memory": Rejected(0.02001, 8, 0.4599)})
+    assert (
+        said == "rejects at 95%: one of 8 below its neighbours by 2.1% (memory); all alike below 0.45 (memory) of the "
+        "datasheet"
     )
 
 
@@ -302,28 +320,17 @@ def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others(
 
     def loss(status: Status) -> float:
         verdicts = [Verdict(m, s, status if s == "GPU-0" else Status.PASS, "") for m, s in attempts]
-        found = smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None)["memory"]
-        return found.loss if found else 1.0
+        return (
+            smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None, software={})["memory"].behind
+            or 1.0
+        )
 
     assert loss(Status.PASS) > loss(Status.FAIL) + 0.01
-    assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.15
+    assert loss(Status.MARGINAL) == loss(Status.FAIL) < 0.2
 
 
-def test_a_past_finds_what_the_neighbours_do_not() -> None:
-    figure = EarlierFigure(1000.0, "2026-01-01", "r")
-    found = found_by(
-        {"stream.triad": replace(SPREAD, between_runs=0.003)}, {"stream.triad": "GB/s"}, Past(figure, figure)
-    )
-    best = found["memory"]
-    assert best is not None
-    assert best.way == "last run"
-    assert 0.017 < best.loss < 0.026
-
-
-def test_a_run_that_knows_nothing_says_it_in_one_line() -> None:
+def test_a_run_that_measured_no_speed_says_nothing() -> None:
     assert sentence({}) == ""
-    said = sentence(found_by({}, {"stream.triad": "GB/s", "matmul.bf16": "TFLOPS"}))
-    assert said == "smallest loss found at 95%: not known, as no spread of healthy devices is stated"
 
 
 def test_a_gap_that_never_fails_never_rejects() -> None:

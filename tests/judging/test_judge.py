@@ -195,7 +195,7 @@ VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
             560,
             {"nccl": "2.16.2"},
             Status.INCONCLUSIVE,
-            "short by more than 15%, which no difference of version explains",
+            "more than 15% below healthy, which no difference of version explains",
         ),
         (600, {"nccl": None}, Status.FAIL, "validated on NCCL >=2.18; the version in use is not known"),
         (600, {"torch": "2.13"}, Status.FAIL, "the version in use is not known"),

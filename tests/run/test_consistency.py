@@ -13,7 +13,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
-from pytest_accel.core.sku import DeclaredBy, Limit, Source
+from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
@@ -28,7 +28,16 @@ SOURCE = Source("measured", "us", "2026-11")
 DEVICES = [
     Device(f"GPU-{place}", place, "nvidia", "Part", serial=f"16{place}", facts={"pcie_width": 16}) for place in range(2)
 ]
-LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0, source=SOURCE, origin="marker of t", declared_by=DeclaredBy.MARKER)
+CLASS = ClassFloor(600.0, 0.6, 0.71, "row", "bf16 datasheet peak", "classes.yaml:1")
+LIMIT = Limit(
+    "matmul.bf16",
+    "TFLOPS",
+    floor=672.0,
+    source=SOURCE,
+    origin="marker of t",
+    declared_by=DeclaredBy.MARKER,
+    beneath=CLASS,
+)
 WORK = 1.0995
 
 
@@ -119,6 +128,11 @@ def passed(raw: dict[str, Any]) -> None:
     raw["verdicts"][1]["status"] = "PASS"
 
 
+def advisory(raw: dict[str, Any]) -> None:
+    """The slow device made good by a limit that only advises, although it is below the floor of its class."""
+    raw["verdicts"][1].update(status="MARGINAL", advisory=["another shape"])
+
+
 def accepted(raw: dict[str, Any]) -> None:
     raw["closing"] = {"line": "ACCEPTED 2/2 devices", "exit": 0, "word": "ACCEPTED"}
 
@@ -152,6 +166,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "counters.ecc_uncorrectable: the value is 1, but the counter increased",
     ),
     "status": (passed, "gpu1 matmul.bf16: the verdict is PASS, but the limit is broken by 577.9 TFLOPS"),
+    "advice": (advisory, "gpu1 matmul.bf16: the verdict is MARGINAL, but 577.9 TFLOPS is below its class floor"),
     "status of a good device": (
         put("verdicts.0.status", "FAIL"),
         "gpu0 matmul.bf16: the verdict is FAIL, though every",

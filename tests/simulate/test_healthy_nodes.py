@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.simulate.model import rates
+from pytest_accel.simulate.node import SIMULATED_VENDORS, Node
+from pytest_accel.skus import classes, loader
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
 FILE = """
 sku: known-h100
@@ -63,3 +68,32 @@ def test_a_floor_above_what_is_published_as_healthy_rejects(tmp_path: Path) -> N
 def test_nodes_that_are_not_healthy_are_rejected(tmp_path: Path) -> None:
     """The count could be another: with ten times the noise it is."""
     assert "10 healthy nodes, 0 rejected" not in drawn(tmp_path, "--nodes", "10", "--noise", "10")
+
+
+def of_classes(*args: str) -> dict[str, int]:
+    """How many drawn nodes of every row of the classes the floor rejects or leaves without a verdict."""
+    command = [sys.executable, str(SCRIPT.with_name("class_floors.py")), *args]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    table = [line.split(" | ") for line in text.partition("| row | product")[0].splitlines()[2:] if line]
+    return {cells[0].strip("| "): int(cells[5]) + int(cells[6]) for cells in table}
+
+
+@pytest.mark.slow
+def test_floors_of_the_classes_reject_no_healthy_node() -> None:
+    rejecting = {row.name for row in classes.rows(loader.SHIPPED / classes.FILE)[0] if row.rejects}
+    assert of_classes("--nodes", "25") == dict.fromkeys(rejecting, 0)
+    worse = of_classes("--nodes", "5", "--noise", "30")
+    assert sum(worse.values()) > len(rejecting)  # the count could be another
+
+
+@pytest.mark.parametrize("vendor", SIMULATED_VENDORS)
+def test_a_simulated_healthy_device_reaches_what_its_class_does(vendor: str) -> None:
+    """What only the floor of a class limits is simulated at the lowest healthy figure of that class."""
+    for sku in map(loader.load, loader.names()):
+        for platform in sku.platforms.values() if sku.vendor == vendor else ():
+            known = rates(Node("a test", sku, sku.name, platform))
+            for metric, limit in sku.limits_on(platform).items():
+                if floor := limit.beneath:
+                    share = known[metric].value / floor.value * floor.share
+                    least = floor.lowest - 1e-6 if limit.declared_by is DeclaredBy.CLASS else 1.05 * floor.share
+                    assert share >= least, (sku.name, platform.name, metric)

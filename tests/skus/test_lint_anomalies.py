@@ -14,7 +14,7 @@ from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import lint
 
 DATA = Path(__file__).parents[1] / "data"
-TODAY = "2026-11-22"
+TODAY = "2026-11-24"
 Row = dict[str, str]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_accel.skus import lint, loader
 
-TODAY = "2026-11-22"
+TODAY = "2026-11-24"
 HOPPER_CLOCK = "tensor_clock_mhz: 1830, tensor_flops_per_clock: 4096, max_clock_mhz: 1980"
 HOPPER = ["tflops: {fp32: 67, tf32: 494.7, bf16: 989.4, fp16: 989.4, fp8: 1978.9}", "memory: {gb_per_s: 3350}"]
 GEN4, GEN5 = "pcie: {gen: 4, lanes: 16, gb_per_s: 31}", "pcie: {gen: 5, lanes: 16, gb_per_s: 63}"

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import Basis, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judging.judge import judge
@@ -91,10 +91,18 @@ def test_a_range_of_healthy_values_is_checked(tmp_path: Path, limit: str, why: s
 def test_limits_that_only_advise_on_the_matrix_units_accept_nobody(tmp_path: Path) -> None:
     sku = load(tmp_path)
     platform = sku.platforms["single"]
-    assert set(readiness.advised_only(sku, platform)) == {"matrix units"}
-    own = load(tmp_path, kind="measured")
-    assert not readiness.advised_only(own, own.platforms["single"])
-    assert "no sourced limit" in str(requirements.unfit(own, own.platforms["single"], "quick")), "no memory limit"
+    assert "matrix units" in readiness.lacking(sku, platform)
+    for kind in ("measured", "agreed"):
+        own = load(tmp_path, kind=kind)
+        lacking = readiness.lacking(own, own.platforms["single"])
+        assert "matrix units" not in lacking
+        assert "memory" in lacking
+        assert "memory" in str(requirements.unfit(own, own.platforms["single"], "quick"))
+
+
+def test_what_two_sides_agreed_on_rejects_whatever_its_method(tmp_path: Path) -> None:
+    limit = load(tmp_path, kind="agreed", shape="64x64x64").limits["matmul.bf16"]
+    assert (limit.effect, limit.basis) == ("rejects", Basis.AGREED)
 
 
 def test_lint_names_the_limits_that_only_advise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

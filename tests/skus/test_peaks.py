@@ -45,7 +45,7 @@ SKU = Sku(
         ("peer_copy.one_way", MESH, 64),  # a seventh of the links leads to each peer
         ("peer_copy.both", MESH, 128),
         ("peer_copy.one_way", Platform("any", None, link=MESH.link), None),
-        ("all_reduce.busbw@8GiB", HGX8, None),
+        ("all_reduce.busbw@8GiB", HGX8, 450),
         ("soak.rate", HGX8, None),
     ],
 )

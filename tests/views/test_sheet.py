@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku, Source
 from pytest_accel.skus import loader, releases
-from pytest_accel.skus.readiness import lacking, standing
+from pytest_accel.skus.readiness import lacking, not_judged
 from pytest_accel.views import sheet
 
 
@@ -39,7 +40,7 @@ def test_the_annex_is_markdown_that_holds_the_hashes(capsys: pytest.CaptureFixtu
     assert all(digest in text for digest in sku.files.values())
     rows = [line for line in text.splitlines() if line.startswith("| matmul.bf16 | all | at least")]
     assert len(rows) == 1
-    assert rows[0].count("|") == 10
+    assert rows[0].count("|") == 11
 
 
 def test_a_users_own_file_is_shown_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,21 +164,27 @@ def file(
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("made", "lacks"),
     [
-        (file("measured", nodes=3), "validated"),
-        (file("measured", nodes=2), "provisional"),
-        (file("measured"), "provisional"),
-        (file("published"), "published"),
-        (file("published", nodes=9), "published"),
-        (file("published", without="matmul"), "catalogue"),
-        (file("published", without="all_reduce"), "published"),
-        (file("published", without="all_reduce", devices=8), "catalogue"),
-        (file("published", without="soak.rate"), "published"),  # a rule is enough for a soak
+        (file("measured"), []),
+        (file("published"), []),
+        (file("published", without="matmul"), ["matrix units"]),
+        (file("published", without="all_reduce"), []),
+        (file("published", without="all_reduce", devices=8), []),  # without a fabric it is not judged
+        (file("published", without="soak.rate"), []),  # a rule is enough for a soak
     ],
 )
-def test_a_file_is_worth_its_weakest_required_limit(made: tuple[Sku, Platform], expected: str) -> None:
-    assert standing(*made) == expected
+def test_every_required_part_needs_a_limit_that_rejects(made: tuple[Sku, Platform], lacks: list[str]) -> None:
+    assert lacking(*made) == lacks
+
+
+def test_a_node_without_a_fabric_is_accepted_without_collectives() -> None:
+    sku, platform = file("published", without="all_reduce", devices=8)
+    assert not_judged(sku, platform) == ["collectives"]
+    assert not_judged(sku, replace(platform, link={"topology": "bridge"})) == ["collectives"]
+    for topology in ("switch", "mesh"):
+        fabric = replace(platform, link={"topology": topology})
+        assert (not_judged(sku, fabric), lacking(sku, fabric)) == ([], ["collectives"])
 
 
 def test_what_no_level_requires_adds_nothing() -> None:

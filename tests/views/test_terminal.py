@@ -197,6 +197,14 @@ def test_many_values_without_a_limit_are_counted() -> None:
     assert "700 W" in table(values, NAMES, full=True)[1][0]
 
 
+def test_what_nothing_else_judges_is_shown_although_it_has_no_limit() -> None:
+    """The bandwidth of an unknown board is the first thing that one wants to see."""
+    values = [judge([Measurement("stream.triad", f"GPU-{place}", "GB/s", 700.0)], None) for place in range(4)]
+    assert "700 GB/s" in " ".join(rows(*values))
+    judged_too = [judged(673.0, f"GPU-{place}", "stream.copy_kernel") for place in range(4)]
+    assert "700 GB/s" not in " ".join(rows(*values, *judged_too))
+
+
 def test_the_worst_of_the_marginal_limits_of_a_device_is_told_and_the_others_counted() -> None:
     near = [judged(673.0, "GPU-1"), judged(674.0, "GPU-1", "matmul.fp16"), judged(675.0, "GPU-2")]
     told = [line for line in rows(*near) if line.startswith("marginal: ")]
@@ -334,8 +342,8 @@ def test_a_long_closing_line_is_broken_between_devices() -> None:
 def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     line = "ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)"
     finds = (
-        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours), products 9.8% (matmul_mamf.bf16, "
-        "neighbours, at the clock); not known: host link, peer links, collectives"
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (products); "
+        "all alike below 0.51 (products), 0.8 (memory) of the datasheet; nothing in collectives"
     )
     closing = Closing(line, 0, "ACCEPTED", finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
@@ -344,9 +352,9 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "  6 more)",
     ]
     assert [text for text, _ in finds_lines(closing, 80)] == [
-        "smallest loss found at 95%: memory 3.1% (stream.copy_kernel, neighbours),",
-        "  products 9.8% (matmul_mamf.bf16, neighbours, at the clock);",
-        "  not known: host link, peer links, collectives",
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory),",
+        "  50.1% (products); all alike below 0.51 (products),",
+        "  0.8 (memory) of the datasheet; nothing in collectives",
     ]
     assert finds_lines(closing) == [(finds, "")]
 
@@ -390,7 +398,9 @@ def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str 
         SimpleNamespace(fixturenames=["accel_check"], function=packaged(name), callspec=SimpleNamespace(params=params))
         for name, params in tests
     ]
-    return [" ".join(text.split()) for text, _ in plan.lines(run, items)]
+    *lines, outcome = [" ".join(text.split()) for text, _ in plan.lines(run, items)]
+    assert outcome == "it can end in ACCEPTED"
+    return lines
 
 
 def test_a_measurement_is_planned_once_for_all_devices() -> None:
@@ -423,7 +433,14 @@ def test_what_is_not_measured_takes_no_time(test: tuple[str, dict[str, Any]], pl
 
 def test_tests_of_others_are_not_planned() -> None:
     run = Session(Options(sku="h100-sxm", level="quick"))
-    assert len(plan.lines(run, [SimpleNamespace(fixturenames=["tmp_path"])])) == 1
+    assert len(plan.lines(run, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2
+
+
+def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
+    run = Session(Options(sku="t4", level="quick"))
+    run.setup.sku = loader.load("t4")
+    run.setup.platform = run.setup.sku.platforms["pcie"]
+    assert "how many devices" in plan.lines(run, [])[-1][0]
 
 
 # -- pytest-benchmark

@@ -27,7 +27,7 @@ LOCK = ".submitting"
 """The file that a process locks while it submits."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
-SAYS_NOTHING = ("time: ", "sha256: ", "smallest loss found", "next: ", "(to show a full traceback")
+SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
 TAIL_BYTES = 8192
 """How much of the end of a job's output is read."""

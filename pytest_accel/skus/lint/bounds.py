@@ -8,8 +8,9 @@ from itertools import permutations
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform
+from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.limits import slack
-from pytest_accel.skus.lint.physics import RATES, soak_dtype
+from pytest_accel.skus.lint.physics import RATES
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 NEAR = 1.05
@@ -43,8 +44,8 @@ def related(subject: Subject) -> Iterator[Finding]:
     """Report a floor that contradicts the healthy figure of a related metric: all devices faster than one alone."""
     seen = set()
     for platform in subject.sku.platforms.values():
-        limits = subject.sku.limits_on(platform)
-        soak = ("soak.rate", f"matmul.{soak_dtype(subject.sku)}", 1.0)
+        limits = subject.sku.written_on(platform)
+        soak = ("soak.rate", f"matmul.{peaks.soak_dtype(subject.sku)}", 1.0)
         for metric, other, times in (*AT_MOST, soak):
             if metric in limits and other in limits:
                 bound = _most(limits[other], times)
@@ -71,7 +72,9 @@ def _above(subject: Subject, key: str, limit: Limit, most: float | None, of: str
 def sizes(subject: Subject) -> Iterator[Finding]:
     """Report a floor of a collective that the figure of another message size contradicts: larger ones are faster."""
     for platform in subject.sku.platforms.values():
-        sized = [(_bytes(metric), limit) for metric, limit in subject.sku.limits_on(platform).items() if _bytes(metric)]
+        sized = [
+            (_bytes(metric), limit) for metric, limit in subject.sku.written_on(platform).items() if _bytes(metric)
+        ]
         for (small, one), (large, other) in permutations(sized, 2):
             if small < large and _alike(one, other):
                 yield from _sizes(subject, platform, one, other)

@@ -40,23 +40,14 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
     if limit.metric == "soak.power":
         watts = platform.power_watts or sku.datasheet.power.get("watts")
         return (watts, "the power limit") if watts else None
-    return peaks.peak(sku, _measured_as(sku, limit.metric), platform)
-
-
-def soak_dtype(sku: Sku) -> str:
-    """Return the dtype that a soak multiplies."""
-    return str(sku.probes.get("soak", {}).get("dtype", "bf16"))
-
-
-def _measured_as(sku: Sku, metric: str) -> str:
-    return f"matmul.{soak_dtype(sku)}" if metric == "soak.rate" else metric
+    return peaks.peak(sku, peaks.measured_as(sku, limit.metric), platform)
 
 
 def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
         return _in_network(limit, platform)
-    metric = _measured_as(sku, limit.metric)
+    metric = peaks.measured_as(sku, limit.metric)
     if limit.relative:
         return 1.0 if peaks.peak(sku, metric, platform) else OF_MEASURED
     return max(1.0, _clocked(sku, metric))
@@ -122,7 +113,7 @@ def _past_siblings(subject: Subject) -> Iterator[Finding]:
     """Yield the limits without a peak of their own whose figures exceed what the peaks of other dtypes allow."""
     sku = with_peaks(subject.sku)
     for key, limit, platform in subject.limits():
-        metric = _measured_as(sku, limit.metric)
+        metric = peaks.measured_as(sku, limit.metric)
         bound = most_of_siblings(sku, metric) if reach(sku, limit, platform) is None else None
         if bound and max(_figures(limit), default=0.0) > bound[0] * max(1.0, _clocked(sku, metric)):
             yield subject.error(key, max(_figures(limit)), f"expected at most {bound[0]:.4g}, {bound[1]}")
@@ -153,7 +144,7 @@ def unbounded(subject: Subject) -> Iterator[Finding]:
     """Note a rate that no figure of the datasheet or platform bounds, so that an error in it would go unnoticed."""
     for key, limit, platform in subject.limits():
         sku = with_peaks(subject.sku)
-        bounded = reach(sku, limit, platform) or most_of_siblings(sku, _measured_as(sku, limit.metric))
+        bounded = reach(sku, limit, platform) or most_of_siblings(sku, peaks.measured_as(sku, limit.metric))
         if limit.unit in RATES and limit.floor is not None and bounded is None:
             yield subject.note(key, limit.floor, "expected a peak or a link rate that bounds it")
 
@@ -190,7 +181,7 @@ def magnitude(subject: Subject) -> Iterator[Finding]:
 def _figures_of(subject: Subject, platform: Platform, metric: str, unit: str) -> Iterator[float]:
     """Yield what a file, and the file that it extends, state for a metric in a unit, the highest of which counts."""
     skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
-    limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
+    limits = [sku.written_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
     stated = (limit for limit in limits if limit and limit.unit == unit)
     yield from (limit.reference or limit.floor or 0.0 for limit in stated if limit.reference or limit.floor)
 
@@ -199,7 +190,7 @@ def _figures_of(subject: Subject, platform: Platform, metric: str, unit: str) ->
 def burst(subject: Subject) -> Iterator[Finding]:
     """Report a sustained rate that is not clearly below the burst and best-shape rates of its dtype."""
     for key, limit, platform in subject.limits():
-        probe, dtype = parse(limit.metric).probe, parse(_measured_as(subject.sku, limit.metric)).variant
+        probe, dtype = parse(limit.metric).probe, parse(peaks.measured_as(subject.sku, limit.metric)).variant
         figure = limit.reference or limit.floor
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue

@@ -59,7 +59,7 @@ def _limited(sku: Sku) -> set[str]:
 
 def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
     for platform in sku.platforms.values():
-        yield from sku.limits_on(platform).items()
+        yield from sku.written_on(platform).items()
 
 
 @rule
@@ -116,7 +116,7 @@ def _unrelated(subject: Subject) -> list[tuple[str, Subject]]:
 
 def _same_metric(sku: Sku, metric: str) -> Iterator[tuple[Limit, Platform]]:
     for platform in sku.platforms.values():
-        limit = sku.limits_on(platform).get(metric)
+        limit = sku.written_on(platform).get(metric)
         if limit is not None:
             yield limit, platform
 

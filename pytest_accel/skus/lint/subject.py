@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.yaml_lines import Located
 
 SEVERITIES = ("error", "warning", "note")
@@ -52,13 +52,16 @@ class Subject:
         return at and at.plain()
 
     def limits(self) -> Iterator[tuple[str, Limit, Platform]]:
-        """Yield every limit with its key and platform; a limit of the SKU itself comes with the usual platform."""
+        """Yield every limit of the file with its key and platform; one of the SKU itself with the usual platform."""
         platforms = self.sku.platforms
-        for metric, limit in self.sku.limits.items():
-            yield f"limits.{metric}", limit, next(iter(platforms.values()))
+        every = [
+            (f"limits.{metric}", limit, next(iter(platforms.values()))) for metric, limit in self.sku.limits.items()
+        ]
         for platform in platforms.values():
-            for metric, limit in platform.limits.items():
-                yield f"platforms.{platform.name}.limits.{metric}", limit, platform
+            every += [
+                (f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()
+            ]
+        yield from (each for each in every if each[1].declared_by is not DeclaredBy.CLASS)
 
     def error(self, key: str, value: object, expected: str) -> Finding:
         """Return a finding that makes the file unfit for use."""

@@ -44,6 +44,7 @@ def text(record: Record) -> str:
     ]  # the mark keeps a line that begins like a list or a heading from being one
     lines += _listed(
         ("judged as", ", ".join(code(each) for each in terms if each)),
+        ("this run", escaped(record.closing.get("finds", ""))),
         ("time", f"{code(run.get('started', '?'))} to {code(run.get('ended', '?'))}"),
         ("verdicts", _counted(record.verdicts)),
         ("record", f"{code(run.get('output', '?'))}, SHA-256 {code(record.sha256 or 'none')}"),
@@ -74,7 +75,7 @@ def code(words: object) -> str:
 
 
 def _listed(*items: tuple[str, str]) -> list[str]:
-    return [*(f"- {name}: {words}" for name, words in items), ""]
+    return [*(f"- {name}: {words}" for name, words in items if words), ""]
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:

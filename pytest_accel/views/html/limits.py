@@ -1,4 +1,4 @@
-"""Every limit of a record with its source, method and standing, and the conditions that were measured under. Pure."""
+"""Every limit of a record with its source, method and basis, and the conditions that were measured under. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pytest_accel.core.method import words
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.run.record import Record
-from pytest_accel.skus.readiness import standing_of
 from pytest_accel.views.html.words import is_fact, plain
 from pytest_accel.views.table import limit_of
 
@@ -26,7 +25,7 @@ class LimitRow:
     bound: str
     effect: str
     levels: str
-    standing: str
+    basis: str
     source: str
     details: Sequence[tuple[str, str]]
     origin: str
@@ -57,7 +56,7 @@ def _row(place: int, limit: Limit) -> LimitRow:
         bound(limit),
         _effect(limit),
         ", ".join(limit.levels),
-        standing_of(limit) or (source.kind if source else "not derived from figures"),
+        limit.basis.value if limit.basis else source.kind if source else "not derived from figures",
         told,
         _details(limit),
         limit.origin,
@@ -93,9 +92,13 @@ def advises(verdict: Verdict) -> bool:
 
 def _effect(limit: Limit) -> str:
     """Return what happens if the limit is broken."""
-    if limit.severity == "warn" or limit.differs:
-        return "advises"
-    return "rejects, if supported" if limit.if_supported else "rejects"
+    return f"{limit.effect}, if supported" if limit.if_supported and not limit.advises else limit.effect
+
+
+def class_floor(limit: Limit) -> str:
+    """Return the floor of the class beneath a limit, empty without one."""
+    floor = limit.beneath
+    return f"{show(floor.value, limit.unit)} = {floor.share:g} of the {floor.of} ({floor.origin})" if floor else ""
 
 
 def _details(limit: Limit) -> list[tuple[str, str]]:
@@ -108,6 +111,7 @@ def _details(limit: Limit) -> list[tuple[str, str]]:
         ("conditions", plain(limit.conditions)),
         ("validated on", plain(limit.software)),
         ("differs from our method", "; ".join(limit.differs)),
+        ("class floor", class_floor(limit)),
         ("declared by", f"{limit.declared_by.value}{', overridden' if limit.overridden else ''}"),
     ]
     if source:

@@ -30,6 +30,8 @@ class Result:
     simulated: bool
     again: bool
     """True for a record that was judged again."""
+    finds: str = ""
+    """What the run would have rejected."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,9 @@ def result(record: Record) -> Result:
     if kind == "pass" and any(each.status is Status.MARGINAL or each.waiver for each in record.verdicts):
         kind = "marginal"  # as the closing line in the terminal
     simulated = bool(record.run.get("simulated"))
-    return Result(word, line, MEANINGS.get(word, ""), kind, simulated, bool(record.judged_from))
+    return Result(
+        word, line, MEANINGS.get(word, ""), kind, simulated, bool(record.judged_from), record.closing.get("finds", "")
+    )
 
 
 def title(record: Record) -> str:

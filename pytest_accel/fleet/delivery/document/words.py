@@ -259,7 +259,7 @@ SUMMARY = {
     "rejects": "These limits reject nearly every device that is 8 % slow",
     "accepts some": "These limits accept some of the devices that are 8 % slow",
     "accepts most": "These limits accept most devices that are 8 % slow, and reject only larger losses",
-    "advises": "These limits only advise, and reject no device",
+    "advises": "These limits only advise: a device is rejected below the floor of its class, if at all",
     "not known": "For lack of a spread it is not known what these limits accept",
 }
 """The beginnings of the sentences of `risk_summary`, by the kind of the limit."""

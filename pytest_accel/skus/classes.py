@@ -1,0 +1,247 @@
+"""Floors of a class: shares of the datasheet below which no healthy product of the class was ever published.
+
+A row of `thresholds/classes.yaml` names metrics, the products that it holds for, and the published healthy figures. Its
+floor is a fraction of the lowest of them, so that it finds gross faults alone. It always stands: by itself where a
+SKU's file has no limit on the metric, and beneath any limit that the file has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core import yaml_lines
+from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.yaml_lines import Findings, count, number, positive, text
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import peaks
+from pytest_accel.skus.budgets import levels_with_time
+from pytest_accel.skus.readiness import HOST_LINK, required_part
+from pytest_accel.skus.schema import software_check
+
+FILE = "classes.yaml"
+"""The name of the file, beside those of the SKUs."""
+OF_LOWEST = 0.85
+"""The floor of a class as a share of its lowest healthy figure. Software and hosts move a figure by 15 % at most
+(`judging.allowance.MOST_BY_METHOD`)."""
+ENOUGH_SOURCES = 3
+"""The least number of independent sources behind a row that rejects. One with fewer informs."""
+
+_texts = yaml_lines.list_of(text)
+_row = yaml_lines.record_of(
+    {
+        "title": text,
+        "metrics": _texts,
+        "products": yaml_lines.record_of(
+            {
+                "vendor": text,
+                "architectures": _texts,
+                "memory": _texts,
+                "watts": yaml_lines.list_of(positive),
+                "without": _texts,
+            },
+        ),
+        "platforms": yaml_lines.record_of(
+            {
+                "devices": yaml_lines.list_of(count),
+                "pcie": yaml_lines.list_of(count),
+                "host_link": _texts,
+                "link": _texts,
+                "topology": _texts,
+            }
+        ),
+        "software": software_check,
+        "note": text,
+        "figures": yaml_lines.list_of(
+            yaml_lines.record_of(
+                {
+                    "sku": text,
+                    "platform": text,
+                    "metric": text,
+                    "value": positive,
+                    "share": positive,
+                    "by": text,
+                    "date": yaml_lines.date,
+                    "url": text,
+                    "software": text,
+                    "conditions": text,
+                },
+                required=("sku", "value", "share", "by", "date"),
+            )
+        ),
+        "excepted": yaml_lines.list_of(
+            yaml_lines.record_of({"sku": text, "metric": text, "value": number, "reason": text}, required=("reason",))
+        ),
+    },
+    required=("title", "metrics", "products", "figures"),
+)
+_check = yaml_lines.record_of({"rows": yaml_lines.mapping_of(_row)}, required=("rows",))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: the products and platforms that it holds for, and its healthy figures as shares of the datasheet."""
+
+    name: str
+    title: str
+    metrics: Sequence[str]
+    products: Mapping[str, Any]
+    platforms: Mapping[str, Any]
+    software: Mapping[str, str]
+    figures: Sequence[Mapping[str, Any]]
+    origin: str
+    """File and line."""
+
+    @property
+    def lowest(self) -> float:
+        """The lowest share that was published for a healthy product."""
+        return min(float(each["share"]) for each in self.figures)
+
+    @property
+    def floor(self) -> float:
+        """The share below which a device is rejected, rounded down to two digits."""
+        return math.floor(100 * OF_LOWEST * self.lowest + 1e-9) / 100
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Those who published the figures, each once."""
+        return tuple(dict.fromkeys(each["by"] for each in self.figures))
+
+    @property
+    def rejects(self) -> bool:
+        """True if enough independent sources stand behind the row."""
+        return len(self.sources) >= ENOUGH_SOURCES
+
+    def only(self, metrics: Container[str]) -> Row:
+        """Return the row with these of its metrics alone."""
+        return replace(self, metrics=[each for each in self.metrics if each in metrics])
+
+    def holds_for(self, sku: Sku, platform: Platform) -> bool:
+        """Return True if the product is of the class at the power of the platform, and not a part of a device."""
+        stated = {"architectures": sku.architecture, "memory": sku.datasheet.memory.get("type")}
+        watts = platform.power_watts or sku.datasheet.power.get("watts")
+        low, high = self.products.get("watts", (0.0, math.inf))
+        return (
+            self.products.get("vendor", sku.vendor) == sku.vendor
+            and all(value in self.products[key] for key, value in stated.items() if key in self.products)
+            and ("watts" not in self.products or (watts is not None and low <= watts <= high))
+            and sku.name not in self.products.get("without", ())
+            and not platform.partition
+            and self._joins(platform)
+        )
+
+    def _joins(self, platform: Platform) -> bool:
+        stated = {
+            "devices": platform.devices,
+            "pcie": platform.pcie.get("gen"),
+            "host_link": platform.host_link.get("type"),
+            "link": platform.link.get("type"),
+            "topology": platform.link.get("topology"),
+        }
+        return all(stated[key] in accepted for key, accepted in self.platforms.items())
+
+
+@cache
+def rows(path: Path) -> tuple[tuple[Row, ...], str]:
+    """Read the file of the classes; return its rows and the SHA-256 of the file. Raises BadFile with all findings."""
+    root, digest = yaml_lines.read(path, FILE, begins="rows:")
+    findings = Findings()
+    found = _check(root, "", findings) or {}
+    findings.raise_if_any()
+    places = root.data["rows"].data
+    return tuple(_row_of(name, row, places[name].where) for name, row in found["rows"].items()), digest
+
+
+def _row_of(name: str, raw: Mapping[str, Any], origin: str) -> Row:
+    return Row(
+        name=name,
+        title=raw["title"],
+        metrics=raw["metrics"],
+        products=raw["products"],
+        platforms=raw.get("platforms", {}),
+        software=raw.get("software", {}),
+        figures=raw["figures"],
+        origin=origin,
+    )
+
+
+def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
+    """Return the SKU with the floors of its classes on every platform, alone or beneath its own limits.
+
+    The limits of the SKU itself get those that hold on all of its platforms.
+    """
+    rejecting = [row for row in every if row.rejects]
+    here = {name: [row for row in rejecting if row.holds_for(sku, each)] for name, each in sku.platforms.items()}
+    shared = [row for row in rejecting if not row.platforms and all(row in rows for rows in here.values())]
+    platforms = {}
+    for name, platform in sku.platforms.items():
+        own = [row if row not in shared else row.only(platform.limits) for row in here[name]]
+        limits = _limits(sku, platform, platform.limits, own, sku.limits)
+        hidden = platform.passed_through or platform.virtual
+        platforms[name] = replace(platform, limits=without_host_floors(limits) if hidden else limits)
+    usual = next(iter(sku.platforms.values()))
+    return replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
+
+
+def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return limits without the floors of a class on the host link, for devices in a virtual machine.
+
+    A share of the link is one of the lesser capability of device and slot, and a guest sees an emulated port: on AWS P5
+    healthy H100 copy 14.2 GB/s, through switches on PCIe 4 x8 (thresholds/h100-sxm.yaml).
+    """
+    found = dict(limits)
+    for metric, limit in limits.items():
+        if limit.beneath is None or required_part(metric) != HOST_LINK:
+            continue
+        if limit.declared_by is DeclaredBy.CLASS:
+            del found[metric]
+        else:
+            found[metric] = replace(limit, beneath=None)
+    return found
+
+
+def _limits(
+    sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row], under: Mapping[str, Limit]
+) -> dict[str, Limit]:
+    """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one.
+
+    `under` are the limits that those of the platform replace.
+    """
+    limits = dict(written)
+    for row, metric in [(each, metric) for each in every for metric in each.metrics]:
+        peak = peaks.peak(sku, peaks.measured_as(sku, metric), platform)
+        if peak is None or peaks.why_not_applicable(sku, metric, platform):
+            continue
+        floor = ClassFloor(
+            round(row.floor * peak[0], 4), row.floor, row.lowest, row.name, peak[1], row.origin, row.software
+        )
+        limit = limits.get(metric) or under.get(metric)
+        if limit is None:
+            limits[metric] = _alone(sku, platform, metric, row, floor)
+        else:
+            levels = limit.levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
+            limits[metric] = replace(limit, beneath=floor, levels=levels)
+    return limits
+
+
+def _alone(sku: Sku, platform: Platform, metric: str, row: Row, floor: ClassFloor) -> Limit:
+    """Return the limit on a metric that only the floor of the class bounds."""
+    declared = declaration_of(metric)
+    lowest = min(row.figures, key=lambda each: float(each["share"]))
+    why = f"{OF_LOWEST:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
+    return Limit(
+        metric,
+        declared.unit_of(metric) or "" if declared else "",
+        floor=floor.value,
+        levels=levels_with_time(declared, metric, sku.budgets),
+        source=Source("derived", ", ".join(row.sources), str(lowest["date"]), conditions=f"{row.title}; {why}"),
+        conditions={"ranks": platform.devices} if declared and declared.runs == "ranks" and platform.devices else {},
+        software=row.software,
+        origin=row.origin,
+        declared_by=DeclaredBy.CLASS,
+        beneath=floor,
+    )

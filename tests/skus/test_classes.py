@@ -1,0 +1,141 @@
+"""The figures of thresholds/classes.yaml: shares follow from datasheets, and no published figure is left out."""
+
+import csv
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus import loader
+
+Row = dict[str, Any]
+
+ROWS: dict[str, Row] = yaml.safe_load((loader.SHIPPED / "classes.yaml").read_text(encoding="utf-8"))["rows"]
+KEYS = {"title", "metrics", "products", "platforms", "software", "note", "figures", "excepted"}
+OF_LINK = ("host_copy", "peer_copy", "all_reduce")
+
+with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:
+    PUBLISHED = [row for row in csv.DictReader(file) if not row["exception"]]
+
+shipped = cache(loader.load)
+every_row = pytest.mark.parametrize("name", ROWS)
+every_figure = pytest.mark.parametrize(
+    ("name", "figure"),
+    [(name, figure) for name, row in ROWS.items() for figure in row["figures"]],
+    ids=lambda part: part if isinstance(part, str) else f"{part['sku']}-{part['value']}",
+)
+
+
+def share(value: float | str, of: float) -> Decimal:
+    return (Decimal(str(value)) / Decimal(str(of))).quantize(Decimal("0.001"), ROUND_DOWN)
+
+
+def peak(metric: str, sku: Sku, platform: Platform | None) -> float:
+    """The figure of the datasheet, or of the platform's link, that a share of the metric is of."""
+    probe, _, name = metric.partition(".")
+    if probe.startswith("matmul"):
+        return sku.datasheet.tflops[name]
+    if probe == "soak":
+        return sku.datasheet.tflops["bf16" if "bf16" in sku.datasheet.tflops else "fp16"]
+    if probe == "stream":
+        return float(sku.datasheet.memory["gb_per_s"])
+    assert platform
+    rates = {
+        "host_copy": platform.host_link.get("gb_per_s", platform.pcie.get("gb_per_s")),
+        "peer_copy": platform.pair_gb_per_s,
+        "all_reduce": platform.link.get("gb_per_s"),
+    }
+    return float(rates[probe])
+
+
+def matches(row: Row, sku: Sku, platform: Platform | None) -> bool:
+    products, platforms = row["products"], row.get("platforms", {})
+    watts = sku.datasheet.power.get("watts")
+    low, high = products.get("watts", (None, None))
+    stated = {
+        "vendor": [sku.vendor] == [products.get("vendor")],
+        "architectures": sku.architecture in products.get("architectures", ()),
+        "memory": sku.datasheet.memory.get("type") in products.get("memory", ()),
+        "watts": watts is not None and low is not None and low <= watts <= high,
+        "without": sku.name not in products.get("without", ()),
+    }
+    of_platform = {
+        "devices": platform and platform.devices in platforms.get("devices", ()),
+        "pcie": platform and platform.pcie.get("gen") in platforms.get("pcie", ()),
+        "host_link": platform and platform.host_link.get("type") in platforms.get("host_link", ()),
+        "link": platform and platform.link.get("type") in platforms.get("link", ()),
+        "topology": platform and platform.link.get("topology") in platforms.get("topology", ()),
+    }
+    return all(stated[key] for key in products) and all(of_platform[key] for key in platforms)
+
+
+def products_of(row: Row) -> set[str]:
+    return {figure["sku"] for figure in row["figures"]}
+
+
+def lowest(row: Row, without: str = "") -> Decimal:
+    return min(Decimal(str(figure["share"])) for figure in row["figures"] if figure["sku"] != without)
+
+
+def place(sku: str, platform: str | None) -> tuple[Sku, Platform | None]:
+    of = shipped(sku)
+    return of, of.platforms[platform] if platform else None
+
+
+@every_row
+def test_a_row_states_what_it_limits_on_which_products(name: str) -> None:
+    row = ROWS[name]
+    assert set(row) <= KEYS
+    assert row["title"]
+    assert row["figures"]
+    assert all(declaration_of(metric) for metric in row["metrics"])
+    of_link = row["metrics"][0].startswith(OF_LINK)
+    assert ("platforms" in row) is of_link
+    assert "software" in row or row["metrics"][0].startswith(OF_LINK[:2])
+    assert any(matches(row, sku, platform) for sku in all_skus() for platform in sku.platforms.values())
+
+
+@cache
+def all_skus() -> tuple[Sku, ...]:
+    return tuple(shipped(name) for name in loader.names())
+
+
+@every_figure
+def test_a_figure_has_its_source_and_the_share_of_its_product(name: str, figure: Row) -> None:
+    row = ROWS[name]
+    sku, platform = place(figure["sku"], figure.get("platform"))
+    assert matches(row, sku, platform)
+    assert all(figure[key] for key in ("by", "date", "url", "conditions"))
+    assert {share(figure["value"], peak(metric, sku, platform)) for metric in row["metrics"]} == {
+        Decimal(str(figure["share"]))
+    }
+
+
+@every_row
+def test_no_published_healthy_figure_lies_below_the_lowest_of_its_class(name: str) -> None:
+    row = ROWS[name]
+    assert all(each["reason"] for each in row.get("excepted", ()))
+    excepted = {(each["sku"], float(each["value"])) for each in row.get("excepted", ())}
+    below = set()
+    for published in PUBLISHED:
+        sku, platform = place(published["sku"], published["platform"])
+        if published["metric"] not in row["metrics"] or not matches(row, sku, platform):
+            continue
+        if share(published["value"], peak(published["metric"], sku, platform)) < lowest(row):
+            below.add((published["sku"], float(published["value"])))
+    assert below <= excepted
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if len(products_of(row)) > 2])
+def test_a_product_would_hold_the_floor_of_its_class_without_its_own_figures(name: str) -> None:
+    """A class holds for a product that nobody measured if it holds for each of its own when that one is left out."""
+    row = ROWS[name]
+    for product in products_of(row):
+        floor = (Decimal("0.85") * lowest(row, without=product)).quantize(Decimal("0.01"), ROUND_DOWN)
+        own = [Decimal(str(figure["share"])) for figure in row["figures"] if figure["sku"] == product]
+        assert min(own) >= floor, product

@@ -1,0 +1,43 @@
+"""docs/my-product.md: its file loads and rejects as the page says, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pages
+import pytest
+
+from pytest_accel.cli import main
+from pytest_accel.core.sku import Basis
+from pytest_accel.skus import loader, readiness, requirements
+
+PAGE = Path(__file__).parents[2] / "docs" / "my-product.md"
+BLOCKS = pages.blocks(PAGE)
+TYPED = [each.line for block in BLOCKS if block.language == "console" for each in pages.commands(block)]
+
+
+def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: Path) -> None:
+    (block,) = [each for each in BLOCKS if each.file]
+    (tmp_path / "order.yaml").write_text(block.text, encoding="utf-8")
+    sku = loader.load(str(tmp_path / "order.yaml"))
+    platform = sku.platforms["hgx8"]
+    agreed = [each for each in sku.limits_on(platform).values() if each.source and each.source.kind == "agreed"]
+    assert len(agreed) == 5
+    assert all(each.effect == "rejects" and each.basis is Basis.AGREED for each in agreed)
+    assert {readiness.required_part(each.metric) for each in agreed} | set(readiness.READ) == set(
+        readiness.required_parts(sku, platform)
+    )
+    assert requirements.unfit(sku, platform, "standard") is None
+
+
+@pytest.mark.parametrize("command", [each for each in TYPED if each.startswith("pytest-accel ")])
+def test_a_command_of_the_page_exists(command: str) -> None:
+    main._parser().parse_args(shlex.split(command)[1:])
+
+
+def test_the_options_of_the_page_exist(request: pytest.FixtureRequest) -> None:
+    named = set(re.findall(r"--(accel-[a-z-]+)", PAGE.read_text(encoding="utf-8")))
+    assert "accel-sku" in named
+    assert not [each for each in named if not hasattr(request.config.option, each.replace("-", "_"))]
