@@ -300,7 +300,8 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     said = sentence(found)
     assert said.startswith("rejects at 95%: one of 8 below its neighbours by 50.0% (products), 2.")
     assert said.endswith(
-        "; all alike below 0.35 (products), 0.45 (memory) of the datasheet, nothing in host link; nothing in collectives"
+        "; all alike below 0.35 (products), 0.45 (memory) of the datasheet, nothing in host link; "
+        "nothing in collectives"
     ), "an advisory floor rejects nothing, that of its class does"
 
 
