@@ -85,6 +85,8 @@ def judge(chosen: argparse.Namespace) -> int:
 def _judge_record(chosen: argparse.Namespace) -> int:
     """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
     path = record_reader.find(Path(chosen.file))
+    if chosen.output:
+        _check_free(chosen.output)
     saved = record_reader.read(path)
     old, damage = saved.record, consistency.contradictions(saved)
     terms = _terms(old, chosen)
@@ -190,6 +192,16 @@ def _named(old: Record) -> str | None:
     return str(asked) if asked and asked != "auto" else old.sku.get("name")
 
 
+def _check_free(folder: Path) -> None:
+    """Raise Refused for a folder that holds a record, or that the system refuses, before anything is judged."""
+    try:
+        taken = (folder / record.FILE).exists()
+    except OSError as error:
+        raise Refused(f"--output: cannot write to {folder}: {error.strerror}") from None
+    if taken:
+        raise Refused(f"--output: {folder} holds another record; name a new folder")
+
+
 def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -199,8 +211,6 @@ def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
     if new.telemetry.get("file"):
         new.telemetry = {**new.telemetry, "file": str(path.absolute().parent / new.telemetry["file"])}
     try:
-        if (folder / record.FILE).exists():
-            raise Refused(f"--output: {folder} holds another record; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     except OSError as error:

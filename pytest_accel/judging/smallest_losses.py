@@ -161,7 +161,10 @@ def sentence(found: Mapping[str, Rejected]) -> str:
     below = [f"{_down(each.below):.2f} ({family})" for family, each in found.items() if each.below]
     nothing = [family for family, each in found.items() if each.behind is None and not each.bounded]
     parts = [f"one of {min(counts)} below its neighbours by {', '.join(behind)}"] if behind else []
-    parts += [f"all alike below {', '.join(below)} of the datasheet"] if below else []
+    alike = [f"below {', '.join(below)} of the datasheet"] if below else []
+    unseen = [family for family, each in found.items() if each.behind is not None and not each.bounded]
+    alike += [f"nothing in {', '.join(unseen)}"] if unseen else []
+    parts += [f"all alike {', '.join(alike)}"] if alike else []
     parts += [f"nothing in {', '.join(nothing)}"] if nothing else []
     return f"rejects at {FOUND:.0%}: {'; '.join(parts)}" if parts else ""
 

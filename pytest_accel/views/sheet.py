@@ -201,18 +201,15 @@ def _bases(sku: Sku) -> list[str]:
 TIGHTER = {
     "matrix units": "mamf-finder.py at the shape that wins",
     "memory": "BabelStream with arrays of 4 GiB: Copy, Triad",
-    "host link": "nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce",
-    "peer links": "nvbandwidth -t device_to_device_memcpy_write_ce, the slowest pair",
+    "host link": "nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce; USE_GPU_DMA=1 TransferBench p2p",
+    "peer links": "nvbandwidth -t device_to_device_memcpy_write_ce; USE_GPU_DMA=1 TransferBench p2p (slowest pair)",
     "collectives": "all_reduce_perf -b 8G -e 8G (nccl-tests, rccl-tests)",
 }
 """The tool that measures a part as our probe does; `pytest-accel calibrate` takes our own records for all of them."""
-TIGHTER_ON_AMD = dict.fromkeys(("host link", "peer links"), "USE_GPU_DMA=1 TransferBench p2p")
-"""The same, where AMD's tool is another one."""
 
 
 def _acceptance(sku: Sku) -> Table:
     """Return the table of what an acceptance rests on, part by part, and what would make it find more."""
-    tools = {**TIGHTER, **(TIGHTER_ON_AMD if sku.vendor == "amd" else {})}
     rows = []
     for platform in sku.platforms.values():
         for part in required_parts(sku, platform):
@@ -222,7 +219,7 @@ def _acceptance(sku: Sku) -> Table:
             told = [f"{each.metric} {_rejects_below(each)}" for each in limits]
             basis = bases(sku, platform, part)
             rows.append(
-                (platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else "", tools[part])
+                (platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else "", TIGHTER[part])
             )
     note = "One known-good node makes all of it tighter: pytest-accel calibrate RECORD."
     return Table("What an acceptance rests on", ("platform", "part", "rejects", "by", "a figure by"), rows, note)

@@ -92,7 +92,7 @@ def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file
 def test_the_file_of_a_vendor_is_hashed_too(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("sku: ours\nextends: h100-sxm\n")
-    assert set(loader.load(str(path)).files) == {"vendor/nvidia.yaml", "h100-sxm.yaml", str(path)}
+    assert set(loader.load(str(path)).files) == {"vendor/nvidia.yaml", "classes.yaml", "h100-sxm.yaml", str(path)}
 
 
 def test_judged_again_unchanged_it_is_what_it_was(ran: Ran, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

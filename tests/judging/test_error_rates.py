@@ -299,13 +299,14 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     assert found["products"].below == pytest.approx(0.35)
     said = sentence(found)
     assert said.startswith("rejects at 95%: one of 8 below its neighbours by 50.0% (products), 2.")
-    assert said.endswith("; all alike below 0.35 (products), 0.45 (memory) of the datasheet; nothing in collectives"), (
-        "an advisory floor rejects nothing, that of its class does"
-    )
+    assert said.endswith(
+        "; all alike below 0.35 (products), 0.45 (memory) of the datasheet, nothing in host link; "
+        "nothing in collectives"
+    ), "an advisory floor rejects nothing, that of its class does"
 
 
 def test_no_loss_is_rounded_down_and_no_share_up() -> None:
-    said = sentence({"memory": Rejected(0.02001, 8, 0.4599)})
+    said = sentence({"memory": Rejected(0.02001, 8, 0.4599, True)})
     assert (
         said == "rejects at 95%: one of 8 below its neighbours by 2.1% (memory); all alike below 0.45 (memory) of the "
         "datasheet"

@@ -523,6 +523,7 @@ def gpu_on_cpu(cuda: pytest.MonkeyPatch) -> Compute:
     """A device that takes the paths of a GPU and allocates on the CPU."""
     properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0)
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
+    cuda.delattr(torch.cuda, "_sleep", raising=False)  # which a build for CPUs has in name only
     device = Compute([gpu()], AtOnce())
     device.torch_device = torch.device("cpu")
     return device
@@ -579,7 +580,7 @@ def tunable(cuda: pytest.MonkeyPatch) -> Tunable:
     found = Tunable()
     cuda.setattr(torch.cuda, "tunable", found)
     cuda.setattr(torch.cuda, "synchronize", lambda: None)
-    cuda.delattr(torch.cuda, "_sleep")
+    cuda.delattr(torch.cuda, "_sleep", raising=False)
     return found
 
 
@@ -696,7 +697,7 @@ def test_a_search_begins_with_anchors_published_winners_and_full_waves(
 
 def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
     gpu = Cycles()
-    cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
+    cuda.setattr(torch.cuda, "_sleep", gpu.sleep, raising=False)
     cuda.setattr(torch.cuda, "Event", gpu.event)
     assert gpu_on_cpu.counted_clock()["counted_mhz"] == pytest.approx(1500)
     gpu_on_cpu.sample = lambda *work, **how: ProbeResult("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
@@ -707,14 +708,14 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
 def test_a_spin_lasts_as_long_as_it_is_to(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, hip: str | None) -> None:
     gpu = Cycles()
     cuda.setattr(torch.version, "hip", hip)
-    cuda.setattr(torch.cuda, "_sleep", gpu.sleep)
+    cuda.setattr(torch.cuda, "_sleep", gpu.sleep, raising=False)
     cuda.setattr(torch.cuda, "Event", gpu.event)
     clock = gpu_on_cpu.clock
     assert clock.hold(0.0)
     began = gpu.now
     assert clock.hold(0.06)
     assert gpu.now - began == pytest.approx(0.06, rel=0.01)
-    cuda.delattr(torch.cuda, "_sleep")
+    cuda.delattr(torch.cuda, "_sleep", raising=False)
     assert not gpu_on_cpu.clock.hold(0.06)
 
 
@@ -722,7 +723,7 @@ def test_cycles_are_counted_where_it_is_known_which(
     device: Compute, gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
 ) -> None:
     assert device.counted_clock() == {}
-    cuda.delattr(torch.cuda, "_sleep")
+    cuda.delattr(torch.cuda, "_sleep", raising=False)
     assert gpu_on_cpu.counted_clock() == {}
     cuda.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
     cuda.setattr(torch.version, "hip", "7.0")

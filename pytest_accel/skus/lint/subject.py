@@ -61,7 +61,13 @@ class Subject:
             every += [
                 (f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()
             ]
-        yield from (each for each in every if each[1].declared_by is not DeclaredBy.CLASS)
+        yield from (each for each in every if not self._is_of_class(each[0], each[1]))
+
+    def _is_of_class(self, key: str, limit: Limit) -> bool:
+        """Return True for a limit that no file states there: of a class, or the SKU's own with its class beneath."""
+        own = self.sku.limits.get(limit.metric)
+        copied = key.startswith("platforms.") and own is not None and own.origin == limit.origin
+        return copied or limit.declared_by is DeclaredBy.CLASS
 
     def error(self, key: str, value: object, expected: str) -> Finding:
         """Return a finding that makes the file unfit for use."""
