@@ -151,6 +151,7 @@ def test_what_the_readings_cost_is_told() -> None:
     _, heard = watched(slow, 0.3)
     cost = next(each["sampling"] for each in heard.messages if each["event"] == "resting")
     read = [each["uuid"] for each in heard.messages if each["event"] == "reading"]
-    assert cost["readings"] == len(read)
-    assert cost["reading_s"] >= 0.02 * read.count(RIGHT.uuid)
+    late = len(read) - cost["readings"]
+    assert late in (0, 1), "one may be sent while the cost is counted"
+    assert cost["reading_s"] >= 0.02 * (read.count(RIGHT.uuid) - late)
     assert 0 <= cost["cpu_s"] < cost["watched_s"]
