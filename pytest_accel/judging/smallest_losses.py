@@ -128,13 +128,13 @@ def _below(
     holds = not validated_on(limit.software, software)[0] and not (verdict.advisory or limit.advises)
     bounds = holds and bound_of(limit, own.unit) is not None
     peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
-    floors = [limit.floor] if bounds and limit.floor else []
+    shares = [limit.floor / peak] if bounds and limit.floor and peak else []
     if limit.beneath and not validated_on(limit.beneath.software, software)[0]:
-        floors.append(limit.beneath.value)
-    if not peak or not floors:
+        shares.append(limit.beneath.share)
+    if not shares:
         return None, bounds
     runs = background.spread.between_runs if background.spread else None
-    return max(floors) / peak * _held(math.hypot(runs or 0.0, noise_within(own))), True
+    return max(shares) * _held(math.hypot(runs or 0.0, noise_within(own))), True
 
 
 def _held(deviation: float) -> float:
