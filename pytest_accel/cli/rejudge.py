@@ -259,7 +259,7 @@ class _Again:
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def finds(self, verdicts: Sequence[Verdict]) -> str:
-        """Return the sentence on the smallest loss that the run would have found."""
+        """Return the sentence on the losses of speed that the run rejects."""
         spread_of = self.terms.sku.spread_of if self.terms.sku else no_spread
         kinds, software = self.kinds, self.record.software
         return sentence(smallest_losses(verdicts, self.attempts, kinds, spread_of, self.past_of, software=software))

@@ -47,6 +47,9 @@ DATASHEET_DTYPE = {"mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
 TOPOLOGIES = ("switch", "mesh", "bridge", "none")
 """The links between the devices of a node: every pair at full rate, one link per pair, in pairs only, or none."""
 
+MOST_DIGITS = 3
+"""Digits of the number of devices behind the name of a platform: no node has a thousand."""
+
 WHOLE = {"compute_partition": "SPX", "memory_partition": "NPS1"}
 """The modes of a whole device, by the fact that states each. A device that has no such modes is whole."""
 
@@ -89,7 +92,7 @@ class DeclaredBy(Enum):
 
 
 class Basis(Enum):
-    """What stands behind a limit that rejects."""
+    """The origin of the figures behind a limit that rejects."""
 
     OWN = "own"
     """Figures that were measured with this package."""
@@ -188,12 +191,12 @@ class Limit:
 
     @property
     def effect(self) -> str:
-        """What breaking the limit does, by itself: "rejects" or "advises"."""
+        """The effect of a broken limit by itself, without the floor of its class: "rejects" or "advises"."""
         return "advises" if self.advises else "rejects"
 
     @property
     def basis(self) -> Basis | None:
-        """What stands behind the limit where it rejects, or None if it never does, or states no measured figure."""
+        """The origin of the figures by which the limit rejects; None if it never rejects, or states no such figure."""
         if self.advises or self.declared_by is DeclaredBy.CLASS:
             return Basis.CLASS if self.beneath else None
         kinds = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
@@ -414,7 +417,8 @@ class Sku:
         One of any number of devices is meant with a number behind its name, too: "pcie8" expects eight on "pcie".
         """
         base = name.rstrip("0123456789")
-        if name in self.platforms or base == name or base not in self.platforms:
+        digits = len(name) - len(base)
+        if name in self.platforms or not 1 <= digits <= MOST_DIGITS or base not in self.platforms:
             return self.platforms.get(name)
         count = int(name[len(base) :])
         usual = self.platforms[base]
@@ -431,12 +435,16 @@ class Sku:
 
     def written_on(self, platform: Platform) -> dict[str, Limit]:
         """Return the limits that files state, without those that only the floor of a class makes."""
-        every = self.limits_on(platform).items()
-        return {metric: limit for metric, limit in every if limit.declared_by is not DeclaredBy.CLASS}
+        return written(self.limits_on(platform))
 
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""
         return self.spread.get(metric) or self.spread.get(parse(metric).probe)
+
+
+def written(limits: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return the limits that files state, without those that only the floor of a class makes."""
+    return {metric: limit for metric, limit in limits.items() if limit.declared_by is not DeclaredBy.CLASS}
 
 
 def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bool]:

@@ -121,9 +121,9 @@ class Closing:
     named: tuple[Verdict, ...] = field(default=(), compare=False)
     """The verdicts that the line names because they fail: the worst of every device."""
     finds: str = ""
-    """What the run would have rejected, in one sentence; empty if no speed was measured."""
+    """The sentence on the losses of speed that the run rejects; empty if no speed was measured."""
     next: str = ""
-    """What to do for an acceptance where everything holds and the run was none; empty for every other result."""
+    """The next step towards an acceptance, for a run that was HELD; empty for every other result."""
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:

@@ -23,7 +23,7 @@ SHORT_SENTENCE = 40
 """Characters of the longest sentence that a list of several devices shows in full."""
 
 ORDER = tuple(Basis)
-"""What may stand behind a limit, the tightest first."""
+"""The bases of limits, the tightest first."""
 TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
 """Those that an acceptance names."""
 PRODUCTS = "products"

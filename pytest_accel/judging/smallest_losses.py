@@ -33,12 +33,12 @@ FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "lin
 COLLECTIVES = "collectives"
 """The family of the metrics of the whole node, told last."""
 SMALLEST_STEP = 1e-9
-"""What is left out when a share is rounded, so that 0.53 stays 0.53."""
+"""The rounding error of a float: a share of 0.53 is rounded down to 0.53, not to 0.52."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """What is rejected with the chance `FOUND` in one family, on the device on which that is worst.
+    """The losses that a run rejects with the chance `FOUND` in one family, on the device on which they are largest.
 
     `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
     each is None where nothing rejects. `bounded` says that a limit rejects, also one on a figure that no datasheet has.

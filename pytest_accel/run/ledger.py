@@ -340,7 +340,7 @@ class Ledger:
         return closing
 
     def _finds(self) -> str:
-        """Return the sentence on the smallest loss that the run would have found."""
+        """Return the sentence on the losses of speed that the run rejects."""
         attempts: dict[tuple[str, str], list[Measurement]] = {}
         for each in self.record.measurements:
             attempts.setdefault((each.metric, each.subject), []).append(each)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Contract, Datasheet, Limit, Platform, Sku, written
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import requirements
 
@@ -58,12 +58,10 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     if extends:
         return replace(own, other_datasheet=datasheet)
     pairs = [(each, _alike(each, shipped)) for each in own.platforms.values()]
-    of_platforms = [(_written(one.limits), _written(other.limits)) for one, other in pairs if other]
-    expected = {metric for written, shipped_ones in of_platforms for metric in shipped_ones - written}
-    wanted = dict.fromkeys(
-        [*(metric for metric in shipped.limits if metric in _written(shipped.limits)), *sorted(expected)]
-    )
-    left_out = [metric for metric in wanted if metric not in _written(own.limits)]
+    of_platforms = [(written(one.limits), written(other.limits)) for one, other in pairs if other]
+    expected = {metric for ours, theirs in of_platforms for metric in theirs if metric not in ours}
+    wanted = dict.fromkeys([*written(shipped.limits), *sorted(expected)])
+    left_out = [metric for metric in wanted if metric not in written(own.limits)]
     return replace(
         own,
         limits=_marked(own, shipped, own.limits, shipped.limits),
@@ -97,11 +95,6 @@ def compared_contract(own: Sku, shipped: Sku, terms: Contract) -> Sku:
         left_out=tuple(dict.fromkeys([*own.left_out, *(each for each in wanted if each not in own.limits_on(one))])),
         other_datasheet=tuple(dict.fromkeys([*own.other_datasheet, *_other_values(own.datasheet, shipped.datasheet)])),
     )
-
-
-def _written(limits: Mapping[str, Limit]) -> set[str]:
-    """Return the metrics that files limit, and not the floor of a class alone."""
-    return {metric for metric, limit in limits.items() if limit.declared_by is not DeclaredBy.CLASS}
 
 
 def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
