@@ -8,8 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
-fast) speed="not slow" ;;
-slow) speed="slow" ;;
+fast) speed="not slow and not cuda_build" ;;
+slow) speed="slow and not cuda_build" ;;
 *)
     echo "usage: scripts/test.sh fast|slow [PYTEST OPTIONS]" >&2
     exit 2

@@ -1,0 +1,27 @@
+// libcuda.so.1: torch loads it by name and asks it for functions that these tests never call.
+#define NOTHING(name) \
+  extern "C" __attribute__((visibility("default"))) int name() { return 0; }
+
+NOTHING(cuCtxGetCurrent)
+NOTHING(cuCtxSetCurrent)
+NOTHING(cuDeviceGet)
+NOTHING(cuDeviceGetAttribute)
+NOTHING(cuDevicePrimaryCtxGetState)
+NOTHING(cuDevicePrimaryCtxRetain)
+NOTHING(cuFuncGetAttribute)
+NOTHING(cuFuncSetAttribute)
+NOTHING(cuFuncSetCacheConfig)
+NOTHING(cuGetErrorString)
+NOTHING(cuLaunchCooperativeKernel)
+NOTHING(cuLaunchKernel)
+NOTHING(cuLinkAddData_v2)
+NOTHING(cuLinkComplete)
+NOTHING(cuLinkCreate_v2)
+NOTHING(cuModuleGetFunction)
+NOTHING(cuModuleLoad)
+NOTHING(cuModuleLoadData)
+NOTHING(cuModuleLoadDataEx)
+NOTHING(cuModuleUnload)
+NOTHING(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+NOTHING(cuPointerGetAttribute)
+NOTHING(cuTensorMapEncodeTiled)

@@ -1,0 +1,51 @@
+"""The packaged suite on torch's CUDA build: what it reports are the rates that the stand-in keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from node import H100, H200, Build, Node, Ran
+
+pytestmark = pytest.mark.cuda_build
+
+RATES = {
+    "matmul.bf16": "TFLOPS_BF16",
+    "matmul.fp8": "TFLOPS_FP8",
+    "soak.rate": "TFLOPS_BF16",
+    "host_copy.h2d": "H2D_GBS",
+    "host_copy.d2h": "D2H_GBS",
+    "stream.copy_kernel": "MEMORY_GBS",
+    "stream.triad": "MEMORY_GBS",
+}
+TOGETHER = {"peer_copy.one_way": "PEER_GBS", "all_reduce.busbw@8GiB": "BUS_GBS"}
+WITHIN = 0.01
+LAUNCHES = 0.05
+"""A call of `stream` lasts five milliseconds, and begins when the host has launched it: a busy one takes its share."""
+
+
+def refuse_other_rates(ran: Ran, rates: Mapping[str, str], part: Mapping[str, object]) -> None:
+    """Hold each figure of each device against the rate that its node keeps: at most that, and hardly less."""
+    for metric, name in rates.items():
+        kept = float(str(part[name]))
+        found = [each["value"] for each in ran.record["measurements"] if each["metric"] == metric]
+        assert found, metric
+        below = LAUNCHES if name == "MEMORY_GBS" else WITHIN
+        assert all(kept * (1 - below) < each < kept * 1.002 for each in found), (metric, kept, found)
+
+
+def test_one_gpu_is_accepted_at_the_rates_that_it_keeps(build: Build, tmp_path: Path) -> None:
+    ran = Node(build, H200).suite(tmp_path, "--accel-sku=h200-sxm", "--accel-platform=single")
+
+    assert ran.status == 0, ran.out
+    assert ran.closing.startswith("ACCEPTED 1/1 devices as h200-sxm at quick")
+    refuse_other_rates(ran, RATES, H200)
+
+
+def test_eight_gpus_are_accepted_at_the_rates_that_they_keep(build: Build, tmp_path: Path) -> None:
+    ran = Node(build, H100, 8).suite(tmp_path, "--accel-sku=h100-sxm", "--accel-platform=hgx8")
+
+    assert ran.status == 0, ran.out
+    assert ran.closing.startswith("ACCEPTED 8/8 devices as h100-sxm at quick")
+    refuse_other_rates(ran, {**RATES, **TOGETHER}, H100)
