@@ -62,7 +62,7 @@ class WorkerRequest:
     def message(self) -> Message:
         """Return the request as the message that a worker receives."""
         fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}
-        return {"event": "call", **fields}
+        return {"event": "call", "in_turn": self.runs == "in_turn", **fields}
 
 
 @dataclass

@@ -30,6 +30,8 @@ HIGHEST_FP16, DEVIATIONS = 65504.0, 7.0
 DATA_SETS = 3
 APART = 2**16 + 2**8
 """Elements between the starts of two sets of operands: aligned, and not a multiple of a row."""
+PERIOD = 2**22 - 3
+"""Integers of an operand before they repeat: a prime, so that no two rows of a product have the same."""
 HOST_ROWS = 64
 """Approximate number of rows of a product that are compared with the host's result."""
 SHOWN = 4
@@ -55,8 +57,9 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     """Count the elements of matrix products that differ from the exact result in any bit.
 
     The operands are integers of at most sqrt(2^24 / k), so that every partial sum is exact in fp32, in any order of
-    summation. Some rows of the first product are compared with the host's product. A checksum compares the whole
-    product with those of the other devices. Every later product is compared with the first one.
+    summation. Some rows of the first product are compared with the host's product, which one worker computes for all
+    devices; whoever differs from it computes its own. A checksum compares the whole product with those of the other
+    devices. Every later product is compared with the first one.
 
     Between them the device multiplies normally distributed data, which draw full power. These products are compared
     with the first one of the same operands, unless the library adds in another order each time; the detail
@@ -105,9 +108,9 @@ class _Watch:
         self._random = Gemm(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
         device.require_memory(8 * m * n * 4 + 6 * (m * k + k * n))
-        self._made = [self._integers(size, seed) for seed, size in enumerate((m * k, k * n), 1)]
+        self._made = [self._integers(seed) for seed in (1, 2)]
         kind = {"bf16": device.torch.bfloat16, "fp16": device.torch.float16, "fp32": device.torch.float32}[dtype]
-        self._pools = [made.to(device.torch_device).to(kind) for made in self._made]
+        self._pools = self._repeated([each.to(device.torch_device).to(kind) for each in self._made])
         self.normal_data = "compared with itself"
         if not self._repeats(self._random.fixed()):
             self.normal_data = "not compared: the library adds in a different order each time"
@@ -117,7 +120,7 @@ class _Watch:
         torch = self.device.torch
         a, b = self._cut(self._pools, place)
         first = torch.mm(a, b)
-        self._compare_host(first, *self._cut(self._made, place))
+        self._compare_host(first, place)
         self.checksum = (31 * self.checksum + checksum(torch, first.view(self._bits))) % 2**63
         normal = self._random.fixed()
         random_first = normal().clone()
@@ -158,26 +161,40 @@ class _Watch:
         a, b = pieces
         return a[begin : begin + m * k].view(m, k), b[begin : begin + k * n].view(k, n)
 
-    def _integers(self, size: int, seed: int) -> Tensor:
-        """Return the integers of one operand of all sets, the same in every process.
+    def _integers(self, seed: int) -> Tensor:
+        """Return the integers that an operand of all sets consists of, the same in every process.
 
-        They are generated on the host, whose generator does not depend on the device, and once for all sets, because
-        generating them takes longer than many products on a GPU.
+        They are generated on the host, whose generator does not depend on the device.
         """
         torch = self.device.torch
-        generator, length = torch.Generator().manual_seed(seed), size + (DATA_SETS - 1) * APART
+        generator = torch.Generator().manual_seed(seed)
         integers: Tensor = torch.randint(
-            -self.largest, self.largest + 1, (length,), dtype=torch.int16, generator=generator
+            -self.largest, self.largest + 1, (PERIOD,), dtype=torch.int16, generator=generator
         )
         return integers
 
-    def _compare_host(self, result: Tensor, a: Tensor, b: Tensor) -> None:
-        """Compare some rows, spread over the whole product, with the host's product in fp64, rounded once."""
-        step = max(1, self.shape[0] // HOST_ROWS) | 1
-        exact = a[::step].double() @ b.double()
-        expected = exact.float().to(result.dtype)
+    def _repeated(self, integers: list[Tensor]) -> list[Tensor]:
+        """Return the pieces that the operands of all sets are cut from: A and B."""
+        m, n, k = self.shape
+        lengths = [size + (DATA_SETS - 1) * APART for size in (m * k, k * n)]
+        return [each.repeat(-(-length // PERIOD))[:length] for each, length in zip(integers, lengths, strict=True)]
+
+    def _compare_host(self, result: Tensor, place: int) -> None:
+        """Compare some rows, spread over the whole product, with the host's product, rounded once."""
+        m, n, k = self.shape
+        step = max(1, m // HOST_ROWS) | 1
+
+        def exact() -> Tensor:
+            """Return the rows, whose integers fp32 holds, computed in fp64."""
+            a, b = self._cut(self._repeated(self._made), place)
+            rows: Tensor = (a[::step].double() @ b.double()).float()
+            return rows
+
         rows = result[::step].cpu()
         self.on_host += rows.numel()
+        expected = self.device.once(f"exact-{m}x{n}x{k}-{self.largest}-{place}", exact).to(rows.dtype)
+        if (rows != expected).any():  # another worker may have computed them wrongly
+            expected = exact().to(rows.dtype)
         self._note(rows, expected, "integers, against the host")
 
     def _compare_normal(self, result: Tensor, expected: Tensor) -> None:

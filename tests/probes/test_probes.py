@@ -608,7 +608,7 @@ def test_what_torch_tunes_is_kept_with_the_run_unless_the_user_names_a_file(
     cuda.delenv("PYTORCH_TUNABLEOP_FILENAME", raising=False)
     if named:
         cuda.setenv("PYTORCH_TUNABLEOP_FILENAME", named)
-    message = {"event": "open", "devices": [], "threads": 1, "tuned": "/run/logs/gpu0.tunableop.csv"}
+    message = {"event": "open", "devices": [], "threads": 1, "tuned": "/run/logs/gpu0.tunableop.csv", "shared": "."}
     worker._open(message, cast(Any, gpu_on_cpu.gate), lambda devices, gate, visible: gpu_on_cpu)
     assert tunable.file == kept
 
@@ -909,6 +909,32 @@ def test_a_device_that_is_wrong_from_the_first_product_on_is_found_by_the_host(d
     device.torch = flipping(torch, 1, flip(20, row=0))
     finding = exact(device)
     assert "against the host" in str(finding.wrong)
+
+
+def test_one_worker_computes_the_product_of_the_host_for_all(device: Compute, tmp_path: Path) -> None:
+    other, made = compute(), []
+    device.shared = other.shared = tmp_path
+    assert exact(device).value == exact(other).value == 0
+    assert len(list(tmp_path.glob("*.pt"))) == 3
+    assert torch.equal(other.once("a", lambda: torch.ones(2)), torch.ones(2))
+    assert torch.equal(device.once("a", lambda: made.append(1)), torch.ones(2))
+    assert not made
+
+
+def test_what_another_worker_computed_wrongly_blames_no_device(device: Compute, tmp_path: Path) -> None:
+    device.shared = tmp_path
+    assert exact(device).value == 0
+    for file in tmp_path.glob("*.pt"):
+        torch.save(torch.load(file) + 1, file)
+    assert exact(device).value == 0
+
+
+def test_without_room_each_worker_computes_its_own(device: Compute, tmp_path: Path) -> None:
+    device.shared = tmp_path / "gone"
+    assert exact(device).value == 0
+    device.shared = tmp_path
+    (tmp_path / "a.part").symlink_to("/dev/full")
+    assert torch.equal(device.once("a", lambda: torch.ones(2)), torch.ones(2))
 
 
 def test_the_checksum_is_that_of_the_exact_result_whatever_adds_it(device: Compute) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import itertools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -183,6 +185,8 @@ class Compute(Rank):
         """UUIDs of the (sender, receiver) pairs to measure again; empty: all pairs."""
         self.host_copies: dict[str, None] = {}
         """Directions of the host link that this process has measured, in their order."""
+        self.shared: Path | None = None
+        """Folder that all workers of this run can read and write; None if there is only one."""
 
     def _open(self, place: int, device: Device) -> Any:
         """Return the torch.device of a device, after checking that torch opened the right one."""
@@ -331,6 +335,27 @@ class Compute(Rank):
             raise Unmeasurable(
                 f"the probe needs {size / 1e9:.1f} GB of memory; {free / 1e9:.1f} of {total / 1e9:.1f} GB are free"
             )
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return a tensor of the host that all workers of the run need: the first one makes it, the others read it.
+
+        Whoever has no such folder, or no room in it, makes its own.
+        """
+        if self.shared is None:
+            return make()
+        made = None
+        try:
+            with open(self.shared / f"{name}.lock", "w", encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it when its holder ends, however it ends
+                file = self.shared / f"{name}.pt"
+                if not file.exists():
+                    made = make()
+                    part = file.with_suffix(".part")
+                    self.torch.save(made, part)
+                    part.rename(file)
+                return self.torch.load(file, weights_only=True)
+        except (OSError, RuntimeError):  # torch.save raises RuntimeError where the disk is full
+            return make() if made is None else made
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work."""

@@ -35,7 +35,7 @@ class PipeGate:
         self._go = threading.Event()
         self._release = threading.Event()
         self.compute: Compute | None = None
-        self.collective = False
+        self.collective = self.in_turn = False
         pipe.intercept(self._hear)
 
     def _hear(self, message: dict[str, Any]) -> bool:
@@ -74,8 +74,10 @@ class PipeGate:
         self._pipe.send("tuning", begins=begins)
 
     def settled(self) -> None:
-        """Tell pytest that this device has enough samples."""
+        """Tell pytest that this device has enough samples. In turn, rest until the others have, and check then."""
         self._pipe.send("settled")
+        if self.in_turn:
+            self._release.wait()
 
     def released(self) -> bool:
         """Return True once every device has enough samples."""
@@ -156,7 +158,7 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
         os.sched_setaffinity(0, cpus)
     compute = opened(devices, gate, message.get("visible", ()))
     compute.torch.set_num_threads(max(1, int(message["threads"])))
-    gate.compute = compute
+    gate.compute, compute.shared = compute, Path(message["shared"])
     if compute.tunes and "PYTORCH_TUNABLEOP_FILENAME" not in os.environ:  # torch reads it, and adds to it
         compute.torch.cuda.tunable.set_filename(message["tuned"])
     return compute
@@ -168,7 +170,7 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     compute.fast_paths = message["fast_paths"]
     compute.pairs = [(sender, receiver) for sender, receiver in message["pairs"]]
     ranks = message.get("ranks")
-    gate.collective = ranks is not None
+    gate.collective, gate.in_turn = ranks is not None, message["in_turn"]
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])

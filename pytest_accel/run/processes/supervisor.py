@@ -364,7 +364,8 @@ def conduct(
     """Send each child its request, and keep the children in step until all requests are over.
 
     When every child that still works is "ready", all get "go"; when every one has "settled" (its estimate is precise
-    enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that is done.
+    enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that has settled
+    or is done, so that no check of one falls into the time of another.
 
     A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many until it
     is ready, `TUNING_SECONDS` while torch chooses a kernel). With `all_or_none` (the ranks of a collective) the others
@@ -423,9 +424,9 @@ def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
     live = [call for call in calls if not call.over]
     ready = [call for call in live if call.state == "ready"]
     settled = [call for call in live if call.state == "settled"]
-    if len(ready) == len(live):
+    if len(ready) == len(live) or (in_turn and len(ready) + len(settled) == len(live)):
         _answer(ready[:1] if in_turn else ready, "go")
-    if in_turn or len(settled) == len(live):
+    if len(settled) == len(live):
         _answer(settled, "release")
 
 

@@ -384,7 +384,8 @@ class WorkerPool:
         """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
         visible = [device.uuid for device in self._visible[group]]
-        how = {"threads": self.processes.threads(group), "tuned": str(self._log(_name(group), "tunableop.csv"))}
+        how: Message = {"threads": self.processes.threads(group), "shared": str(self.meeting)}
+        how["tuned"] = str(self._log(_name(group), "tunableop.csv"))
         return {"event": "open", "devices": fields, "visible": visible, **how}
 
     def spent(self) -> TimeSpent:
