@@ -129,7 +129,7 @@ IN_PROCESS: Sequence[Case] = (
     Case("slot-of-older-generation, device: 1, at: stream", ("inventory.pcie_gen_max",), measured=LITTLE),
     # -- lost in the middle
     Case("device-lost, device: 1, at: matmul", ("matmul.*", "soak.*")),
-    Case("device-lost, device: 1, at: peer_copy+1", ("peer_copy.*", "soak.*")),
+    Case("device-lost, device: 1, at: peer_copy+1", ("peer_copy.*", "memory_pattern.hot")),
     Case("device-lost, device: 1, at: soak+10", ("soak.*", "memory_pattern.hot")),
     Case("ecc-uncorrectable, device: 1, at: stream", ("stream.*",)),
     # -- counted while it is loaded

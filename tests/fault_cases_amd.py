@@ -120,7 +120,7 @@ IN_PROCESS: Sequence[Case] = (
     replace(two("capped", measured=SOAK), closing="HELD", exit=6),
     # -- lost in the middle
     two("device-lost, at: matmul", "matmul.*", "soak.*"),
-    three("device-lost, at: peer_copy+1", "peer_copy.*", "soak.*", measured=("peer_copy", "soak")),
+    three("device-lost, at: peer_copy+1", "peer_copy.*", measured=("peer_copy", "soak")),
     two("device-lost, at: soak+10", "soak.*"),
     two("ecc-uncorrectable, at: stream", "stream.*"),
     # -- counted while it is loaded

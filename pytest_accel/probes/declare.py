@@ -103,6 +103,7 @@ class Declaration:
     cost: Cost | Mapping[str, Cost] | None = None
     small: Mapping[str, Any] = field(default_factory=dict)
     node: bool = False
+    within: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -213,6 +214,7 @@ def probe(
     cost: Cost | Mapping[str, Cost] | None = None,
     small: Mapping[str, Any] | None = None,
     node: bool = False,
+    within: Mapping[str, str] | None = None,
 ) -> Callable[[Probe], Probe]:
     """Declare a probe.
 
@@ -243,6 +245,8 @@ def probe(
         cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
         small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
         node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
+        within: By level, the name of a probe whose load measures it too, if that has the same conditions: one load for
+            both.
 
     Raises:
         TypeError: The declaration lacks something, or the function is not one at the top of a module.
@@ -270,6 +274,7 @@ def probe(
             cost=cost,
             small=small or {},
             node=node or runs == "ranks",
+            within=within or {},
         )
         if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
             raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")

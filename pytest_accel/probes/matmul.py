@@ -53,6 +53,7 @@ def _burst(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     verifies="products",
     cost=Cost("peak", share=0.7),
     small={"m": 32, "n": 32, "k": 32},
+    within={"quick": "soak"},
 )
 def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Measure sustained dense matrix multiplication in TFLOPS (for int8 in TOPS, counted alike).

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from statistics import median
 
 from pytest_accel.core.stats import estimate_rate
-from pytest_accel.probes.declare import Cost, probe
+from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Cost, probe
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import sustained
@@ -54,6 +55,8 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     delayed. block_p95 is the 95th percentile of the durations of blocks
     over their median. The sensor process reads power, temperature, clock and throttle counters meanwhile; clock_swing
     is the height, as a share of the median SM clock, that the clock rose and fell by three times.
+
+    Its first seconds are those of `matmul`, which a short level does not measure again.
     """
     gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
@@ -66,7 +69,21 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     )
     result.details.update(device.counted_clock())
     gemm.check()
-    return [result, droop(result), *steadiness(result)]
+    return [result, droop(result), *steadiness(result), first_seconds(result)]
+
+
+def first_seconds(rate: ProbeResult) -> ProbeResult:
+    """Return the `matmul` of a `soak.rate`: its blocks up to the end of the shortest sustained load."""
+    count = sum(each <= SUSTAINED_WARMUP + SUSTAINED_SECONDS for each in rate.details["ends"]) or 1
+    conditions = {key: value for key, value in rate.conditions.items() if key != "seconds"}
+    return replace(
+        rate,
+        metric=f"matmul.{conditions['dtype']}",
+        samples=rate.samples[:count],
+        seconds=rate.seconds[:count],
+        conditions=conditions,
+        details={**rate.details, "ends": rate.details["ends"][:count]},
+    )
 
 
 def droop(rate: ProbeResult) -> ProbeResult:

@@ -23,7 +23,7 @@ from pytest_accel.judging.inventory import facts, host_fact, withheld
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.repeats import Repeats
-from pytest_accel.probes.declare import Declaration
+from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import IdleCheck, check_idle, settle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
@@ -255,10 +255,16 @@ class Measuring:
         self._forget_counters()
         measured = [device for device in self._devices if not self.barred(request, device.uuid)]
         outcomes: list[Outcome] = []
+
+        def keep(outcome: Outcome) -> None:
+            """Keep what a worker found, but what another probe measures at this level."""
+            outcome.findings = [each for each in outcome.findings if self._own(request, each["metric"])]
+            outcomes.append(outcome)
+
         began, complete = clock.now(), False
         try:
             links = "link" in request.declaration.stresses
-            self._pool.measure(work, [alone] if alone else measured, outcomes.append, links=links)
+            self._pool.measure(work, [alone] if alone else measured, keep, links=links)
             complete = not self._deadline.over
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
@@ -269,6 +275,13 @@ class Measuring:
                 if complete and self._of_round is None:
                     self._ledger.measured(request, [each for own in result.attempts.values() for each in own])
                 self.save(result)
+
+    def _own(self, request: ProbeRequest, metric: str) -> bool:
+        """Return whether a metric that a probe found is its own, or is measured within it at the level of the run."""
+        finder = finder_of(metric)
+        if finder in (None, request.declaration):
+            return True
+        return request.packaged and finder.within.get(self._setup.options.level) == request.declaration.name
 
     def _forget_counters(self) -> None:
         """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.conditions import wrong_values
-from pytest_accel.probes.declare import Declaration, conditions_of, declaration_for, unusable
+from pytest_accel.probes.declare import Declaration, conditions_of, declaration_for, declarations, unusable
+from pytest_accel.skus.budgets import budget
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,12 @@ class ProbeRequest:
 
 
 def request_of(
-    function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None
+    function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None, level: str = ""
 ) -> ProbeRequest:
     """Return the request for `function` under the conditions `given`, completed by the SKU's and the probe's defaults.
 
-    `metric` is the metric to judge, None for the probe's main one. The SKU's limits apply only to the packaged probes
+    `metric` is the metric to judge, None for the probe's main one. At a level at which the load of another probe
+    measures it too, the request is for that probe. The SKU's limits apply only to the packaged probes
     under the packaged conditions. Raises TypeError for a function that no worker could import, for a condition that the
     probe does not have, and for a value that it cannot use.
     """
@@ -65,4 +67,15 @@ def request_of(
     ]
     suffix = "" if standard else "@" + ",".join(extra)
     name = (metric or declaration.metric.format(**conditions)) + suffix
-    return ProbeRequest(function, declaration, conditions, name, suffix, packaged=declaration.packaged and standard)
+    own = ProbeRequest(function, declaration, conditions, name, suffix, packaged=declaration.packaged and standard)
+    return _within(own, sku, level) or own
+
+
+def _within(own: ProbeRequest, sku: Sku | None, level: str) -> ProbeRequest | None:
+    """Return the request for the probe whose load measures this metric too at a level; None if there is none."""
+    outer = next((each for each in declarations() if each.name == own.declaration.within.get(level)), None)
+    if outer is None or not own.packaged:
+        return None
+    found = request_of(outer.function, {}, own.metric, sku)
+    timed = budget(own.declaration, own.metric, level, sku) and budget(outer, own.metric, level, sku)
+    return found if timed and found.conditions == own.conditions else None

@@ -198,7 +198,7 @@ class Session:
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
         not have or cannot use, and ProbeError for a bug in the probe.
         """
-        request = request_of(function, given, metric, self.sku)
+        request = request_of(function, given, metric, self.sku, self.options.level)
         binding = requirements.required_at(self.options.level, self.setup.limits)
         own = binding.get(request.metric) if request.packaged else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]

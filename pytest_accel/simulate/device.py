@@ -14,7 +14,7 @@ from pytest_accel.core import sizes
 from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import significant
-from pytest_accel.probes.declare import declaration_for
+from pytest_accel.probes.declare import declaration_for, declarations
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -187,14 +187,19 @@ class SimulatedDevice(Compute):
         return next((flips for place in self._working() if (flips := self._symptoms(place).flips)), "")
 
     def _begin(self, probe: str) -> None:
-        """Set the simulated time to that of the device that finished last, and note when the probe began."""
+        """Set the simulated time to that of the device that finished last, and note when the probe began.
+
+        With it begin those that a level measures within it.
+        """
+        begun = [each.name for each in declarations() if probe in (each.name, *each.within.values())]
         self._announced.subjects = ()
         self.time = max(self.board.read(place, "now") for place in range(self.model.devices))
         self._pace = (time.monotonic(), self.time)
         self._idle()
         for place in self.places:
-            if probe in PROBES and self.board.read(place, f"began {probe}") < 0:
-                self.board.write(place, **{f"began {probe}": self.time})
+            for name in filter(PROBES.__contains__, begun):
+                if self.board.read(place, f"began {name}") < 0:
+                    self.board.write(place, **{f"began {name}": self.time})
 
     def _end(self) -> None:
         """Let the devices rest until the next full second."""

@@ -178,7 +178,8 @@ def _(symptoms: Symptoms, by: float = 0.12) -> None:
 @fault("slow-dtype", "matmul.* of that dtype")
 def _(symptoms: Symptoms, dtype: str = "fp8", by: float = 0.12) -> None:
     """Slow down matrix products of one dtype, as if the device did not use its fast kernel."""
-    symptoms.slow[f"matmul.{dtype}"] = 1 - by
+    for name in (f"matmul.{dtype}", *(["soak.rate"] if dtype == "bf16" else [])):
+        symptoms.slow[name] = 1 - by
 
 
 @fault("slow-writes", "stream.copy, stream.copy_kernel, stream.triad")

@@ -81,7 +81,7 @@ def _requests(item: Any, session: Session) -> list[ProbeRequest]:
     noted: list[ProbeRequest] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, session.sku))
+        noted.append(request_of(probe, conditions, metric, session.sku, session.options.level))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}

@@ -11,7 +11,9 @@ MEMORY_GBS             bytes per second of a kernel that moves memory, in GB/s; 
                        BUS_GBS (busbw of a collective) likewise
 TFLOPS_BF16            rate of a product of that number type; FP64, FP32, TF32, FP8, FP4, INT8 likewise
 SM_MHZ, LAUNCH_US      clock that the spinning kernel counts; time that each launch takes on the device
-COMPUTED_BYTES         largest data of an operation that is computed; see inside/standing.py, also for FLIP and BIT
+COMPUTED_BYTES         largest data of an operation that is computed; see inside/standing.py
+FLIP                   "all_reduce": one bit of the sum on the first rank is wrong, from the third call on
+TAKEN_BYTES            memory that is free as CUDA tells, and cannot be had
 FIRST_PRODUCT_S        time that the first product of a process takes on the host
 ECC, ECC_AFTER         UUID of a device that reports an uncorrectable error after so many waits
 NO_MULTICAST           NCCL cannot bind NVLink SHARP
@@ -70,7 +72,7 @@ class Build:
             **inherited,
             "LD_LIBRARY_PATH": str(self.folder / "lib"),
             "LD_PRELOAD": str(self.folder / "lib/libstandin.so"),
-            "PYTHONPATH": os.pathsep.join(map(str, (HERE / "inside", self.package))),
+            "PYTHONPATH": os.pathsep.join(map(str, (HERE / "inside", self.package, HERE, HERE.parent))),
             **{f"STANDIN_{name}": str(each) for name, each in settings.items()},
         }
 
@@ -120,7 +122,7 @@ class Node:
     def suite(self, folder: Path, *options: str, environ: Mapping[str, str] | None = None, limit: float = 400.0) -> Ran:
         """Run the packaged suite at level quick, and wait for its end."""
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        command: list[str | Path] = [self.build.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini"]
+        command: list[str | Path] = [self.build.python, "-m", "pytest", "-q", "-c", "pytest.ini"]
         began = time.monotonic()
         command += ["--accel-level=quick", f"--accel-output={folder / 'out'}", *options]
         process = self.start(command, folder, environ)

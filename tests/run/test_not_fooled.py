@@ -111,13 +111,13 @@ def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable
     run = here("ecc-counted, device: 1, at: matmul")
     run.check(probes.stream, {"op": "triad"}, run.devices[0].uuid)
     early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
-    run.check(probes.matmul, {"dtype": "bf16"}, run.devices[0].uuid)
+    run.check(probes.matmul, {"dtype": "fp8"}, run.devices[0].uuid)
     left = [each.metric for each in run.verdicts]
     kept = {each.metric for each in run.record.measurements}
     late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
 
     assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
-    assert left == ["stream.triad", "matmul.bf16"]
+    assert left == ["stream.triad", "matmul.fp8"]
     assert kept == set(left), "or judging the record again would find what the run forgot"
 
 

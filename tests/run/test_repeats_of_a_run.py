@@ -41,14 +41,12 @@ def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_what_falls_short_everywhere_is_repeated_once_and_within_the_time_for_repeats(tmp_path: Path) -> None:
+def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
     ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
-    assert attempts(ran, "matmul.bf16") == attempts(ran, "matmul.fp8") == {"together": 16}
-    assert attempts(ran, "soak.rate") == {"together": 8}, "12 s and 8 s are the 20 s of the level"
-    assert set(ran.statuses("matmul.bf16").values()) == set(ran.statuses("matmul.fp8").values()) == {"FAIL"}
-    assert set(ran.statuses("soak.rate").values()) == {"INCONCLUSIVE"}
-    (verdict,) = [each for each in ran.record["verdicts"] if each["metric"] == "soak.rate"][:1]
-    assert "not measured again for lack of time: the 20 s for repeats at quick leave 0 s" in verdict["sentence"]
+    assert attempts(ran, "matmul.fp8") == {"together": 16}
+    assert attempts(ran, "matmul.bf16") == attempts(ran, "soak.rate") == {"together": 16}, "one load for both"
+    for metric in ("matmul.bf16", "matmul.fp8", "soak.rate"):
+        assert set(ran.statuses(metric).values()) == {"FAIL"}
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ After torch's own host code for the device has run, the same operation is comput
 is larger than STANDIN_COMPUTED_BYTES is not computed: its contents are *unknown*, and so is what follows from them.
 What a program reads of unknown contents is what a device without a fault would say: equal, nothing wrong, zero.
 
-STANDIN_FLIP=mm turns one bit in each result of torch's operation `mm`; `copy_:h2d` (d2h, p2p, d2d) in each copy of that
-way; `all_reduce` is done by the stand-in itself. STANDIN_BIT is the bit of the first element, counted from the lowest;
-by default the second highest, which makes any number wrong by far.
+`Standing.flip("mm.out")` turns one bit in each result of torch's operation mm with `out=`; "copy_:h2d" (d2h, p2p, d2d)
+in each copy of that way; "mul_*1" in the first result only; "mm@0" turns the lowest bit of the first element. By default
+it is the second highest, which makes any number wrong by far. STANDIN_FLIP=all_reduce is done by the stand-in itself.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ READ = {"_local_scalar_dense", "is_nonzero", "equal", *SIZED_BY_DATA}
 class Standing(TorchDispatchMode):
     """Computes on the CPU what the devices of the stand-in do not."""
 
-    def __init__(self, most: float, flip: str, bit: int | None) -> None:
+    def __init__(self, most: float) -> None:
         super().__init__()
-        self._most, self._bit = most, bit
-        self._flipped, _, self._way = flip.partition(":")
+        self._most = most
         self._unknown: set[int] = set()
         self._names: dict[Any, str] = {}
+        self.flip("")
+
+    def flip(self, what: str) -> None:
+        """Turn a bit in results from here on; see above."""
+        what, _, bit = what.partition("@")
+        what, _, times = what.partition("*")
+        self._flipped, _, self._way = what.partition(":")
+        self._bit, self._times = int(bit) if bit else None, float(times or "inf")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -58,7 +65,9 @@ class Standing(TorchDispatchMode):
             return result
         if on_device:
             result = _compute(func, args, kwargs, result)
-            self._flip(name, args, made)
+            if made and self._is_turned(name, func, args):
+                self._times -= 1
+                _turn(made[0], self._bit)
         for each in made:
             if _size(each) == each.untyped_storage().nbytes():
                 self._unknown.discard(each.untyped_storage()._cdata)
@@ -73,6 +82,10 @@ class Standing(TorchDispatchMode):
             return _upload(func(*tree_map(_moved, args)), given[0].device)
         return None
 
+    def _is_turned(self, name: str, func: Any, args: Any) -> bool:
+        alike = self._flipped in (name, f"{name}.{func._overloadname}")
+        return alike and self._times > 0 and self._way in ("", _way(args))
+
     def _is_unknown(self, tensor: torch.Tensor) -> bool:
         return bool(self._unknown) and tensor.untyped_storage()._cdata in self._unknown
 
@@ -83,15 +96,15 @@ class Standing(TorchDispatchMode):
                 self._unknown.add(storage._cdata)
                 weakref.finalize(storage, self._unknown.discard, storage._cdata)
 
-    def _flip(self, name: str, args: Any, made: Sequence[torch.Tensor]) -> None:
-        if name != self._flipped or not made or not made[0].numel() or (self._way and self._way != _way(args)):
-            return
-        first = _alias(made[0]) if made[0].is_cuda else made[0]
-        size = first.element_size()
-        bit = 8 * size - 2 if self._bit is None else self._bit
-        kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-        element = first.view(kind)[(slice(0, 1),) * first.dim()]
-        element.bitwise_xor_(torch.tensor(1 << bit, dtype=torch.int64).to(kind))
+
+def _turn(tensor: torch.Tensor, bit: int | None) -> None:
+    """Turn a bit of the first element."""
+    first = _alias(tensor) if tensor.is_cuda else tensor
+    size = first.element_size()
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    element = first.view(kind)[(slice(0, 1),) * first.dim()]
+    mask = torch.tensor(1 << (8 * size - 2 if bit is None else bit), dtype=torch.int64)
+    element.bitwise_xor_(mask.to(kind))
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
@@ -104,7 +117,8 @@ def _size(tensor: torch.Tensor) -> int:
 
 def _read(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """Return the tensors whose contents an operation reads."""
-    return _tensors((args[1:] if name in OVERWRITE else args, {key: each for key, each in kwargs.items() if key != "out"}))
+    named = {key: each for key, each in kwargs.items() if key != "out"}
+    return _tensors((args[1:] if name in OVERWRITE else args, named))
 
 
 def _is_view(func: Any) -> bool:
@@ -145,6 +159,10 @@ def _moved(value: Any) -> Any:
     return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 def _upload(here: torch.Tensor, device: torch.device) -> torch.Tensor:
     there = torch.empty(here.shape, dtype=here.dtype, device=device)
     _alias(there).copy_(here)
@@ -158,7 +176,7 @@ def _compute(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if isinstance(right, (bool, int, float)):
         return right
     for made, computed in zip(tree_leaves(result), tree_leaves(right), strict=True):
-        if not isinstance(made, torch.Tensor) or made.untyped_storage().data_ptr() == computed.untyped_storage().data_ptr():
+        if not isinstance(made, torch.Tensor) or _place(made) == _place(computed):
             continue
         if (made.shape, made.dtype) != (computed.shape, computed.dtype):
             text = f"{func}: the device gives {made.shape} {made.dtype}, the CPU {computed.shape} {computed.dtype}"
@@ -167,10 +185,9 @@ def _compute(func: Any, args: Any, kwargs: Any, result: Any) -> Any:
     return result
 
 
-def install() -> None:
+def install() -> Standing:
     """Compute from here on, in this thread and those that torch starts from it."""
+    mode = Standing(float(os.environ.get("STANDIN_COMPUTED_BYTES", "1048576")))
     if torch.cuda.is_available():
-        setting = os.environ.get
-        bit = setting("STANDIN_BIT")
-        most = float(setting("STANDIN_COMPUTED_BYTES", 2**20))
-        Standing(most, setting("STANDIN_FLIP", ""), int(bit) if bit else None).__enter__()
+        mode.__enter__()
+    return mode

@@ -321,7 +321,9 @@ API cudaError_t cudaMalloc(void** address, size_t size) {
   Lock lock(mutex);
   if (node().devices.empty()) return failed(cudaErrorNoDevice);
   Device& here = device(current);
-  if (here.used + in_pages(size) > here.total || !(*address = reserve(size))) return failed(cudaErrorMemoryAllocation);
+  size_t taken = static_cast<size_t>(setting("TAKEN_BYTES", 0));
+  if (here.used + in_pages(size) + taken > here.total || !(*address = reserve(size)))
+    return failed(cudaErrorMemoryAllocation);
   here.used += in_pages(size);
   node().ranges[reinterpret_cast<uintptr_t>(*address)] = Range{size, current};
   return cudaSuccess;
