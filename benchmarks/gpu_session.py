@@ -36,7 +36,7 @@ RESERVE = 30.0
 """Seconds of the stated minutes that are left at the end: to end a step, to pack, and for the caller's own work."""
 FIRST = 12.0
 """Seconds until it is known what the machine has."""
-QUICK, SOAK = 110.0, 90.0
+QUICK, SOAK = 85.0, 90.0
 """Seconds of a run of the suite on one GPU, planned: its budgets, the start of its processes, settling, checks."""
 RECORDS = ("V9", "V11")
 """They read the records of soak and quick."""
@@ -140,7 +140,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--platform", default="auto")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="a folder with builds of the tools of others")
     parser.add_argument("--steps", nargs="+", choices=WORTH, default=WORTH, metavar="STEP", help="of those in --plan")
-    parser.add_argument("--minutes", type=float, default=10.0, help="of all of it; what no longer fits is not run")
+    parser.add_argument("--minutes", type=float, default=9.0, help="of all of it; what no longer fits is not run")
     parser.add_argument("--since", type=float, default=time.time(), help="when the minutes began, as time.time()")
     parser.add_argument("--cpu", action="store_true", help="go on where there is no GPU: shows that the code runs")
     parser.add_argument("--plan", action="store_true", help="print the table of steps and seconds, and end")
@@ -171,9 +171,10 @@ def main() -> None:
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
     machine, facts = about()
     sku, words = subject(options, machine)
-    every = steps(options, folder, sku, sku if sku not in ("cpu", "auto", "") else "h200-sxm")
+    part = sku if sku not in ("cpu", "auto", "") else "h200-sxm"
+    every = steps(options, folder, sku, part)
     session = Session(folder, until, every if sku else [replace(each, lacks="no GPU") for each in every], report)
-    session.found["about"] = {**facts, "device": words}
+    session.found |= {"about": {**facts, "device": words}, "part": part}
     try:
         write_files(folder, sku or "auto", 2 if options.cpu else 60)
         session.run()

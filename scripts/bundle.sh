@@ -7,7 +7,7 @@ usage() {
     cat <<'TEXT'
 usage: scripts/bundle.sh [--python 3.12] [--platform PLATFORM] [--output FILE.tar.gz] [--session [--peers DIR]]
 
-  --python    the node's Python, as major.minor (default: that of $PYTHON, or python3)
+  --python    the node's Python, as major.minor (default: that of $PYTHON, or python3; with --session 3.12)
   --platform  x86_64, aarch64, or a tag of the newest glibc allowed, as manylinux_2_28_x86_64
               (default: this machine's architecture, and a glibc of 2.28 or newer)
   --output    default: dist/pytest-accel-VERSION-pyPYTHON-ARCHITECTURE.tar.gz
@@ -42,6 +42,7 @@ done
 cd "$(dirname "$0")/.."
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "'$python' is older than Python 3.10: PYTHON=/path/to/python3"
+[ $session = no ] || : "${target:=3.12}"
 : "${target:=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}"
 [[ $target =~ ^3\.[1-9][0-9]$ ]] || die "--python is '$target'; wanted: major.minor of Python 3.10 or newer, as 3.12"
 case $platform in
@@ -101,7 +102,7 @@ cp scripts/install.sh LICENSE "$root"
 next=install.sh
 if [ $session = yes ]; then
     cp scripts/run.sh "$root"
-    next="run.sh --minutes 10"
+    next="run.sh --minutes 9"
     mkdir "$root/benchmarks"
     cp benchmarks/{bench,compare,cuda_stream,gpu_session,machine,peers,session,session_report,verify}.py benchmarks/stream.cu "$root/benchmarks"
     [ -z "$peers" ] || cp -RL -- "$peers" "$root/peers"

@@ -5,8 +5,8 @@ is larger than STANDIN_COMPUTED_BYTES is not computed: its contents are *unknown
 What a program reads of unknown contents is what a device without a fault would say: equal, nothing wrong, zero.
 
 `Standing.flip("mm.out")` turns one bit in each result of torch's operation mm with `out=`; "copy_:h2d" (d2h, p2p, d2d)
-in each copy of that way; "mul_*1" in the first result only; "mm@0" turns the lowest bit of the first element. By default
-it is the second highest, which makes any number wrong by far. STANDIN_FLIP=all_reduce is done by the stand-in itself.
+in each copy of that way; "mul_*1" in the first result only; "mm@0" turns the lowest bit of the first element. It is the
+second highest by default, which makes any number wrong by far. STANDIN_FLIP=all_reduce is done by the stand-in itself.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ READ = {"_local_scalar_dense", "is_nonzero", "equal", *SIZED_BY_DATA}
 """Operations by which the host learns of the contents of a tensor."""
 
 
-class Standing(TorchDispatchMode):
+class Standing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Computes on the CPU what the devices of the stand-in do not."""
 
     def __init__(self, most: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._most = most
         self._unknown: set[int] = set()
         self._names: dict[Any, str] = {}
@@ -84,7 +84,7 @@ class Standing(TorchDispatchMode):
 
     def _is_turned(self, name: str, func: Any, args: Any) -> bool:
         alike = self._flipped in (name, f"{name}.{func._overloadname}")
-        return alike and self._times > 0 and self._way in ("", _way(args))
+        return alike and self._times > 0 and (not self._way or self._way == _way(args))
 
     def _is_unknown(self, tensor: torch.Tensor) -> bool:
         return bool(self._unknown) and tensor.untyped_storage()._cdata in self._unknown
@@ -189,5 +189,5 @@ def install() -> Standing:
     """Compute from here on, in this thread and those that torch starts from it."""
     mode = Standing(float(os.environ.get("STANDIN_COMPUTED_BYTES", "1048576")))
     if torch.cuda.is_available():
-        mode.__enter__()
+        mode.__enter__()  # type: ignore[no-untyped-call]
     return mode

@@ -20,7 +20,7 @@ WORLD = 4
 
 
 def started(node: Node, folder: Path, where: str, *cases: str, environ: dict[str, str] | None = None) -> Any:
-    command = [node.build.python, HERE / "inside/every_probe.py", where, *cases]
+    command: list[str | Path] = [node.build.python, HERE / "inside/every_probe.py", where, *cases]
     return node.start(command, folder, environ)
 
 
@@ -96,7 +96,7 @@ FLIPS = {
     "host_copy.both=copy_:d2h": "the data that arrived (d2h) differ",
     "host_copy_all=copy_:h2d": "the data that arrived (h2d) differ",
     "latency=copy_:h2d": "the data that arrived differ",
-    "memory=mul_*1@17": "wrong words",
+    "memory=mul_*1@17": "words did not keep what was written",
 }
 
 
@@ -126,7 +126,7 @@ def rates(node: Node, folder: Path, case: str, count: int, beside: int) -> Seque
     core = ["taskset", "-c", "0"]
     loops = [subprocess.Popen([*core, "sh", "-c", "while :; do :; done"]) for _ in range(beside)]
     try:
-        program = [*core, node.build.python, HERE / "inside/every_probe.py", "alone", *[case] * count]
+        program: list[str | Path] = [*core, node.build.python, HERE / "inside/every_probe.py", "alone", *[case] * count]
         process = node.start(program, folder)
         out, _ = process.communicate(timeout=300)
     finally:
