@@ -2,11 +2,12 @@
 #   PYTHON=...  the interpreter; the torch for CUDA or ROCm that it has is used
 #   VENV=...    where the environment is made
 #   ARGS=...    further options
+#   CUDA_TORCH=...  versions of torch for `make test-cuda`
 PYTHON ?= python3
 VENV ?= .venv
-export PYTHON VENV
+export PYTHON VENV CUDA_TORCH
 
-.PHONY: help accept test test-slow lint format docs site picture thresholds-changelog wheel bundle clean
+.PHONY: help accept test test-slow test-nightly test-cuda lint format docs site picture thresholds-changelog wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -17,6 +18,9 @@ help:
 	@echo 'Work on it'
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
 	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, the whole fault matrix'
+	@echo '  make test-nightly   run more of the same: every product, four times as many mutated files'
+	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
+	@echo '                   make test-cuda CUDA_TORCH="2.6.0 2.15.0"'
 	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'
 	@echo '  make format      format the code, and correct what can be corrected without a decision'
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
@@ -33,6 +37,12 @@ test:
 
 test-slow:
 	@scripts/test.sh slow $(ARGS)
+
+test-nightly:
+	@scripts/test.sh nightly $(ARGS)
+
+test-cuda:
+	@scripts/test.sh cuda $(ARGS)
 
 lint:
 	@scripts/env.sh dev

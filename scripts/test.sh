@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our own tests: scripts/test.sh fast|slow [PYTEST OPTIONS]
+# Our own tests: scripts/test.sh fast|slow|nightly|cuda [PYTEST OPTIONS]
 #
 # Tests that measure this machine's own processors (marker `devices`) run one after the other in a call of their own,
 # beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
@@ -8,19 +8,32 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
-fast) speed="not slow and not cuda_build" ;;
-slow) speed="slow and not cuda_build" ;;
+fast) speed="not slow and not nightly and not cuda_build" ;;
+slow) speed="slow and not nightly and not cuda_build" ;;
+nightly) speed="nightly and not cuda_build" ;;
+cuda) ;;
 *)
-    echo "usage: scripts/test.sh fast|slow [PYTEST OPTIONS]" >&2
+    echo "usage: scripts/test.sh fast|slow|nightly|cuda [PYTEST OPTIONS]" >&2
     exit 2
     ;;
 esac
+kind=$1
 shift
 scripts/env.sh dev
 
 # strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
 # benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error.
 call() { "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
+
+if [ "$kind" = cuda ]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
+    for torch in ${CUDA_TORCH:-2.13.0}; do
+        scripts/cuda_build.sh "$torch" >&2
+        export CUDA_TORCH="$torch"
+        call -n 2 -m "cuda_build and not nightly and not devices" tests/cuda_build "$@"
+        call -m "cuda_build and not nightly and devices" tests/cuda_build "$@"
+    done
+    exit
+fi
 
 serial=$(mktemp)
 call -m "$speed and devices" "$@" >"$serial" 2>&1 &

@@ -11,6 +11,7 @@ pytest_plugins = ["pytester"]
 MARKERS = (
     "slow: full products, builds, end-to-end cases (make test-slow)",
     "devices: measures this machine's own processors, so it runs serially",
+    "nightly: more of what other tests show (make test-nightly)",
     "cuda_build: torch's CUDA build over a stand-in for CUDA's runtime (make test-cuda)",
 )
 

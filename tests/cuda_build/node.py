@@ -5,8 +5,8 @@ What these tests show is "executed on torch's CUDA build over a stand-in for the
 Settings of the stand-in, as environment variables STANDIN_...:
 
 =====================  ================================================================================================
-GPUS, NAME, SMS        devices, their name, their number of multiprocessors; CAPABILITY (90 is 9.0), L2_BYTES,
-                       TOTAL_BYTES
+GPUS, UUID, NAME, SMS  devices, their UUID but for its last digit, their name, their number of multiprocessors;
+                       CAPABILITY (90 is 9.0), L2_BYTES, TOTAL_BYTES
 MEMORY_GBS             bytes per second of a kernel that moves memory, in GB/s; H2D_GBS, D2H_GBS (pinned), PEER_GBS, and
                        BUS_GBS (busbw of a collective) likewise
 TFLOPS_BF16            rate of a product of that number type; FP64, FP32, TF32, FP8, FP4, INT8 likewise
@@ -46,9 +46,14 @@ H200: Mapping[str, object] = {
 """Rates that a healthy part could have. They are stated, not measured."""
 
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw9")[-1]
+UUID = os.environ.get("STANDIN_UUID", f"GPU-8932f937-d72c-4106-c12f-20bd9faed{WORKER}f")
+"""Of the devices of this process of pytest, since one device is measured by one run at a time; and of its children."""
+
+
 def uuid(place: int) -> str:
     """Return the UUID of a device, in the simulated NVML as in the stand-in."""
-    return f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{place:x}"
+    return f"{UUID}{place:x}"
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,10 @@ class Node:
         self, command: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """Start a program on the node, with more variables of the environment."""
-        environment = {**self.build.environment({"GPUS": self.gpus, **self.part, **self.settings}), **(environ or {})}
+        environment = {
+            **self.build.environment({"GPUS": self.gpus, "UUID": UUID, **self.part, **self.settings}),
+            **(environ or {}),
+        }
         return subprocess.Popen(
             [str(each) for each in command], cwd=folder, env=environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -43,6 +43,7 @@ def test_one_gpu_is_accepted_at_the_rates_that_it_keeps(build: Build, tmp_path: 
     refuse_other_rates(ran, RATES, H200)
 
 
+@pytest.mark.devices  # by itself: eight workers take the whole machine
 def test_eight_gpus_are_accepted_at_the_rates_that_they_keep(build: Build, tmp_path: Path) -> None:
     ran = Node(build, H100, 8).suite(tmp_path, "--accel-sku=h100-sxm", "--accel-platform=hgx8")
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import as_user
 import in_process
@@ -120,8 +121,14 @@ def test_one_device_at_half_is_rejected(sku: str, family: str, tmp_path: Path) -
     assert len({each.subject for each in slow if each.status is Status.FAIL}) == 1
 
 
+def nodes() -> list[Any]:
+    """The products of `CASES`; all but the first two run every night."""
+    every = list(dict.fromkeys(sku for sku, _ in CASES))
+    return [pytest.param(sku, marks=[pytest.mark.nightly] * (place > 1)) for place, sku in enumerate(every)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("sku", dict.fromkeys(sku for sku, _ in CASES))
+@pytest.mark.parametrize("sku", nodes())
 def test_a_healthy_node_is_accepted_where_no_part_lacks_a_floor(sku: str, tmp_path: Path) -> None:
     lacking = readiness.lacking(load(sku), usual(load(sku)), ["quick"])
     place = tmp_path / "out"

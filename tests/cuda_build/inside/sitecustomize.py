@@ -16,7 +16,9 @@ def nvml() -> None:
 
     part, count = os.environ["STANDIN_PART"], int(os.environ.get("STANDIN_GPUS", "1"))
     gpus = [getattr(simulated, part)(place) for place in range(count)]
-    for gpu in gpus:
+    for place, gpu in enumerate(gpus):
+        if "STANDIN_UUID" in os.environ:
+            gpu.answers["nvmlDeviceGetUUID"] = f"{os.environ['STANDIN_UUID']}{place:x}".encode()
         if os.environ.get("STANDIN_MICROVM"):
             of_microvm(gpu, simulated)
         if os.environ.get("STANDIN_MIG"):

@@ -65,7 +65,8 @@ constexpr int HOST = -1, PAGEABLE = -2;
 
 std::string uuid_of(int number) {
   char text[64];
-  snprintf(text, sizeof text, "GPU-8932f937-d72c-4106-c12f-20bd9faed9f%x", number);
+  snprintf(text, sizeof text, "%s%x", setting("UUID", std::string("GPU-8932f937-d72c-4106-c12f-20bd9faed9f")).c_str(),
+           number);
   return text;
 }
 
