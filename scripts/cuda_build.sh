@@ -25,7 +25,7 @@ if [ ! -f "$place/complete" ]; then
     rm -rf "$place" && mkdir -p "$place"
     "${PYTHON:-python3}" -m venv "$place/venv"
     # Three equal signs: this very build, not one for CPUs with a suffix that lies nearer. No constraint applies to it.
-    install() { PIP_CONSTRAINT="" PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet "$@" >&2; }
+    install() { PIP_CONSTRAINT=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet "$@" >&2; }
     install "torch===$torch" numpy || die "torch $torch could not be installed; pip's words are above"
     cuda=$("$python" -c 'import torch; print(torch.version.cuda or "")')
     case $cuda in

@@ -69,7 +69,7 @@ size_t bytes_of(ncclDataType_t type) {
     case ncclInt8:
     case ncclUint8: return 1;
     case ncclFloat16:
-    case ncclBfloat16: return 2;
+    case static_cast<ncclDataType_t>(9): return 2;  // ncclBfloat16, which older headers hide
     case ncclInt64:
     case ncclUint64:
     case ncclFloat64: return 8;
