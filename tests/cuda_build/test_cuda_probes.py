@@ -155,3 +155,10 @@ def test_block_formats_are_multiplied_as_a_blackwell_takes_them(build: Build, tm
         said = errors(found).get(f"full.{dtype}", "")
         assert said.startswith("NotApplicable" if lacks else ""), said
         assert bool(said) == lacks, said
+
+
+def test_scales_that_torch_refuses_are_not_applicable(build: Build, tmp_path: Path) -> None:
+    """With the words that it has for ROCm since 7.13, where it wants our scales in another order."""
+    node = Node(build, H200, 1, {"COMPUTED_BYTES": 1024, "CAPABILITY": 100})
+    found = errors(lines(started(node, tmp_path, "alone", "mistaken.full.mxfp8")))
+    assert found["mistaken.full.mxfp8"].startswith("NotApplicable: this torch cannot multiply mxfp8 on this device")
