@@ -72,9 +72,12 @@ def request_of(
 
 
 def _within(own: ProbeRequest, sku: Sku | None, level: str) -> ProbeRequest | None:
-    """Return the request for the probe whose load measures this metric too at a level; None if there is none."""
+    """Return the request for the probe whose load measures this metric too at a level; None if there is none.
+
+    There is none for a processor, whose peak is measured in alternation with the product.
+    """
     outer = next((each for each in declarations() if each.name == own.declaration.within.get(level)), None)
-    if outer is None or not own.packaged:
+    if outer is None or not own.packaged or sku is None or not sku.datasheet.tflops:
         return None
     found = request_of(outer.function, {}, own.metric, sku)
     timed = budget(own.declaration, own.metric, level, sku) and budget(outer, own.metric, level, sku)

@@ -46,7 +46,7 @@ H200: Mapping[str, object] = {
 """Rates that a healthy part could have. They are stated, not measured."""
 
 
-WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw9")[-1]
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gwe")[-1]
 UUID = os.environ.get("STANDIN_UUID", f"GPU-8932f937-d72c-4106-c12f-20bd9faed{WORKER}f")
 """Of the devices of this process of pytest, since one device is measured by one run at a time; and of its children."""
 
