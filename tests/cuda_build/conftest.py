@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import wheels
-from node import Build
+from node import TORCH, Build
 
 ROOT = Path(__file__).parents[2]
-TORCH = os.environ.get("CUDA_TORCH", "2.13.0")
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+TORCH = os.environ.get("CUDA_TORCH", "2.13.0")
 H100: Mapping[str, object] = {
     "PART": "h100", "NAME": "NVIDIA H100 80GB HBM3", "TOTAL_BYTES": 85520809984, "L2_BYTES": 50 << 20,
     "MEMORY_GBS": 3050, "PEER_GBS": 392, "BUS_GBS": 478, "H2D_GBS": 55.4, "D2H_GBS": 55.0, "SM_MHZ": 1755,

@@ -101,7 +101,7 @@ def main() -> None:
         probe, conditions = {**cases, **FULL}[name.removeprefix(MISTAKEN)]
         if name.startswith(MISTAKEN):
             functional = device.torch.nn.functional
-            functional.ScalingType = SimpleNamespace(BlockWise1x32=functional.ScalingType.RowWise)
+            functional.ScalingType = SimpleNamespace(BlockWise1x32=functional.ScalingType.BlockWise1x16)
         try:
             said: dict[str, Any] = {"metrics": figures(device.run(probe, conditions))}
         except Exception as error:  # noqa: BLE001  it is what is asked for
