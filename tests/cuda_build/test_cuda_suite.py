@@ -22,7 +22,7 @@ RATES = {
 TOGETHER = {"peer_copy.one_way": "PEER_GBS", "all_reduce.busbw@8GiB": "BUS_GBS"}
 WITHIN = 0.01
 LAUNCHES = 0.25
-"""The host times each call of `stream`, as BabelStream does: five milliseconds, of which a busy host takes its share."""
+"""The host times each call of `stream`, as BabelStream does: five milliseconds, of which a busy one takes its share."""
 
 
 def refuse_other_rates(ran: Ran, rates: Mapping[str, str], part: Mapping[str, object]) -> None:
