@@ -235,7 +235,7 @@ def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -
     assert "Predictions: 0 HELD, 0 HELD IN PART, 0 NOT HELD, 12 NOT RUN." in report
     assert all(re.search(rf"^\| V{n} .*\| NOT RUN: ", report, re.MULTILINE) for n in range(1, 13))
     assert all(re.search(rf"^\| {tool} .*\| NOT RUN: ", report, re.MULTILINE) for tool in ("BabelStream", "gpu-burn"))
-    assert "* quick: `NOT RUN: it is planned with 110 s, and 0 were left`" in report
+    assert "* quick: `NOT RUN: it is planned with 85 s, and 0 were left`" in report
 
 
 def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pytest_accel.core import sizes
 from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import significant
-from pytest_accel.probes.declare import declaration_for, declarations
+from pytest_accel.probes.declare import declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -169,10 +169,18 @@ class SimulatedDevice(Compute):
                         whole = {**{key: conditions[key] for key in reduced}, "seconds": budget}
                         requested = {key: value for key, value in whole.items() if key in each.conditions}
                         each.conditions = {**each.conditions, **requested, "simulated": reduced}
+                        if finder_of(each.metric) not in (None, declared):  # its load is that of another metric too
+                            self._rescale(each)
                     yield each
         finally:
             self.seconds = budget
             self._end()
+
+    def _rescale(self, result: ProbeResult) -> None:
+        """Give a result the healthy rate of its own metric, in place of that of the probe's."""
+        share = self.model.rate(result.metric, result.unit).value / self.model.rate(self._metric, result.unit).value
+        result.samples = [significant(each * share) for each in result.samples]
+        result.seconds = [significant(each / share) for each in result.seconds]
 
     def _requested(self, metric: str) -> str:
         """Return the metric of the requested size for that of the small size that is really used."""
