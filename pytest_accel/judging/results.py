@@ -130,7 +130,11 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
     value = finding["value"]
     if value is None and samples:
         value = significant(estimate_of(samples, finding["unit"], finding["statistic"]).mean)
-    ends = finding["details"].get("ends") or [math.inf]  # a finding may be of the first part of the load alone
+    ends = [math.inf]
+    if (
+        context.request.packaged
+    ):  # a finding may be of the first part of the load; details of a user's probe are its own
+        ends = finding["details"].get("ends") or ends
     return replace(
         _bare(_named(finding, context.request), subject, context),
         ended=min(context.ended, context.started + ends[-1]),

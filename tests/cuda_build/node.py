@@ -49,7 +49,7 @@ H200: Mapping[str, object] = {
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gwe")[-1]
 UUID = os.environ.get("STANDIN_UUID", f"GPU-8932f937-d72c-4106-c12f-20bd9faed{WORKER}f")
-"""Of the devices of this process of pytest, since one device is measured by one run at a time; and of its children."""
+"""UUID of the devices but for its last digit. Each process of pytest has its own, since a run locks its devices."""
 
 
 def uuid(place: int) -> str:
@@ -85,7 +85,7 @@ class Build:
 
 @dataclass
 class Ran:
-    """What a run of the suite said."""
+    """The result of a run of the packaged suite."""
 
     status: int
     out: str
@@ -108,7 +108,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Node:
-    """So many devices of a part, with these settings instead."""
+    """A number of devices of one part, with settings that replace those of the part."""
 
     build: Build
     part: Mapping[str, object]

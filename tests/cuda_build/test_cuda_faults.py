@@ -1,4 +1,4 @@
-"""What goes wrong on torch's CUDA build is told as what it is, and costs the device that has it alone."""
+"""Faults on torch's CUDA build are named by their cause, and fail only the device that has them."""
 
 from __future__ import annotations
 

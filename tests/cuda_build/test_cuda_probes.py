@@ -36,7 +36,7 @@ def lines(process: subprocess.Popen[str], limit: float = 120.0) -> dict[str, Any
 
 
 def ranks(node: Node, folder: Path, *cases: str) -> list[dict[str, Any]]:
-    """What each rank says, in a process of its own that sees its own device alone.
+    """Return the lines of each rank. A rank is a process that sees its own device alone.
 
     When the first has ended the others have a few seconds: they wait for ever for one that found something wrong.
     """
@@ -123,7 +123,7 @@ def test_one_wrong_bit_in_a_sum_is_seen(build: Build, tmp_path: Path, case: str,
 
 
 def rates(node: Node, folder: Path, case: str, count: int, beside: int) -> Sequence[float]:
-    """What the case reports, again and again, on one core with so many busy loops beside it."""
+    """Return `count` results of a case, measured on one core with `beside` busy loops on it."""
     core = ["taskset", "-c", "0"]
     loops = [subprocess.Popen([*core, "sh", "-c", "while :; do :; done"]) for _ in range(beside)]
     try:

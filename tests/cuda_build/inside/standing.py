@@ -1,4 +1,4 @@
-"""What the stand-in for CUDA's runtime lacks: kernels.
+"""Computes the kernels that the stand-in for CUDA's runtime lacks.
 
 After torch's own host code for the device has run, the same operation is computed on the CPU, in the same memory. What
 is larger than STANDIN_COMPUTED_BYTES is not computed: its contents are *unknown*, and so is what follows from them.
