@@ -15,6 +15,7 @@ from statistics import median
 
 from pytest_accel.core import simulated, untrusted, versions
 from pytest_accel.core.measurement import Measurement, Value, is_rate
+from pytest_accel.core.stats import SAMPLE_DIGITS
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.closing import SIMULATED, Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
@@ -29,6 +30,8 @@ from pytest_accel.run.record_reader import SavedRecord
 
 CLOSE = 1e-6
 """The largest difference of two figures that should be the same, as a share: a record holds them to 16 digits."""
+ROUNDED = 4 * 0.5 * 10 ** (1 - SAMPLE_DIGITS)
+"""The largest difference of two products of a sample and its duration, as a share: each factor is rounded."""
 HOUR_ROUNDING = 0.01
 """Hours by which the time of a run and that of its starts may differ by rounding."""
 STATED = ("inventory.", "health.")
@@ -179,7 +182,7 @@ def _proportional(samples: Sequence[float], seconds: Sequence[float], *, rate: b
         for value, time in zip(samples, seconds, strict=True)
         if time and math.isfinite(value) and math.isfinite(time)
     ]
-    return not work or _same(min(work), max(work))
+    return not work or math.isclose(min(work), max(work), rel_tol=ROUNDED)
 
 
 def _from_details(measured: Measurement) -> Iterator[str]:

@@ -179,8 +179,9 @@ class SimulatedDevice(Compute):
     def _rescale(self, result: ProbeResult) -> None:
         """Give a result the healthy rate of its own metric, in place of that of the probe's."""
         share = self.model.rate(result.metric, result.unit).value / self.model.rate(self._metric, result.unit).value
-        result.samples = [significant(each * share) for each in result.samples]
+        work = result.samples[0] * result.seconds[0]
         result.seconds = [significant(each / share) for each in result.seconds]
+        result.samples = [significant(work / each) for each in result.seconds]
 
     def _requested(self, metric: str) -> str:
         """Return the metric of the requested size for that of the small size that is really used."""

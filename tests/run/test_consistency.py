@@ -14,6 +14,7 @@ import pytest
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
+from pytest_accel.core.stats import significant
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Circumstances, close
 from pytest_accel.judging.compare import of_peak_of
@@ -43,7 +44,8 @@ WORK = 1.0995
 
 def rate(uuid: str, *seconds: float) -> Measurement:
     """A product as it is measured, with its details."""
-    samples = tuple(WORK / each for each in seconds)
+    samples = tuple(significant(WORK / each) for each in seconds)
+    seconds = tuple(map(significant, seconds))
     bare = Measurement("matmul.bf16", uuid, "TFLOPS", None, samples, seconds, peak=Peak(989.4, "datasheet"))
     assert bare.estimate
     bare = replace(bare, value=bare.estimate.mean)
@@ -53,9 +55,9 @@ def rate(uuid: str, *seconds: float) -> Measurement:
     return replace(bare, details={"of_peak": of_peak, "variation": varied, "ends": [*seconds]})
 
 
-def measurements() -> list[Measurement]:
+def measurements(*first: float) -> list[Measurement]:
     return [
-        rate("GPU-0", 0.0015, 0.00151, 0.00149, 0.0015),
+        rate("GPU-0", *first or (0.0015, 0.00151, 0.00149, 0.0015)),
         rate("GPU-1", 0.0019, 0.00191, 0.00189, 0.0019),
         rate("GPU-1", 0.0019, 0.00192, 0.00189, 0.0019),
         Measurement("health.pcie_width", "GPU-0", "count", 16),
@@ -64,9 +66,12 @@ def measurements() -> list[Measurement]:
     ]
 
 
-def rejected(tmp_path: Path) -> Path:
-    """The folder of a run of two devices, of which the second was measured twice and is slow."""
-    found = measurements()
+def rejected(tmp_path: Path, *first: float) -> Path:
+    """The folder of a run of two devices, of which the second was measured twice and is slow.
+
+    The seconds that the first one needed may be given.
+    """
+    found = measurements(*first)
     attempts = [[found[0]], found[1:3]]
     verdicts = [judge(each, LIMIT) for each in attempts]
     around = Circumstances(
@@ -204,6 +209,12 @@ def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
     saved = record_reader.read(rejected(tmp_path) / FILE)
     assert consistency.contradictions(saved) == []
     assert consistency.unverified(saved) == []
+
+
+def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
+    """A sample and its duration are both rounded: about the power of ten, where it is the most, this is a millionth."""
+    folder = rejected(tmp_path, *(0.00100000001 + place * 1.37e-9 for place in range(300)))
+    assert consistency.contradictions(record_reader.read(folder / FILE)) == []
 
 
 @pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
