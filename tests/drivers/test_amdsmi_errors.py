@@ -37,8 +37,8 @@ ERRORS = {
 }
 """AMDSMI_STATUS_* (amdsmi.h)."""
 QUICK = "API_FAILED"
-"""Tried by the quick tests; the slow ones try the others."""
-EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.slow] * (error != QUICK)) for error in ERRORS]
+"""Tried by the quick tests; those of the night try the others."""
+EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("amdsmi_get_gpu_device_bdf", "amdsmi_get_gpu_device_uuid")
 OF_ALL = ("amdsmi_init", "amdsmi_get_socket_handles", "amdsmi_get_processor_handles")
@@ -146,7 +146,7 @@ def test_a_gpu_that_fails_in_everything_is_lost(error: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(name, marks=() if place == 0 else pytest.mark.slow)
+        pytest.param(name, marks=() if place == 0 else pytest.mark.nightly)
         for place, name in enumerate([*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
     ],
 )

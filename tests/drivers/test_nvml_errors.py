@@ -33,8 +33,8 @@ ERRORS = {
     )
 }
 QUICK = "UNKNOWN"
-"""Tried by the quick tests; the slow ones try the others."""
-EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.slow] * (error != QUICK)) for error in ERRORS]
+"""Tried by the quick tests; those of the night try the others."""
+EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")
 
@@ -154,7 +154,7 @@ def test_a_function_that_the_library_lacks(function: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(name, marks=() if place == 0 else pytest.mark.slow)
+        pytest.param(name, marks=() if place == 0 else pytest.mark.nightly)
         for place, name in enumerate([*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
     ],
 )
