@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -51,6 +51,13 @@ def name_of(path: Path) -> str:
 
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 INSIDE = [name for name in MODULES if name.count(".")]
+JUDGING = [name for name in INSIDE if name.startswith("pytest_accel.judging")]
+
+
+@lru_cache(None)
+def tree(path: Path) -> ast.Module:
+    """The syntax of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @lru_cache(None)
@@ -60,14 +67,13 @@ def imports(path: Path) -> frozenset[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(node)
-        for branch in ast.walk(tree)
+        for branch in ast.walk(tree(path))
         if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
         for node in ast.walk(branch)
     }
-    for node in ast.walk(tree):
+    for node in ast.walk(tree(path)):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -95,6 +101,11 @@ def ours(path: Path) -> set[str]:
     return {name for name in imports(path) if name in MODULES and name != "pytest_accel"}
 
 
+def importers(beginning: str, among: Iterable[str]) -> list[str]:
+    """Those modules among some that import a module of ours whose name begins like this."""
+    return [module for module in among if any(other.startswith(beginning) for other in ours(MODULES[module]))]
+
+
 def test_the_root_holds_rooms_and_nothing_else() -> None:
     found = {path.name for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "thresholds")}
     assert found == {"__init__.py", "py.typed", *ROOMS}
@@ -112,13 +123,17 @@ def test_the_page_of_the_rooms_is_true() -> None:
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_room_says_what_it_is_for(name: str) -> None:
-    assert ast.get_docstring(ast.parse((PACKAGE / name / "__init__.py").read_text(encoding="utf-8")))
+    assert ast.get_docstring(tree(PACKAGE / name / "__init__.py"))
 
 
-@pytest.mark.parametrize("module", INSIDE)
-def test_imports_point_one_way(module: str) -> None:
-    for other in ours(MODULES[module]):
-        assert room(other) == room(module) or floor(other) < floor(module), f"{module} imports {other}"
+def test_imports_point_one_way() -> None:
+    against = [
+        f"{module} imports {other}"
+        for module in INSIDE
+        for other in ours(MODULES[module])
+        if room(other) != room(module) and floor(other) >= floor(module)
+    ]
+    assert not against
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -130,52 +145,58 @@ def test_no_module_imports_itself_through_others() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) in PURE and name not in IMPURE])
-def test_what_judges_touches_no_process_and_no_device(module: str) -> None:
+def test_what_judges_touches_no_process_and_no_device() -> None:
     """Nor does it read the clock: its callers say what time it is."""
     banned = {"subprocess", "socket", "torch", "pynvml", "psutil", "amdsmi", "time", "pytest"}
-    found = imports(MODULES[module])
-    assert not banned & {name.partition(".")[0] for name in found}
-    assert not found & IMPURE
+    found = {
+        module: {name for name in imports(MODULES[module]) if name.partition(".")[0] in banned or name in IMPURE}
+        for module in INSIDE
+        if room(module) in PURE and module not in IMPURE
+    }
+    assert not {module: names for module, names in found.items() if names}
 
 
-@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) == "judging"])
-def test_judging_opens_no_file(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    assert "pathlib" not in imports(MODULES[module])
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "open"]
+def test_judging_opens_no_file() -> None:
+    opening = [
+        module
+        for module in JUDGING
+        if "pathlib" in imports(MODULES[module])
+        or any(isinstance(node, ast.Name) and node.id == "open" for node in ast.walk(tree(MODULES[module])))
+    ]
+    assert not opening
 
 
-@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) == "judging"])
-def test_judging_knows_facts_by_their_tables_alone(module: str) -> None:
+def test_judging_knows_facts_by_their_tables_alone() -> None:
     """Units and meanings lie in core; what reads the files of the host, or asks a library, is the sensor's."""
-    readers = ("pytest_accel.drivers.host.", "pytest_accel.drivers.vendors")
-    assert not [name for name in ours(MODULES[module]) if name.startswith(readers)]
+    assert not importers("pytest_accel.drivers.host.", JUDGING)
+    assert not importers("pytest_accel.drivers.vendors", JUDGING)
 
 
-@pytest.mark.parametrize("module", INSIDE)
-def test_programs_are_not_imported(module: str) -> None:
-    allowed = ENTRY_POINTS if module in ENTRY_POINTS else set()
-    assert not ours(MODULES[module]) & (ENTRY_POINTS - allowed)
+def test_programs_are_not_imported() -> None:
+    assert not [each for program in ENTRY_POINTS for each in importers(program, set(INSIDE) - ENTRY_POINTS)]
 
 
-@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) != "simulate"])
-def test_the_simulation_is_beneath_and_nothing_knows_of_it(module: str) -> None:
+def test_the_simulation_is_beneath_and_nothing_knows_of_it() -> None:
     """But the module that chooses it for a run, and the command that lists its faults."""
-    if module not in ("pytest_accel.run.simulation", "pytest_accel.cli.main"):
-        assert not [other for other in ours(MODULES[module]) if room(other) == "simulate"]
+    outside = [name for name in INSIDE if room(name) != "simulate"]
+    assert set(importers("pytest_accel.simulate", outside)) <= {"pytest_accel.run.simulation", "pytest_accel.cli.main"}
 
 
-VENDORS = sorted(path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_")
+VENDORS = {path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_"}
 
 
-@pytest.mark.parametrize("module", [name for name in INSIDE if room(name) != "simulate"])
-def test_no_module_outside_of_its_package_asks_for_a_vendor_by_name(module: str) -> None:
+def test_no_module_outside_of_its_package_asks_for_a_vendor_by_name() -> None:
     """Neither compares it nor looks it up in a table: what others need to know of a vendor is in its declaration."""
-    if module.startswith("pytest_accel.drivers.vendors"):
-        return
-    asked = []
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    outside = [
+        name for name in INSIDE if room(name) != "simulate" and not name.startswith("pytest_accel.drivers.vendors")
+    ]
+    assert not {module: names for module in outside if (names := asked_for(tree(MODULES[module])) & VENDORS)}
+
+
+def asked_for(code: ast.Module) -> set[object]:
+    """The constants that a module compares something with or looks up."""
+    asked: list[ast.AST] = []
+    for node in ast.walk(code):
         if isinstance(node, ast.Compare):
             asked += [each for part in (node.left, *node.comparators) for each in ast.walk(part)]
         elif isinstance(node, ast.Dict):
@@ -184,17 +205,18 @@ def test_no_module_outside_of_its_package_asks_for_a_vendor_by_name(module: str)
             asked.append(node.value)
         elif isinstance(node, ast.Subscript):
             asked.append(node.slice)
-    found = {node.value for node in asked if isinstance(node, ast.Constant)} & set(VENDORS)
-    assert not found
+    return {node.value for node in asked if isinstance(node, ast.Constant)}
 
 
 @pytest.mark.parametrize("path", SUITE, ids=lambda path: path.stem)
 def test_the_suite_uses_public_names_only(path: Path) -> None:
     """It is written like a user's own tests."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     assert imports(path) <= {"pytest", "pytest_accel", *(f"pytest_accel.{name}" for name in pytest_accel.__all__)}
     arguments = {
-        argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for argument in node.args.args
+        argument.arg
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef)
+        for argument in node.args.args
     }
     assert not any(argument.startswith("_") for argument in arguments)
 
