@@ -232,7 +232,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     return every
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_stated_shares_are_those_of_the_faults(found: list[Found]) -> None:
     sick = [each for each in found if each.case.faults]
@@ -244,7 +244,7 @@ def test_the_stated_shares_are_those_of_the_faults(found: list[Found]) -> None:
     assert [each.row() for each in sick if not each.said and math.fsum(each.lost.values()) > CLOCK_LOSS] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_none_is_blamed_without_evidence(found: list[Found]) -> None:
     """A healthy device has its power cap named at most, and what no reason stands for is unexplained."""
     assert [each.row() for each in found if each.blamed] == []
