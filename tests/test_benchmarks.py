@@ -120,6 +120,7 @@ def record_of(folder: Path, value: float) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     written = tmp_path / "together.json"
@@ -139,6 +140,7 @@ def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> Non
     assert len(done.stdout.splitlines()) == 1 + sum(map(len, found.values()))
 
 
+@pytest.mark.nightly
 def test_search_compares_with_a_scan() -> None:
     pytest.importorskip("torch")
 
@@ -163,6 +165,7 @@ def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
     assert (clock["found"], clock["result"]) == ({}, "NOT RUN: needs a GPU: its clock")
 
 
+@pytest.mark.nightly
 def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
     """V11 the wall time of quick, V9 the counters of the soak; a run that was stopped says nothing of the whole."""
     pytest.importorskip("torch")
@@ -201,6 +204,7 @@ SUM device_local_copy 1116.30
 """
 
 
+@pytest.mark.nightly
 def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
     """Programs in their places. The shape that mamf-finder names is measured again, beside ours; of nvbandwidth's
     own copy every byte is read and written."""

@@ -35,12 +35,15 @@ def refuse_other_rates(ran: Ran, rates: Mapping[str, str], part: Mapping[str, ob
         assert all(kept * (1 - below) < each < kept * 1.002 for each in found), (metric, kept, found)
 
 
-def test_one_gpu_is_accepted_at_the_rates_that_it_keeps(build: Build, tmp_path: Path) -> None:
-    ran = Node(build, H200).suite(tmp_path, "--accel-sku=h200-sxm", "--accel-platform=single")
+def test_one_gpu_of_a_microvm_is_accepted_at_the_rates_that_it_keeps(build: Build, tmp_path: Path) -> None:
+    """fp8 is 1 % short of what an older torch had, and the host link is that of another host: neither rejects."""
+    part = {**H200, "MICROVM": 1, "TFLOPS_FP8": 1365, "D2H_GBS": 46.8}
+    ran = Node(build, part).suite(tmp_path, "--accel-sku=h200-sxm", "--accel-platform=single")
 
     assert ran.status == 0, ran.out
     assert ran.closing.startswith("ACCEPTED 1/1 devices as h200-sxm at quick")
-    refuse_other_rates(ran, RATES, H200)
+    assert "2 marginal, worst gpu0 host_copy.d2h -2.5%" in ran.closing
+    refuse_other_rates(ran, RATES, part)
 
 
 @pytest.mark.devices  # by itself: eight workers take the whole machine

@@ -249,7 +249,7 @@ def _write(task: tuple[int, str]) -> None:
     fleet_nights.save(named, Path(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_thousand_writers_lose_nothing(tmp_path: Path) -> None:
     """64 at a time; the records are added while the last of them are written, and again afterwards."""
     folder, place = tmp_path / "records", tmp_path / "store"
