@@ -102,7 +102,7 @@ def ours(path: Path) -> set[str]:
 
 
 def importers(beginning: str, among: Iterable[str]) -> list[str]:
-    """Those modules among some that import a module of ours whose name begins like this."""
+    """Return the modules of `among` that import a module of ours whose name has this beginning."""
     return [module for module in among if any(other.startswith(beginning) for other in ours(MODULES[module]))]
 
 

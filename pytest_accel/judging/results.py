@@ -131,10 +131,8 @@ def _measurement(finding: Message, subject: str, context: Context) -> Measuremen
     if value is None and samples:
         value = significant(estimate_of(samples, finding["unit"], finding["statistic"]).mean)
     ends = [math.inf]
-    if (
-        context.request.packaged
-    ):  # a finding may be of the first part of the load; details of a user's probe are its own
-        ends = finding["details"].get("ends") or ends
+    if context.request.packaged:  # a user's probe may have a detail of its own with that name
+        ends = finding["details"].get("ends") or ends  # a finding may be of the first part of the load alone
     return replace(
         _bare(_named(finding, context.request), subject, context),
         ended=min(context.ended, context.started + ends[-1]),

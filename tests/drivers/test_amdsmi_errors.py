@@ -37,7 +37,7 @@ ERRORS = {
 }
 """AMDSMI_STATUS_* (amdsmi.h)."""
 QUICK = "API_FAILED"
-"""Tried by the quick tests; those of the night try the others."""
+"""The error that the quick tests try. The nightly tests try the others."""
 EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("amdsmi_get_gpu_device_bdf", "amdsmi_get_gpu_device_uuid")

@@ -33,7 +33,7 @@ ERRORS = {
     )
 }
 QUICK = "UNKNOWN"
-"""Tried by the quick tests; those of the night try the others."""
+"""The error that the quick tests try. The nightly tests try the others."""
 EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")

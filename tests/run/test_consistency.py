@@ -69,7 +69,7 @@ def measurements(*first: float) -> list[Measurement]:
 def rejected(tmp_path: Path, *first: float) -> Path:
     """The folder of a run of two devices, of which the second was measured twice and is slow.
 
-    The seconds that the first one needed may be given.
+    `first` are the durations of the blocks of the first device, in seconds.
     """
     found = measurements(*first)
     attempts = [[found[0]], found[1:3]]
@@ -212,7 +212,7 @@ def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
 
 
 def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
-    """A sample and its duration are both rounded: about the power of ten, where it is the most, this is a millionth."""
+    """Samples and durations are rounded to seven digits, which changes a number just above a power of ten the most."""
     folder = rejected(tmp_path, *(0.00100000001 + place * 1.37e-9 for place in range(300)))
     assert consistency.contradictions(record_reader.read(folder / FILE)) == []
 

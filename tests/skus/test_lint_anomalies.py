@@ -70,14 +70,15 @@ def test_no_published_healthy_value_is_called_implausible(tmp_path: Path) -> Non
     files: dict[tuple[str, str, int], list[Row]] = {}
     times: Counter[tuple[str, str, str]] = Counter()
     for row in HEALTHY:
-        time = times[row["sku"], row["platform"], row["metric"]] = times[row["sku"], row["platform"], row["metric"]] + 1
-        files.setdefault((row["sku"], row["platform"], time), []).append(row)
+        key = row["sku"], row["platform"], row["metric"]
+        times[key] += 1
+        files.setdefault((row["sku"], row["platform"], times[key]), []).append(row)
     paths = [own_file(tmp_path, each[0], *(limit(row, as_healthy(row)) for row in each)) for each in files.values()]
     assert {path: found for path, found in marked(paths).items() if found} == {}
 
 
 def as_healthy(row: Row) -> str:
-    """Return the figures of a limit by the healthy figure of a row: what its probe derives, or 0.93 of it."""
+    """Return floor and reference of a limit by the healthy figure of a row. Without a derived floor it is 0.93 of it."""
     declared = declaration_of(row["metric"])
     derived = declared is not None and declared.derived_floor is not None
     floor = "derived" if derived else f"{0.93 * float(row['value']):g}"
