@@ -78,7 +78,7 @@ def test_no_published_healthy_value_is_called_implausible(tmp_path: Path) -> Non
 
 
 def as_healthy(row: Row) -> str:
-    """Return floor and reference of a limit by the healthy figure of a row. Without a derived floor it is 0.93 of it."""
+    """Return floor and reference of a limit by a healthy figure; without a derived floor it is 0.93 of it."""
     declared = declaration_of(row["metric"])
     derived = declared is not None and declared.derived_floor is not None
     floor = "derived" if derived else f"{0.93 * float(row['value']):g}"
