@@ -1,8 +1,160 @@
-"""Writes docs/judged-by.md from the registries: scripts/judged_by.py, in an environment that has the package."""
+"""docs/judged-by.md as text: every metric and every fact, and what judges it. Made from the registries alone."""
 
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-from pytest_accel.views.judged_by import page
+from pytest_accel.core.device_facts import GROUPS, READ_ONCE, UNJUDGED, DeviceFact
+from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.core.metrics import parse
+from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.judging import changed_facts, like_devices, neighbours
+from pytest_accel.judging.fact_metrics import FACT_METRICS
+from pytest_accel.probes.declare import Declaration, conditions_of, declarations
+from pytest_accel.skus import loader, requirements
+
+HEAD = (
+    "Made by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold files.",
+    "A test keeps it so. [verdicts.md](verdicts.md) has the rules.",
+    "",
+    "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
+    "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
+    "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
+    f"device below {neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no",
+    "limit that may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices",
+    "lie apart (`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory",
+    "and links. A device that lost more than two runs differ by since its own **past** is marginal",
+    "([history.md](history.md)). A fact that **changes** during the run fails if the new value breaks its limit, and",
+    "is marginal otherwise.",
+)
+PLACES = {
+    DeclaredBy.SKU_FILE: "SKU's file",
+    DeclaredBy.VENDOR_FILE: "vendor's file",
+    DeclaredBy.RUN: "implied",
+    DeclaredBy.CLASS: "class",
+}
+WRONG = {"products": "wrong product", "copies": "wrong copy", "stores": "wrong word", "sums": "wrong sum"}
+"""What fails by itself, by what a probe verifies."""
+NOTHING = {
+    "host_copy.latency_p99": "the tail of a distribution, of which like devices show several times as much",
+    "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
+    "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
+    "soak.block_p95": "a figure beside the mean; slowest window, last tenth and droop judge how steady a soak is",
+    "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
+    "ddp.exposed": "of the node, which has no neighbour; nobody publishes a share of our model",
+}
+"""The reason for each metric that nothing judges."""
+NO_LIMIT = "no shipped file limits it"
+ONCE = "not read again"
+NO_LIMIT_OF_HOST = "states how the host is set up; nobody publishes what is right for every node"
+"""The reason for each fact of the host without a limit."""
+
+
+def page() -> str:
+    """Return the whole page in Markdown."""
+    lines = ["# What judges what", "", *HEAD, "", "## Metrics", "", *_table(METRICS, _metrics()), ""]
+    for title, facts in GROUPS.items():
+        rows = [_device_row(name, fact, UNJUDGED[title]) for name, fact in facts.items()]
+        lines += [f"## Facts of a device: {title.lower()}", "", *_table(FACTS, rows), ""]
+    lines += ["## Facts of the host", "", *_table(HOST, [_host_row(*each) for each in HOST_FACTS.items()]), ""]
+    return "\n".join(lines)
+
+
+METRICS = ("metric", "unit", "limit", "neighbours", "by itself", "nothing, since")
+FACTS = ("fact", "judged as, by", "if it changes during the run", "also used for", "nothing, since")
+HOST = ("fact", "limit", "if it counts during the run", "nothing, since")
+
+
+def _metrics() -> Iterator[Sequence[str]]:
+    for declared in declarations():
+        if declared.fact or not declared.packaged:
+            continue
+        for metric in _names(declared):
+            beside = like_devices.compared(metric, "", _unit(declared, metric)) and not declared.node
+            itself = WRONG.get(declared.verifies, "") if metric not in declared.also else ""
+            cells = (
+                limits_of(metric),
+                _beside(_unit(declared, metric)) if beside else "",
+                itself and f"{itself}: FAIL",
+            )
+            why = "" if any(cells) else NOTHING[metric]
+            yield f"`{metric}`", _unit(declared, metric), *cells, why
+
+
+def _names(declared: Declaration) -> list[str]:
+    """Return the metrics of a probe; those of any size as the one of the packaged suite."""
+    listed = list(declared.names())
+    return listed or [declared.metric.format(**conditions_of(declared.function, {}, {})[0])]
+
+
+def _unit(declared: Declaration, metric: str) -> str:
+    return declared.also.get(metric, declared.unit)
+
+
+def _beside(unit: str) -> str:
+    return "FAIL" if unit == like_devices.LATENCY else "FAIL, MARGINAL"
+
+
+def _device_row(name: str, fact: DeviceFact, why: str) -> Sequence[str]:
+    """Return the row of a fact of a device; `why` is the reason if nothing judges it."""
+    judged = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in fact.metrics]
+    limited, change = any(map(limits_of, fact.metrics)), _change(name, fact)
+    nothing = "" if limited or change or fact.used else NO_LIMIT if judged else why
+    return f"`{name}`", ", ".join(judged), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
+
+
+def _change(name: str, fact: DeviceFact) -> str:
+    """Return what judges a fact that changes in mid-run; empty if nothing does."""
+    counters = [metric for metric in fact.metrics if parse(metric).probe == "counters"]
+    counters += [changed_facts.COUNTED[metric] for metric in fact.metrics if metric in changed_facts.COUNTED]
+    if counters:
+        return ", ".join(f"`{each}`" for each in dict.fromkeys(counters))
+    watched = [metric for metric in changed_facts.WATCHED if name in FACT_METRICS[metric].facts]
+    if watched and name in changed_facts.FACTS - READ_ONCE:
+        return "FAIL or MARGINAL" if any(map(limits_of, watched)) else "MARGINAL"
+    of_load = [changed_facts.BY_LOAD[metric] for metric in fact.metrics if metric in changed_facts.BY_LOAD]
+    return f"by our load: {', '.join(of_load)}" if of_load else ""
+
+
+def _host_row(name: str, fact: HostFact) -> Sequence[str]:
+    limit, counted = limits_of(f"host.{name}"), limits_of(f"host_counters.{name}") if fact.counts else ""
+    moved = f"`host_counters.{name}` ({counted or NO_LIMIT})" if fact.counts else ""
+    return f"`host.{name}`", limit, moved, "" if limit or counted else NO_LIMIT_OF_HOST
+
+
+def limits_of(metric: str) -> str:
+    """Return what limits a metric in the shipped files, and how many SKUs: "SKU's file rejects (3), advises (21)"."""
+    found: dict[str, list[str]] = {}
+    for (place, effect), skus in sorted(_limits().get(metric, {}).items()):
+        found.setdefault(place, []).append(f"{effect} ({skus})")
+    return "; ".join(f"{place} {', '.join(effects)}" for place, effects in found.items())
+
+
+@cache
+def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
+    """Return the number of shipped SKUs with a limit on each metric, by its place and its effect."""
+    found: dict[str, Counter[tuple[str, str]]] = {}
+    for sku in loader.load_shipped():
+        limits: Iterable[tuple[str, Limit]] = (
+            pair
+            for platform in sku.platforms.values()
+            for pair in requirements.limits(sku, platform, requirements.device_count(platform, 1)).items()
+        )
+        for metric, kind in {(metric, _kind(limit)) for metric, limit in limits if limit.levels}:
+            found.setdefault(metric, Counter())[kind] += 1
+    return found
+
+
+def _kind(limit: Limit) -> tuple[str, str]:
+    return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
 
 if __name__ == "__main__":
     (Path(__file__).parent.parent / "docs/judged-by.md").write_text(page(), encoding="utf-8")

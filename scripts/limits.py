@@ -1,8 +1,227 @@
-"""Writes docs/limits.md from threshold files and probes: scripts/limits.py, in an environment that has the package."""
+"""docs/limits.md as text: how each metric is measured, and whether each limit tells healthy parts from short ones."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel.views.limits import page
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.method import AS_FOUND, words
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.verdict import Status, show
+from pytest_accel.judging.judge import judge
+from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
+from pytest_accel.skus import classes, loader, peaks, readiness, requirements
+from pytest_accel.skus.methods import method_of
+
+SHORT = 0.9
+"""The share of its healthy rate that a part which is 10 % short reaches."""
+HEAD = (
+    "Made by `scripts/limits.py` from the threshold files and the declarations of the probes. A test keeps it so.",
+    "",
+    "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
+    "MARGINAL, or INCONCLUSIVE more than 15 % below the lowest healthy figure, unless a floor of its class rejects.",
+    "[verdicts.md](verdicts.md#effect-and-basis) has the rule. A limit that rejects with stated versions of the",
+    "software advises with all others.",
+)
+
+
+ACCEPTS = (
+    "The shortest level at which a node can be accepted, and for each part the share of the datasheet below which a",
+    "device is rejected however many are slow alike, with what stands behind the floor: figures by our method, which",
+    "may hold for some versions alone, or a class. For `pcieN` their number is named, as in",
+    "`--accel-platform=pcie8`. An empty part needs no limit there, or has none that rejects (lacks).",
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A limit with the verdicts that healthy parts get by it, and parts that lost 10 %.
+
+    `healthy` are the verdicts on the lowest and the highest healthy figure, `short` those on 0.9 of them.
+    """
+
+    metric: str
+    platform: str
+    limit: Limit
+    healthy: tuple[Status, Status]
+    short: tuple[Status, Status]
+
+    @property
+    def overlap(self) -> str:
+        """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
+        if self.limit.differs:
+            return f"not known: {self.limit.why_advises or 'measured by another method'}"
+        if Status.FAIL in self.healthy:
+            return "rejects healthy parts"
+        passing = [status for status in self.short if status.holds]
+        return ["", "the best parts pass when 10 % short", "parts pass when 10 % short"][len(passing)]
+
+    @property
+    def width(self) -> float:
+        """0.9 of the highest healthy figure as a multiple of the floor: above 1, such a part passes."""
+        return SHORT * _range(self.limit)[1] / (self.limit.floor or 1)
+
+
+def told(sku: Sku) -> list[Told]:
+    """Return every limit of a SKU with a floor and a healthy figure that a level requires, on every platform."""
+    places: list[tuple[str, Mapping[str, Limit]]] = [("all", sku.limits)]
+    places += [(platform.name, platform.limits) for platform in sku.platforms.values()]
+    return [
+        Told(metric, place, limit, _verdicts(limit, 1.0), _verdicts(limit, SHORT))
+        for place, limits in places
+        for metric, limit in limits.items()
+        if limit.floor and limit.reference and limit.levels and not limit.relative
+    ]
+
+
+def _range(limit: Limit) -> tuple[float, float]:
+    return limit.healthy or (limit.reference or 0.0, limit.reference or 0.0)
+
+
+def _verdicts(limit: Limit, share: float) -> tuple[Status, Status]:
+    lowest, highest = (_judged(limit, share * value) for value in _range(limit))
+    return lowest, highest
+
+
+def _judged(limit: Limit, value: float) -> Status:
+    """Return the status that the judge gives to a value without noise."""
+    conditions = {"ranks": limit.conditions["ranks"]} if "ranks" in limit.conditions else {}
+    found = Measurement(limit.metric, "", limit.unit, value, (value,) * 3, conditions=conditions)
+    return judge([found], limit).status
+
+
+def page() -> str:
+    """Return the whole page in Markdown."""
+    every = loader.load_shipped()
+    skus = [sku for sku in every if told(sku)]
+    lines = ["# Limits and methods", "", *HEAD, "", "## Methods of the probes", "", *_methods(), ""]
+    lines += ["## What can be accepted against", "", *ACCEPTS, "", *_readiness(every), ""]
+    lines += ["## Floors of the classes", "", *_classes(), ""]
+    for sku in skus:
+        lines += [f"## {sku.name}", "", *_table(COLUMNS, [_row(each) for each in told(sku)]), ""]
+    return "\n".join(lines)
+
+
+COLUMNS = ("metric", "platform", "levels", "floor", "healthy", "broken", "healthy part", "10 % short", "overlap")
+
+
+def _row(each: Told) -> Sequence[str]:
+    limit, (low, high) = each.limit, _range(each.limit)
+    healthy = show(low, limit.unit) if low == high else f"{low:.10g} to {high:.10g} {limit.unit}"
+    return (
+        f"`{each.metric}`",
+        each.platform,
+        " ".join(limit.levels),
+        show(limit.floor, limit.unit),
+        healthy,
+        _effect(limit),
+        _both(each.healthy),
+        _both(each.short),
+        each.overlap,
+    )
+
+
+def _effect(limit: Limit) -> str:
+    """Return what breaking a limit does, with the versions on which it rejects."""
+    if limit.advises:
+        return limit.effect
+    versions = _versions(limit)
+    return f"rejects with {versions}" if versions else "rejects"
+
+
+def _versions(limit: Limit) -> str:
+    return " and ".join(f"{name} {text}" for name, text in limit.software.items())
+
+
+def _both(statuses: tuple[Status, Status]) -> str:
+    return " to ".join(dict.fromkeys(status.value for status in statuses))
+
+
+def _methods() -> list[str]:
+    packaged = [each for each in declarations() if each.method and each.packaged]
+    metrics = [metric for each in packaged for metric in [*each.names()] or [_usual(each)] if metric not in each.also]
+    rows = [(metric, method_of(metric, {})) for metric in metrics]
+    return _table(("metric", "method"), list(_alike(rows)))
+
+
+def _usual(declared: Declaration) -> str:
+    """Return the metric under the probe's own conditions, for a probe whose metrics cannot be listed."""
+    conditions, _ = conditions_of(declared.function, {}, {})
+    return declared.metric.format(**conditions)
+
+
+def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[str, str]]:
+    """Yield a row for each method, with all metrics that are measured by it."""
+    groups: dict[str, list[str]] = {}
+    for metric, method in rows:
+        text = ", ".join(
+            f"{words(key)} {'(of the run)' if value == AS_FOUND else value}" for key, value in method.items()
+        )
+        groups.setdefault(text, []).append(f"`{metric}`")
+    yield from ((", ".join(metrics), text) for text, metrics in groups.items())
+
+
+def _readiness(skus: Sequence[Sku]) -> list[str]:
+    rows = []
+    for sku in skus:
+        for platform in map(requirements.numbered, sku.platforms.values()):
+            levels = requirements.accepting_levels(sku, platform)
+            lacks = ", ".join(readiness.lacking(sku, platform, ["standard"]))
+            rows.append((f"`{sku.name}`", platform.name, levels[0] if levels else "no", *_parts(sku, platform), lacks))
+    columns = (
+        "SKU",
+        "platform",
+        "accepts from",
+        "products",
+        "memory",
+        "host link",
+        "peer links",
+        "collectives",
+        "lacks",
+    )
+    return _table(columns, rows)
+
+
+def _parts(sku: Sku, platform: Platform) -> list[str]:
+    """Return for each part the share of the datasheet below which a device is rejected, and what stands behind it."""
+    wanted = readiness.required_parts(sku, platform, ["standard"])
+    return [_part(sku, platform, part) if part in wanted else "" for part in REQUIRED if part not in readiness.READ]
+
+
+def _classes() -> list[str]:
+    """Return the rows of the classes with the figures behind them."""
+    rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
+    table = [
+        (
+            f"`{row.name}`",
+            ", ".join(row.metrics),
+            f"{row.lowest:g}",
+            f"{row.floor:.2f}" if row.rejects else "informs",
+            "; ".join(f"{each['sku']} {each['value']:g} = {each['share']:g} ({each['by']})" for each in row.figures),
+        )
+        for row in rows
+    ]
+    return _table(("class", "metrics", "lowest healthy", "floor", "figures and shares of the datasheet"), table)
+
+
+def _part(sku: Sku, platform: Platform, part: str) -> str:
+    """Return the highest share of the datasheet below which a limit on the part rejects, with basis and versions."""
+    shares = []
+    for limit in readiness.rejecting(sku, platform, part, ["standard"]):
+        peak = peaks.peak(sku, limit.metric, platform)
+        of_class = limit.advises and limit.beneath
+        bound = of_class.value if of_class else limit.floor
+        if peak and bound and limit.basis:
+            versions = "" if of_class or limit.declared_by is DeclaredBy.CLASS else _versions(limit)
+            shares.append((bound / peak[0], f"{limit.basis.value}{versions and f' ({versions})'}"))
+    return "{:.2f} {}".format(*max(shares)) if shares else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
 
 if __name__ == "__main__":
     (Path(__file__).parent.parent / "docs/limits.md").write_text(page(), encoding="utf-8")
