@@ -242,7 +242,7 @@ class _Rows:
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
         made = [(text, _colour(group[0])) for group, text in lines[1:]]
-        advised = [group[0] for group in self._groups if _advises(group[0]) and not layout.units]
+        advised = [group[0] for group in self._groups if advises(group[0]) and not layout.units]
         of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
         effect = "rejects only below the floor of its class" if of_class else "does not reject"
         return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
@@ -401,33 +401,29 @@ def _shares(group: Sequence[Verdict]) -> str:
     return least if least == most else f"{least[:-1]} to {most}"
 
 
-def _advises(verdict: Verdict) -> bool:
+def advises(verdict: Verdict) -> bool:
     """Return True for a verdict by a limit that does not reject."""
     return bool(verdict.advisory or (verdict.limit and verdict.limit.severity == "warn"))
 
 
 def limit_of(verdict: Verdict) -> str:
     """Return the bounds of a verdict as the table shows them; empty if it has none."""
-    advice = "advice " if _advises(verdict) else ""
+    return ("advice " if advises(verdict) else "") + bounds(verdict, verdict.unit)
+
+
+def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ceiling", joint: str = ", ") -> str:
+    """Return the bounds of a verdict with the words for floor and ceiling; empty if it has none."""
     if verdict.limit and verdict.limit.version:
-        return advice + verdict.limit.version
+        return verdict.limit.version
     if verdict.expected is not None:
-        return f"{advice}= {verdict.expected}"
+        return f"= {verdict.expected}"
     if verdict.warned:
-        return f"{advice}warn {show(verdict.warned[0], verdict.unit)}"
-    bounds = [("floor", verdict.floor), ("ceiling", verdict.ceiling)]
-    return advice + ", ".join(f"{word} {show(bound, verdict.unit)}" for word, bound in bounds if bound is not None)
+        return f"warn {show(verdict.warned[0], unit)}"
+    both = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
+    return joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
 
 
 def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
-    if verdict.limit and verdict.limit.version:
-        text = verdict.limit.version
-    elif verdict.expected is not None:
-        text = f"= {verdict.expected}"
-    elif verdict.warned:
-        text = f"warn {show(verdict.warned[0], '')}"
-    else:
-        bounds = [(">=", verdict.floor), ("<=", verdict.ceiling)]
-        text = " ".join(f"{sign} {show(bound, '')}" for sign, bound in bounds if bound is not None)
-    return f"({text})" if text and _advises(verdict) else text
+    text = bounds(verdict, "", ">=", "<=", " ")
+    return f"({text})" if text and advises(verdict) else text

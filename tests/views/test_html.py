@@ -25,7 +25,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.judging import rounds
 from pytest_accel.run import record_reader
 from pytest_accel.run.record import Record, names_of
-from pytest_accel.views.html import blocks, figures, page, peers, traces
+from pytest_accel.views.html import blocks, page, traces
 from pytest_accel.views.html.words import SIGNS
 
 HTML = "{http://www.w3.org/1999/xhtml}"
@@ -165,17 +165,28 @@ def test_the_signs_differ() -> None:
     assert len(set(SIGNS.values())) == len(SIGNS)
 
 
+def row_of(name: str, text: str) -> tuple[str, list[str]]:
+    """The row of a device's matmul.bf16 in the table of figures: its reason, and its cells."""
+    rows = next(each for each in tree(text).iter(f"{HTML}table") if each.get("id") == "table-figures").iter(f"{HTML}tr")
+    row = next(
+        each for each in rows if each.get("data-device") == name and "matmul.bf16" in "".join(each[2].itertext())
+    )
+    reasons = ["".join(each.itertext()) for each in row.iter(f"{HTML}p")]
+    return " ".join(reasons), ["".join(each.itertext()) for each in row]
+
+
 def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
     found = record()
     found.run["level"] = "quick"
-    rows = {row.device: row for row in figures.rows(found, names_of(found), {}) if row.metric == "matmul.bf16"}
-    row = rows[f"gpu{SLOW}"]
-    assert row.value.text == "629.3 TFLOPS"
-    assert (row.limit.text, row.margin.text, row.of_peak.text) == ("≥ 650", "-3.2%", "63.6%")
-    assert row.healthy.text == "676 to 730"
-    assert (row.neighbours.text, row.neighbours.note) == ("-10.7%", "median 704.8")
-    assert "HW thermal" in row.sentence
-    assert not rows["gpu0"].sentence
+    reason, (_, name, _, value, of_peak, limit, margin, healthy, neighbours, _) = row_of(
+        f"gpu{SLOW}", page.page(found, None)
+    )
+    assert (name, value) == (f"gpu{SLOW}", "629.3 TFLOPS")
+    assert (limit, margin, of_peak) == ("≥ 650", "-3.2%", "63.6%")
+    assert healthy == "676 to 730"
+    assert neighbours == "-10.7% median 704.8"
+    assert "HW thermal" in reason
+    assert not row_of("gpu0", page.page(found, None))[0]
 
 
 def test_the_last_run_of_the_device_is_beside_its_value() -> None:
@@ -195,9 +206,8 @@ def test_the_last_run_of_the_device_is_beside_its_value() -> None:
             }
         },
     }
-    row = next(row for row in figures.rows(found, names_of(found), {}) if row.device == f"gpu{SLOW}")
-    assert row.last.text == "-10.1%"
-    assert row.last.note == "700 TFLOPS on 2026-11-20, driver was 570"
+    _, cells = row_of(f"gpu{SLOW}", page.page(found, None))
+    assert cells[-1] == "-10.1% 700 TFLOPS on 2026-11-20, driver was 570"
 
 
 def test_a_limit_says_where_it_comes_from() -> None:
@@ -220,7 +230,7 @@ def test_the_blocks_have_limit_and_healthy_range() -> None:
     assert [plot.title for plot in plots] == ["matmul.bf16", "matmul.bf16, attempt 2", "soak.rate"]
     assert len(first.series) == 8
     assert len(first.x) == 40
-    assert [(mark.label, mark.value) for mark in first.marks] == [("floor", 650.0)]
+    assert list(first.marks) == [("floor", 650.0)]
     assert first.band == (676.0, 730.0)
 
 
@@ -255,13 +265,12 @@ def test_a_long_series_keeps_its_dip() -> None:
 
 
 def test_short_pairs_are_marked_in_the_matrix() -> None:
-    found = record()
-    (matrix,) = peers.matrices(found, names_of(found))
-    rows = dict(matrix.rows)
-    assert matrix.short == 14
-    assert [cell.short for cell in rows["gpu0"] if cell] == [False, False, True, False, False, False, False]
-    assert rows["gpu0"][0] is None
-    assert "50.2% of the fastest pairs" in next(cell for cell in rows[f"gpu{SLOW}"] if cell).told
+    heat = next(each for each in tree(usual()).iter(f"{HTML}table") if each.get("class") == "heat")
+    rows = {"".join(row[0].itertext()): row[1:] for row in heat.iter(f"{HTML}tr")}
+    assert [cell.get("class") for cell in rows["gpu0"]].count("none") == 1
+    assert ["▼" in "".join(cell.itertext()) for cell in rows["gpu0"][1:]] == [place == SLOW for place in range(1, 8)]
+    assert "14 pairs are more than 3 % below that" in words(usual())
+    assert "50.2% of the fastest pairs" in rows[f"gpu{SLOW}"][0].get("data-tip")
 
 
 def test_a_record_without_an_end_says_so() -> None:
@@ -309,7 +318,7 @@ def drawn(lines: list[dict[str, Any]]) -> traces.Traces:
 def test_the_traces_are_those_of_the_soak() -> None:
     found = drawn(readings())
     assert [plot.title for plot in found.plots] == ["Clock", "Power", "Temperature"]
-    assert found.of_soak
+    assert found.window.of_soak
     clock = dict(found.plots[0].series)
     assert min(each for each in clock[f"gpu{SLOW}"] if each) == 1000
     assert min(each for each in clock["gpu0"] if each) == 1584
@@ -322,13 +331,15 @@ def test_a_single_reading_is_not_averaged_away() -> None:
 
 
 def test_throttle_reasons_are_told_by_device() -> None:
-    reasons = {label: {strip.device: strip for strip in strips} for label, _, strips in drawn(readings()).reasons}
+    reasons = {
+        label: {name: (path, told) for name, path, told in strips} for label, _, strips in drawn(readings()).reasons
+    }
     assert set(reasons) == {"Power limit (normal under full load)", "Heat: slowed down by the device itself"}
     heat = reasons["Heat: slowed down by the device itself"]
-    assert heat["gpu0"].told == "never"
-    assert heat["gpu0"].path == ""
-    assert heat[f"gpu{SLOW}"].told == "8% of the readings"
-    assert heat[f"gpu{SLOW}"].path.count("M") == 1  # one stretch, without holes between readings
+    assert heat["gpu0"] == ("", "never")
+    path, told = heat[f"gpu{SLOW}"]
+    assert told == "8% of the readings"
+    assert path.count("M") == 1  # one stretch, without holes between readings
 
 
 def test_throttle_reasons_follow_the_counters_too() -> None:
@@ -338,7 +349,7 @@ def test_throttle_reasons_follow_the_counters_too() -> None:
     ]
     ((label, normal, strips),) = drawn(lines).reasons
     assert (label, normal) == ("Heat: slowed down by the device itself", False)
-    assert strips[0].told == "3.15 s"
+    assert strips[0][-1] == "3.15 s"
 
 
 def test_junk_among_the_readings_is_passed_over(tmp_path: Path) -> None:

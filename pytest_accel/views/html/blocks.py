@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, pstdev
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.judging.rounds import round_of
 from pytest_accel.run.record import Record
 from pytest_accel.views.html.series import POINTS, rounded, thinned
-from pytest_accel.views.html.words import badge, meaning, number
+from pytest_accel.views.html.words import meaning, number
+from pytest_accel.views.table import advises
 
-
-@dataclass(frozen=True)
-class Mark:
-    """A value that is drawn as a line across a plot."""
-
-    label: str
-    value: float
+Mark = tuple[str, float]
+"""A value that is drawn as a line across a plot: label and value."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot: a line for each device over a common axis. `table` holds the same figures as text."""
+    """One plot: a line for each device over a common axis. `measured` has what it was made from."""
 
     anchor: str
     title: str
@@ -36,8 +35,7 @@ class Plot:
     band: tuple[float, float] | None = None
     """The range of healthy figures."""
     meaning: str = ""
-    head: Sequence[str] = ()
-    table: Sequence[Sequence[str]] = field(default=())
+    measured: Sequence[Measurement] = ()
     told: str = ""
     """What the plot shows, for those who cannot see it."""
 
@@ -49,24 +47,27 @@ class Plot:
             "axis": self.axis,
             "x": self.x,
             "series": [{"name": name, "values": values} for name, values in self.series],
-            "marks": [{"label": mark.label, "value": rounded(mark.value)} for mark in self.marks],
+            "marks": [{"label": label, "value": rounded(value)} for label, value in self.marks],
             "band": [rounded(each) for each in self.band] if self.band else None,
         }
 
 
 def blocks(record: Record, names: Mapping[str, str]) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
-    groups: dict[tuple[str, int, int, str], list[Measurement]] = {}
-    counts: dict[tuple[str, str, int], int] = {}
-    for each in record.measurements:
-        if not each.samples:
-            continue
+    counts: Counter[tuple[str, str, int]] = Counter()
+    keys = []
+    sampled = [each for each in record.measurements if each.samples]
+    for each in sampled:
         place = each.metric, each.subject, round_of(each)
-        attempt = counts[place] = counts.get(place, 0) + 1
-        groups.setdefault((each.metric, round_of(each), attempt, each.how), []).append(each)
-    verdicts = _by_metric(record)
-    ordered = sorted(groups, key=lambda key: list(dict.fromkeys(metric for metric, *_ in groups)).index(key[0]))
-    return [_plot(place, key, groups[key], verdicts.get(key[0], []), names) for place, key in enumerate(ordered)]
+        counts[place] += 1
+        keys.append((each.metric, round_of(each), counts[place], each.how))
+    groups = grouped(zip(keys, sampled, strict=True), itemgetter(0))
+    metrics = list(dict.fromkeys(each.metric for each in sampled))
+    verdicts = grouped(record.verdicts, lambda each: each.metric)
+    return [
+        _plot(place, key, [each for _, each in groups[key]], verdicts.get(key[0], []), names)
+        for place, key in enumerate(sorted(groups, key=lambda key: metrics.index(key[0])))
+    ]
 
 
 def _plot(
@@ -83,7 +84,7 @@ def _plot(
     x, columns = _columns([each.samples for each in measured])
     series = [(names.get(each.subject, each.subject), column) for each, column in zip(measured, columns, strict=True)]
     marks = _marks(verdicts, unit)
-    limit = "; ".join(f"{mark.label} {show(mark.value, unit)}" for mark in marks) or "no limit"
+    limit = "; ".join(f"{label} {show(value, unit)}" for label, value in marks) or "no limit"
     return Plot(
         f"blocks-{place}",
         f"{metric}{again}{alone}",
@@ -94,15 +95,14 @@ def _plot(
         marks,
         _band(verdicts, unit),
         meaning(metric),
-        ("Device", "Blocks", "Value", "Lowest", "Highest", "Variation", "Remark"),
-        [_row(each, names, verdicts) for each in measured],
+        measured,
         f"{metric}{again}{alone}: the rate of every block of {len(series)} devices; {limit}.",
     )
 
 
 def rounds(record: Record, names: Mapping[str, str]) -> list[Plot]:
     """Return a plot for each metric of a long run, with the value of every round."""
-    verdicts = _by_metric(record)
+    verdicts = grouped(record.verdicts, lambda each: each.metric)
     plots = []
     for place, (metric, entry) in enumerate(record.rounds.get("series", {}).items()):
         values = {subject: series for subject, series in entry["values"].items() if series}
@@ -117,13 +117,6 @@ def rounds(record: Record, names: Mapping[str, str]) -> list[Plot]:
             Plot(f"rounds-{place}", metric, entry["unit"], "round", x, series, marks, band, meaning(metric), told=told)
         )
     return plots
-
-
-def _by_metric(record: Record) -> dict[str, list[Verdict]]:
-    found: dict[str, list[Verdict]] = {}
-    for verdict in record.verdicts:
-        found.setdefault(verdict.metric, []).append(verdict)
-    return found
 
 
 def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list[list[float | int | None]]]:
@@ -144,15 +137,14 @@ def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list
 
 def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:
     """Return the bounds of the verdicts in the unit of the samples, each once."""
-    found: dict[tuple[str, float], Mark] = {}
+    found: dict[Mark, None] = {}
     for each in verdicts:
         if each.unit != unit:
             continue
-        word = "advice " if each.advisory or (each.limit and each.limit.severity == "warn") else ""
-        for label, value in ((f"{word}floor", each.floor), (f"{word}ceiling", each.ceiling)):
-            if value is not None and number(value) is not None:
-                found[label, value] = Mark(label, value)
-    return list(found.values())[:4]
+        word = "advice " if advises(each) else ""
+        both = ((f"{word}floor", number(each.floor)), (f"{word}ceiling", number(each.ceiling)))
+        found.update({(label, bound): None for label, bound in both if bound is not None})
+    return list(found)[:4]
 
 
 def _band(verdicts: Sequence[Verdict], unit: str) -> tuple[float, float] | None:
@@ -163,17 +155,7 @@ def _band(verdicts: Sequence[Verdict], unit: str) -> tuple[float, float] | None:
     return None
 
 
-def _row(one: Measurement, names: Mapping[str, str], verdicts: Sequence[Verdict]) -> list[str]:
-    mean = fmean(one.samples)
-    spread = f"{pstdev(one.samples) / mean:.1%}" if len(one.samples) > 1 and mean else ""
-    status = next((badge(each).word for each in verdicts if each.subject == one.subject), "")
-    remarks = [one.trouble.reason if one.trouble else "", one.disturbance or "", status]
-    return [
-        names.get(one.subject, one.subject),
-        str(len(one.samples)),
-        show(one.value, one.unit),
-        show(min(one.samples), one.unit),
-        show(max(one.samples), one.unit),
-        spread,
-        "; ".join(filter(None, remarks)),
-    ]
+def variation(samples: Sequence[float]) -> str:
+    """Return the standard deviation of samples as a share of their mean; empty for one sample."""
+    mean = fmean(samples)
+    return f"{pstdev(samples) / mean:.1%}" if len(samples) > 1 and mean else ""

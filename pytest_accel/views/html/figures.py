@@ -1,229 +1,117 @@
-"""The tables of the report: every measured metric of every device, facts, and what does not apply. Pure."""
+"""What a record tells of a verdict besides the verdict itself: its place on the page, its like devices, its past."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, Waiver, margin_of, show
-from pytest_accel.judging.history import EarlierFigure, Past, terms_of
-from pytest_accel.judging.like_devices import AllAttempts, kind_of, like
+from pytest_accel.core.verdict import Status, Verdict, show
+from pytest_accel.judging.history import EarlierFigure, terms_of
+from pytest_accel.judging.like_devices import kind_of, like
 from pytest_accel.judging.neighbours import standing
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.baseline import kept_in
-from pytest_accel.run.record import Record
-from pytest_accel.views.html.limits import advises, bounds_of
-from pytest_accel.views.html.words import Badge, badge, change, is_fact, meaning, number, together
+from pytest_accel.run.record import Record, names_of
+from pytest_accel.views.html.limits import bounds_of
+from pytest_accel.views.html.words import badge, change, is_fact, number, together, why
+
+Compared = tuple[str, float | None, str]
+"""How far a value is from another one, the number that a column is sorted by, and a note."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One text of a table, with the number that the column is sorted by; None where there is none."""
+class Figures:
+    """The verdicts of a record in the order and the groups of the page, with what a template looks up for each."""
 
-    text: str = ""
-    sort: float | None = None
-    note: str = ""
-    """A second line in smaller letters."""
+    def __init__(self, record: Record) -> None:
+        self.names = names_of(record)
+        self.limits = list({repr(each.limit): each.limit for each in record.verdicts if each.limit}.values())
+        """Every limit once."""
+        shown = [each for each in record.verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
+        self.measured = worst_first([each for each in shown if not is_fact(each.metric)])
+        """What was measured or should have been, worst first."""
+        self._record = record
+        self._anchors = {id(each): f"v{place}" for place, each in enumerate(record.verdicts)}
+        self._places = {repr(each): place for place, each in enumerate(self.limits)}
+        self._attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
+        self._kinds = {device.uuid: kind_of(device) for device in record.devices}
+        run = record.run
+        terms = terms_of(run.get("level", ""), run.get("platform", ""), record.software)
+        self._past_of = kept_in(record.baseline, terms)
 
+    def facts(self) -> list[list[Verdict]]:
+        """Return the verdicts on facts and counters, worst first; devices with the same value and verdict together."""
+        facts = [each for each in worst_first(self._record.verdicts) if is_fact(each.metric)]
+        shown = [each for each in facts if each.information or each.status is not Status.NOT_APPLICABLE]
+        alike = grouped(shown, lambda each: (each.metric, badge(each), str(each.value), bounds_of(each), why(each)))
+        return list(alike.values())
 
-@dataclass(frozen=True)
-class Row:
-    """The verdict on one measured metric of one device, with everything that the value can be compared with."""
+    def findings(self) -> list[list[Verdict]]:
+        """Return what fails or is marginal, worst first; verdicts on a device with one reason are together."""
+        short = [each for each in worst_first(self._record.verdicts) if each.fails or each.status is Status.MARGINAL]
+        return list(grouped(short, lambda each: (each.culprit, each.status, each.sentence)).values())
 
-    anchor: str
-    badge: Badge
-    rank: int
-    device: str
-    metric: str
-    meaning: str
-    value: Figure
-    of_peak: Figure
-    limit: Figure
-    limit_place: int | None
-    """The place of the limit in the list of all limits."""
-    margin: Figure
-    healthy: Figure
-    neighbours: Figure
-    last: Figure
-    sentence: str
-    attempts: int
-    waiver: Waiver | None
+    def waived(self) -> list[list[Verdict]]:
+        """Return the verdicts that a waiver covers, those of each waiver together."""
+        waived = [each for each in self._record.verdicts if each.waiver]
+        return list(grouped(waived, lambda each: repr(each.waiver)).values())
 
+    def not_applicable(self) -> list[list[Verdict]]:
+        """Return the verdicts on what does not apply, those with the same reason together."""
+        without = [
+            each for each in self._record.verdicts if each.status is Status.NOT_APPLICABLE and not each.information
+        ]
+        return list(grouped(without, lambda each: each.sentence).values())
 
-@dataclass(frozen=True)
-class FactRow:
-    """One fact with the devices that have the same value and verdict."""
+    def name(self, subject: str) -> str:
+        """Return the display name of a subject."""
+        return self.names.get(subject, subject)
 
-    anchor: str
-    badge: Badge
-    rank: int
-    devices: str
-    metric: str
-    meaning: str
-    value: str
-    limit: str
-    limit_place: int | None
-    sentence: str
+    def on(self, verdicts: Sequence[Verdict]) -> str:
+        """Return the names of the devices that verdicts are on."""
+        return together(self.named(verdicts), len(self._kinds))
 
+    def named(self, verdicts: Sequence[Verdict]) -> list[str]:
+        """Return the names of the subjects of verdicts, each once."""
+        return list(dict.fromkeys(self.name(each.subject) for each in verdicts))
 
-def anchors(verdicts: Sequence[Verdict]) -> dict[int, str]:
-    """Return the name of the row of every verdict, by the identity of the object."""
-    return {id(each): f"v{place}" for place, each in enumerate(verdicts)}
+    def status(self, measured: Measurement) -> str:
+        """Return the status of the first verdict on a metric of a device, empty if there is none."""
+        found = (each for each in self._record.verdicts if each.metric == measured.metric)
+        return next((badge(each).word for each in found if each.subject == measured.subject), "")
 
+    def anchor(self, verdict: Verdict) -> str:
+        """Return the name of the row of a verdict."""
+        return self._anchors[id(verdict)]
 
-def rows(record: Record, names: Mapping[str, str], places: Mapping[int, int]) -> list[Row]:
-    """Return the rows of everything that was measured or should have been, worst first.
+    def place(self, limit: Limit) -> int:
+        """Return the place of a limit among all limits."""
+        return self._places[repr(limit)]
 
-    `places` are the places of the limits, by the identity of the verdict.
-    """
-    attempts: dict[tuple[str, str], list[Measurement]] = {}
-    for each in record.measurements:
-        attempts.setdefault((each.metric, each.subject), []).append(each)
-    kinds = {device.uuid: kind_of(device) for device in record.devices}
-    run, anchor = record.run, anchors(record.verdicts)
-    past_of = kept_in(record.baseline, terms_of(run.get("level", ""), run.get("platform", ""), record.software))
-    shown = [
-        each for each in record.verdicts
-        if not is_fact(each.metric) and (each.information or each.status is not Status.NOT_APPLICABLE)
-    ]  # fmt: skip
-    return [
-        Row(
-            anchor[id(each)],
-            badge(each),
-            _rank(each),
-            names.get(each.subject, each.subject),
-            each.metric,
-            meaning(each.metric),
-            _value(each),
-            Figure("" if each.of_peak is None else f"{each.of_peak:.1%}", number(each.of_peak)),
-            _limit(each),
-            places.get(id(each)),
-            Figure(margin_of(each), number(each.warned[1] if each.warned else each.margin)),
-            _healthy(each.limit),
-            _neighbours(each, attempts, lambda one: like(attempts, kinds, one.metric, one.subject)),
-            _last(each, attempts, past_of),
-            each.sentence if each.status is not Status.PASS and not each.information else "",
-            each.attempts,
-            each.waiver,
-        )
-        for each in worst_first(shown)
-    ]
+    def neighbours(self, verdict: Verdict) -> Compared:
+        """Return how far a value is from the median of the like devices; empty where it cannot be compared."""
+        own, value = self._attempts.get((verdict.metric, verdict.subject)), number(verdict.value)
+        alike = like(self._attempts, self._kinds, verdict.metric, verdict.subject)
+        among = standing(own[-1], [each[-1] for each in alike]) if own else None
+        if among is None or value is None:
+            return "", None, ""
+        return change(value, among.middle), value / among.middle - 1, f"median {show(among.middle, '')}"
 
-
-def _rank(verdict: Verdict) -> int:
-    return WORST_FIRST.index(verdict.status)
-
-
-def _value(verdict: Verdict) -> Figure:
-    if verdict.value is None:
-        return Figure("no value")
-    value = number(verdict.value)
-    if value and verdict.next_run:
-        note = f"next run within {(verdict.next_run[1] - value) / abs(value):.1%}"
-        return Figure(show(verdict.value, verdict.unit), value, note)
-    return Figure(show(verdict.value, verdict.unit), value)
-
-
-def _limit(verdict: Verdict) -> Figure:
-    """Return the bounds of a verdict in the unit of its value, which stands beside them."""
-    text = bounds_of(verdict)
-    if verdict.unit:
-        text = text.replace(f" {verdict.unit}", "")
-    bound = verdict.floor if verdict.floor is not None else verdict.ceiling
-    return Figure(text, number(bound), "advises" if text and advises(verdict) else "")
-
-
-def _healthy(limit: Limit | None) -> Figure:
-    """Return the range of healthy figures, or the reference where no range is known."""
-    if limit is None:
-        return Figure()
-    if limit.healthy:
-        low, high = limit.healthy
-        unit = " of peak" if limit.relative else ""
-        text = show(high, "") if low == high else f"{show(low, '')} to {show(high, '')}"
-        return Figure(text + unit, number(high))
-    return Figure() if limit.reference is None else Figure(show(limit.reference, ""), limit.reference)
-
-
-def _neighbours(
-    verdict: Verdict, attempts: AllAttempts, likes: Callable[[Measurement], Sequence[Sequence[Measurement]]]
-) -> Figure:
-    """Return the median of the like devices, and how far the device is from it."""
-    own = attempts.get((verdict.metric, verdict.subject))
-    if not own or number(verdict.value) is None:
-        return Figure()
-    among = standing(own[-1], [each[-1] for each in likes(own[-1])])
-    if among is None:
-        return Figure()
-    away = change(float(verdict.value or 0), among.middle)
-    return Figure(away, float(verdict.value or 0) / among.middle - 1, f"median {show(among.middle, '')}")
-
-
-def _last(verdict: Verdict, attempts: AllAttempts, past_of: Callable[[Measurement], Past | None]) -> Figure:
-    """Return how far the value is from that of the last comparable run, and of the first accepted one."""
-    own, value = attempts.get((verdict.metric, verdict.subject)), number(verdict.value)
-    past = past_of(own[-1]) if own else None
-    if past is None or value is None:
-        return Figure()
-    last = past.last or past.first
-    if last is None:
-        return Figure()
-    note = _on(last, verdict.unit)
-    if past.first and past.first != last:
-        note += f"; first accepted {_on(past.first, verdict.unit)}"
-    return Figure(change(value, last.value), value / last.value - 1 if last.value else None, note)
+    def past(self, verdict: Verdict) -> Compared:
+        """Return how far a value is from that of the last comparable run; the note has the first accepted one too."""
+        own, value = self._attempts.get((verdict.metric, verdict.subject)), number(verdict.value)
+        past = self._past_of(own[-1]) if own else None
+        last = (past.last or past.first) if past else None
+        if past is None or last is None or value is None:
+            return "", None, ""
+        note = _on(last, verdict.unit)
+        if past.first and past.first != last:
+            note += f"; first accepted {_on(past.first, verdict.unit)}"
+        return change(value, last.value), value / last.value - 1 if last.value else None, note
 
 
 def _on(figure: EarlierFigure, unit: str) -> str:
+    """Return an earlier figure with its day, and the terms that were others then."""
     differs = "".join(f", {name} was {then}" for name, (then, _) in figure.differs.items())
     return f"{show(figure.value, unit)} on {figure.day}{differs}"
-
-
-def fact_rows(record: Record, names: Mapping[str, str], places: Mapping[int, int]) -> list[FactRow]:
-    """Return the rows of facts and counters, worst first; devices with the same value and verdict share a row."""
-    anchor, everybody = anchors(record.verdicts), len({device.uuid for device in record.devices})
-    groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for each in worst_first([each for each in record.verdicts if is_fact(each.metric)]):
-        if each.information or each.status is not Status.NOT_APPLICABLE:
-            told = each.sentence if _needs_sentence(each) else ""
-            key = (each.metric, badge(each), str(each.value), bounds_of(each), told)
-            groups.setdefault(key, []).append(each)
-    return [
-        FactRow(
-            anchor[id(group[0])],
-            badge(group[0]),
-            _rank(group[0]),
-            together([names.get(each.subject, each.subject) for each in group], everybody),
-            group[0].metric,
-            meaning(group[0].metric),
-            "no value" if group[0].value is None else show(group[0].value, group[0].unit),
-            bounds_of(group[0]) + (", advises" if advises(group[0]) else ""),
-            places.get(id(group[0])),
-            group[0].sentence if _needs_sentence(group[0]) else "",
-        )
-        for group in groups.values()
-    ]
-
-
-def _needs_sentence(verdict: Verdict) -> bool:
-    """Return True for a fact that value and limit do not explain by themselves."""
-    return verdict.status is not Status.PASS and not verdict.information
-
-
-def not_applicable(record: Record, names: Mapping[str, str]) -> list[tuple[str, list[str], str]]:
-    """Return each reason why metrics do not apply, with these metrics and the devices."""
-    everybody = len(record.devices)
-    reasons: dict[str, list[Verdict]] = {}
-    for each in record.verdicts:
-        if each.status is Status.NOT_APPLICABLE and not each.information:
-            reasons.setdefault(each.sentence, []).append(each)
-    return [
-        (
-            reason,
-            list(dict.fromkeys(each.metric for each in group)),
-            together([names.get(each.subject, each.subject) for each in group], everybody),
-        )
-        for reason, group in reasons.items()
-    ]

@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import WORST_FIRST
+from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
+from pytest_accel.judging import peer_matrix
 from pytest_accel.run import telemetry_file
-from pytest_accel.run.record import Record, names_of
-from pytest_accel.views.html import blocks, figures, limits, overview, peers, series, traces, words
+from pytest_accel.run.record import Record, findings_of, names_of, places_of
+from pytest_accel.views.html import blocks, limits, overview, peers, series, traces, words
+from pytest_accel.views.html.figures import Figures
+from pytest_accel.views.table import advises
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -81,43 +85,68 @@ def code(style: str, script: str) -> dict[str, str]:
 
 
 def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
-    """Return everything of a record that the template shows, by name."""
-    names, anchor = names_of(record), figures.anchors(record.verdicts)
-    all_limits, places = limits.limits(record.verdicts)
-    subjects = overview.columns(record)
-    plots = blocks.blocks(record, names)
-    rounds = blocks.rounds(record, names)
+    """Return a record and what the template shows beside it, by name."""
+    found = Figures(record)
+    plots, rounds = blocks.blocks(record, found.names), blocks.rounds(record, found.names)
     all_plots = [*(drawn.plots if drawn else ()), *rounds, *plots]
     return {
-        "title": overview.title(record),
-        "result": overview.result(record),
-        "about": overview.about(record),
-        "counts": overview.counts(record.verdicts),
-        "findings": overview.findings(record, names, anchor),
-        "waivers": overview.waivers(record.verdicts, names),
-        "devices": overview.devices(record),
-        "notes": record.notes,
-        "columns": [names.get(each, each) for each in subjects],
-        "lines": overview.lines(record, subjects, anchor),
-        "rows": figures.rows(record, names, places),
-        "facts": figures.fact_rows(record, names, places),
-        "not_applicable": figures.not_applicable(record, names),
+        "record": record,
+        "word": overview.word(record),
+        "kind": overview.kind(record),
+        "figures": found,
+        "findings": found.findings(),
+        "facts": found.facts(),
+        "places": places_of(record),
+        "codes": findings_of(record),
+        "columns": overview.columns(record),
+        "lines": overview.lines(record),
         "traces": drawn,
-        "points": series.POINTS,
-        "summary_head": traces.SUMMARY,
-        "summaries": traces.summaries(record, names),
+        "summaries": traces.summaries(record, found.names),
         "plots": plots,
         "rounds": rounds,
-        "matrices": peers.matrices(record, names),
-        "limits": all_limits,
+        "matrices": peers.matrices(record, found.names),
         "conditions": limits.conditions(record),
-        "software": limits.software(record),
-        "settings": limits.settings(record),
-        "earlier": overview.earlier(record),
-        "statuses": [words.Badge(each.value, words.SIGNS[each], "") for each in WORST_FIRST],
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
-        "sha256": record.sha256,
     }
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "advises": advises,
+    "badge": words.badge,
+    "bound": limits.bound,
+    "bounds": limits.bounds_of,
+    "counts": words.counts,
+    "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
+    "healthy": limits.healthy,
+    "limit": lambda verdict, note: limits.bounds_of(verdict) + (note if advises(verdict) else ""),
+    "margin": margin_of,
+    "meaning": words.meaning,
+    "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
+    "next_run": words.next_run,
+    "number": words.number,
+    "only": words.only,
+    "percent": "{:.1%}".format,
+    "plain": words.plain,
+    "rank": lambda verdict: WORST_FIRST.index(verdict.status),
+    "seconds": limits.seconds,
+    "several": overview.several,
+    "short": words.short,
+    "show": lambda value, unit="": show(value, unit),
+    "simulated": limits.simulated,
+    "tally": words.tally,
+    "time": words.time_of,
+    "tint": peers.tint,
+    "variation": blocks.variation,
+    "why": words.why,
+}
+"""What a template calls for a text or a number."""
+CONSTANTS = {
+    "meanings": words.MEANINGS,
+    "signs": words.SIGNS,
+    "points": series.POINTS,
+    "shortest": peer_matrix.SHORT,
+    "summary_head": traces.SUMMARY,
+}
 
 
 def data(plots: Mapping[str, object]) -> str:
@@ -153,7 +182,7 @@ def environment(*packages: str) -> Environment:
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=ChoiceLoader([PackageLoader(each, "templates") for each in packages]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -161,6 +190,10 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters.update(FILTERS)
+    made.globals.update(CONSTANTS)
+    made.tests["fact"] = words.is_fact
+    return made
 
 
 def _visible(value: Any) -> Any:

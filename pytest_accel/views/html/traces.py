@@ -61,27 +61,28 @@ class Window:
         """Its length."""
         return self.end - self.start
 
+    @property
+    def began(self) -> str:
+        """Its begin as a time."""
+        try:
+            return datetime.fromtimestamp(self.start, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        except (OverflowError, ValueError, OSError):
+            return "a time that no calendar has"
 
-@dataclass(frozen=True)
-class Strip:
-    """When one reason held on one device: stretches of the window in points, and how long in words."""
 
-    device: str
-    path: str
-    """The stretches as the path of a graphic that is POINTS wide and 10 high."""
-    told: str
+Strip = tuple[str, str, str]
+"""When one reason held on one device: its name, the stretches as the path of a graphic that is POINTS wide and 10 high,
+and how long in words."""
 
 
 @dataclass(frozen=True)
 class Traces:
-    """The plots of one window, the throttle reasons that occurred with a strip for each device, and when it began."""
+    """The plots of a window, and the throttle reasons that occurred."""
 
+    window: Window
     plots: list[Plot]
     reasons: list[tuple[str, bool, list[Strip]]]
-    """Label, whether it is normal, and the strips."""
-    began: str
-    seconds: float
-    of_soak: bool
+    """Label, whether it is normal, and a strip for each device."""
 
 
 @dataclass
@@ -145,14 +146,7 @@ def traces(readings: Iterable[Reading], shown: Window, names: Mapping[str, str])
         for event, label in LABELS.items()
         if any(lane.parts.get(event) for _, lane in ordered)
     ]
-    return Traces(plots, reasons, _clock(shown.start), shown.seconds, shown.of_soak)
-
-
-def _clock(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return "a time that no calendar has"
+    return Traces(shown, plots, reasons)
 
 
 def _gather(lane: _Lane, part: int, reading: Reading) -> None:
@@ -218,7 +212,7 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
         how_long = f"{max(0.0, lane.last[counters[0]] - lane.first[counters[0]]):.3g} s"
     else:
         how_long = f"{lane.seen.get(event, 0) / max(1, lane.readings):.0%} of the readings"
-    return Strip(name, path, how_long if parts else "never")
+    return name, path, how_long if parts else "never"
 
 
 def summaries(record: Record, names: Mapping[str, str]) -> list[list[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Value
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST
@@ -57,6 +58,17 @@ def badge(verdict: Verdict) -> Badge:
     return Badge(verdict.status.value, SIGNS[verdict.status], verdict.status.value.lower().replace(" ", "-"))
 
 
+def counts(verdicts: Iterable[Verdict]) -> dict[Badge, int]:
+    """Return the number of verdicts by status, worst first. What does not apply and information are not counted."""
+    judged = [each for each in verdicts if each.status is not Status.NOT_APPLICABLE]
+    return Counter(badge(each) for each in sorted(judged, key=lambda verdict: WORST_FIRST.index(verdict.status)))
+
+
+def why(verdict: Verdict) -> str:
+    """Return the sentence of a verdict that value and limit do not explain by themselves, empty for others."""
+    return "" if verdict.status is Status.PASS or verdict.information else verdict.sentence
+
+
 def is_fact(metric: str) -> bool:
     """Return True for facts and counters of a device or of the host, False for what a probe measures."""
     return metric.startswith((*FACTS, COUNTERS, *HOST))
@@ -94,9 +106,8 @@ def plain(value: Any) -> str:
 
 
 def together(names: Sequence[str], everybody: int) -> str:
-    """Return names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and these are all."""
-    unique = list(dict.fromkeys(names))
-    return f"all {len(unique)}" if 2 < everybody == len(unique) else spanned(unique)
+    """Return different names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and all."""
+    return f"all {len(names)}" if 2 < everybody == len(names) else spanned(names)
 
 
 def time_of(text: str) -> str:
@@ -104,3 +115,27 @@ def time_of(text: str) -> str:
     day, _, rest = text.partition("T")
     zone = " UTC" if rest.endswith(("+00:00", "Z")) else rest[8:]
     return f"{day} {rest[:5]}{zone}" if rest else text
+
+
+def only(values: Mapping[str, Any], *names: str) -> str:
+    """Return the values of some names, as far as there are any: "driver 570.1, torch 2.8.0"."""
+    return ", ".join(f"{name} {plain(values[name])}" for name in names if values.get(name))
+
+
+def tally(things: Iterable[str]) -> str:
+    """Return things with the number of each: "8 x NVIDIA H100"."""
+    return ", ".join(f"{number} x {each}" for each, number in Counter(things).items())
+
+
+def next_run(verdict: Verdict) -> str:
+    """Return within how much of its value the next run of a device lies, empty if that is not known."""
+    value = number(verdict.value)
+    if not value or not verdict.next_run:
+        return ""
+    return f"next run within {(verdict.next_run[1] - value) / abs(value):.1%}"
+
+
+def short(verdicts: Sequence[Verdict]) -> str:
+    """Return the sentences of the first five verdicts that do not hold, or only just."""
+    found = [each for each in verdicts if not each.status.holds or each.status is Status.MARGINAL]
+    return "; ".join(f"{badge(each).word} {each.metric}: {each.sentence}" for each in found[:5])

@@ -56,7 +56,7 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         line=text.size(night),
         left_out_nights=left_out(night.left_out) if night.left_out else "",
         words=[(words.Badge(name, "", _colour(name)), number) for name, number in night.words.items()],
-        verdicts=[(_badge(status), night.verdicts[status]) for status in STATUSES if status in night.verdicts],
+        verdicts={_badge(status): night.verdicts[status] for status in STATUSES if status in night.verdicts},
         rows=rows[:ROWS],
         more=max(0, len(rows) - ROWS),
         kinds=sorted({each.kind for each in rows}),
