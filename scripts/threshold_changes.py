@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.yaml_lines import Located
-from pytest_accel.skus import loader, releases, requirements
+from pytest_accel.skus import loader, releases, requirements, shipped
 
 CHECKOUT = Path(__file__).parent.parent
 THRESHOLDS = CHECKOUT / "thresholds"
@@ -304,7 +304,7 @@ def write(text: str, version: str, new: Content) -> None:
     """Put an entry at the top of the changelog, and its version with the digest into VERSION."""
     log, mark, older = _changelog().partition("## ")
     (THRESHOLDS / releases.CHANGELOG).write_text(log + text + (f"\n{mark}{older}" if mark else ""), encoding="utf-8")
-    (THRESHOLDS / releases.VERSION).write_text(f"{version}\nsha256 {digest(new)}\n", encoding="utf-8")
+    (THRESHOLDS / shipped.VERSION).write_text(f"{version}\nsha256 {digest(new)}\n", encoding="utf-8")
 
 
 def _changelog() -> str:
@@ -339,7 +339,7 @@ def _compare(chosen: argparse.Namespace) -> str:
     if not newest and not chosen.old:
         text = first_entry(version, chosen.reason, new)
     else:
-        base = chosen.old or git("log", "-1", "--format=%H", "--", f"thresholds/{releases.VERSION}").decode().strip()
+        base = chosen.old or git("log", "-1", "--format=%H", "--", f"thresholds/{shipped.VERSION}").decode().strip()
         old = content_of(base)
         found = changes(old, new)
         if not found:

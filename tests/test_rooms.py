@@ -1,6 +1,7 @@
 """The package is a house of rooms: one duty and one process each, and imports that point one way."""
 
 import ast
+import importlib
 import json
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pytest_accel
+from pytest_accel.cli.main import COMMANDS
 
 PACKAGE = Path(pytest_accel.__file__).parent
 SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
@@ -179,7 +181,10 @@ def test_programs_are_not_imported() -> None:
 def test_the_simulation_is_beneath_and_nothing_knows_of_it() -> None:
     """But the module that chooses it for a run, and the command that lists its faults."""
     outside = [name for name in INSIDE if room(name) != "simulate"]
-    assert set(importers("pytest_accel.simulate", outside)) <= {"pytest_accel.run.simulation", "pytest_accel.cli.main"}
+    assert set(importers("pytest_accel.simulate", outside)) <= {
+        "pytest_accel.run.simulation",
+        "pytest_accel.cli.simulate",
+    }
 
 
 VENDORS = {path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_"}
@@ -267,3 +272,22 @@ def test_the_process_of_pytest_touches_no_compute_api_and_no_management_library(
     if library != "yaml":
         code += ", pytest_accel.run.session, pytest_accel.views.terminal, pytest_accel.views.benchmark"
     assert library not in {name.partition(".")[0] for name in imported_by(code)}
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_what_is_said_of_all_commands_imports_none(option: str) -> None:
+    code = f"from pytest_accel.cli import main\ntry: main.main(['{option}'])\nexcept SystemExit: pass\nprint()"
+    program = f"import sys; before = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    found = {name for name in said.splitlines()[-1].split() if name.startswith("pytest_accel")}
+    assert "pytest_accel.cli.main" in found
+    assert len(found) < 16
+    assert not found & {f"pytest_accel.cli.{name}" for name in COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_has_a_module(name: str) -> None:
+    command = importlib.import_module(f"pytest_accel.cli.{name}")
+    assert command.DESCRIPTION
+    assert callable(command.add)
+    assert callable(command.run)

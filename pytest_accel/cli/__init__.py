@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 
 
 def run() -> int:
     """Run the command of this process, and return its exit status: 3 if one of our modules cannot be imported.
 
     Python itself would end with 1, which stands for a device that fails. A library that is missing, or another module
-    of its name, is no verdict. `health` has five seconds in all, and loads only its own modules.
+    of its name, is no verdict.
     """
     try:
-        if sys.argv[1:2] == ["health"]:
-            from pytest_accel.cli import health
-
-            command: Callable[[], int] = health.main
-        else:
-            from pytest_accel.cli import main
-
-            command = main.main
+        from pytest_accel.cli import main
     except Exception as error:  # noqa: BLE001  a module may raise anything while it is imported
         traceback.print_exc()
         said = f"{type(error).__name__}: {error}"
         sys.stderr.write(f"pytest-accel: cannot be imported, which is not a verdict on the hardware: {said}\n")
         return 3
-    return command()
+    return main.main()

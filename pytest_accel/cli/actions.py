@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Action:
-    """An action of a subcommand; `run` returns the exit status."""
+    """An action of a subcommand: `add` declares its arguments, `run` returns the exit status."""
 
     help: str
-    description: str
-    arguments: Callable[[argparse.ArgumentParser], None]
+    description: str | None
+    add: Callable[[argparse.ArgumentParser], None] | None
     run: Callable[[argparse.Namespace], int]
 
 
@@ -22,12 +22,16 @@ Actions = Mapping[str, Action]
 
 
 def declare(parser: argparse.ArgumentParser, actions: Actions) -> None:
-    """Declare the actions of a subcommand, one of which has to be chosen."""
+    """Declare the actions of a subcommand, one of which has to be chosen; `do` of the options runs it."""
     chosen = parser.add_subparsers(dest="action", required=True)
     for name, each in actions.items():
-        each.arguments(chosen.add_parser(name, help=each.help, description=each.description))
+        action = chosen.add_parser(name, help=each.help, description=each.description)
+        action.set_defaults(do=each.run)
+        if each.add:
+            each.add(action)
 
 
-def run_chosen(actions: Actions, chosen: argparse.Namespace) -> int:
+def run_chosen(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return its exit status."""
-    return actions[chosen.action].run(chosen)
+    status: int = chosen.do(chosen)
+    return status

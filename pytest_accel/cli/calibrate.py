@@ -25,7 +25,7 @@ from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record_reader import SavedRecord
-from pytest_accel.skus import contribution, lint, loader, releases
+from pytest_accel.skus import contribution, lint, loader, shipped
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
 from pytest_accel.views import calibration as shown
 from pytest_accel.views import lint_report
@@ -37,29 +37,34 @@ SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
 LONG = 10_000
 """Characters in a line of YAML: every device is one line."""
 
+DESCRIPTION = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named;
+each limit states how many healthy devices it rejects and which loss it finds. The file is for review
+(docs/calibrate.md). The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4
+for wrong inputs and for too few devices."""
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `calibrate`."""
-    add = parser.add_argument
+    option = parser.add_argument
     text = "a record.json, a folder with one or many, or a file that --contribute wrote"
-    add("records", metavar="RECORDS", nargs="+", help=text)
-    add(
+    option("records", metavar="RECORDS", nargs="+", help=text)
+    option(
         "--output",
         metavar="FILE.yaml",
         type=Path,
         help="write the threshold file here; it extends the SKU of the records",
     )
     text = "write the figures without anything that names devices, nodes or users here, to send to others"
-    add("--contribute", metavar="FILE.yaml", type=Path, help=text)
+    option("--contribute", metavar="FILE.yaml", type=Path, help=text)
     text = "whose nodes these are: required by --contribute, and stated as the source of the limits (default: us)"
-    add("--owner", metavar="NAME", help=text)
+    option("--owner", metavar="NAME", help=text)
     text = "the SKU, or the threshold file, that the new file extends (default: the SKU of the records)"
-    add("--accel-sku", metavar="NAME|FILE", help=text)
+    option("--accel-sku", metavar="NAME|FILE", help=text)
     text = "rehearse with records of simulated nodes; no run on hardware is judged by the file that is written"
-    add("--allow-simulated", action="store_true", help=text)
+    option("--allow-simulated", action="store_true", help=text)
 
 
-def calibrate(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
     """Calibrate, write the files, and return the exit status: 0, 4 for wrong inputs, or `NOT_READY`. Raises BadFile."""
     try:
         _check_options(chosen)
@@ -189,7 +194,7 @@ def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> l
     broken = []
     for saved in inputs.records:
         record = saved.record
-        terms = Terms(sku, sku.platforms[made.platform.name], record.run.get("level", ""), releases.version())
+        terms = Terms(sku, sku.platforms[made.platform.name], record.run.get("level", ""), shipped.version())
         broken += [
             f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {each.sentence}"
             for each in judge_again(record, terms).verdicts

@@ -28,8 +28,14 @@ ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
 OTHER_KIND = "another SKU"
 OTHER_DEVICES = "none of the same devices"
 
+DESCRIPTION = """Show what changed between the first and the last of some records, most important first: devices,
+verdicts, facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder
+of records, also the trend of every figure. A figure is compared with one of the same method and conditions alone. The
+exit status is 0 if nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records
+are not comparable, or the oldest or the newest of several is not."""
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `compare`."""
     text = "a record.json, the folder that holds it, or a folder of such folders"
     parser.add_argument("records", metavar="RECORD|DIR", nargs="+", help=text)

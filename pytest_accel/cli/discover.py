@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 
@@ -20,16 +21,27 @@ from pytest_accel.skus.products import Product
 from pytest_accel.views import devices as device_view
 from pytest_accel.views import host as host_view
 
+DESCRIPTION = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
+cannot read. Where no shipped SKU matches, show every device with its ids, the nearest SKU, what differs from it, and a
+threshold file to fill in. Measures nothing. The exit status is 1 if a device itself cannot be used, 6 if its driver,
+library or torch is missing here, 4 if the devices are not of one SKU."""
+
 UNUSABLE = 1
 """The exit status where a device itself fails: a run would say FAIL of `inventory.driver`."""
 REFUSED = 4
 """The exit status where the devices are not of one SKU, or cannot be chosen."""
 
 
-def discover(*, only_skeleton: bool) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the option of `discover`."""
+    text = "print only a threshold file to fill in, for the product that most of the devices are"
+    parser.add_argument("--skeleton", action="store_true", help=text)
+
+
+def run(chosen: argparse.Namespace) -> int:
     """Print devices, SKU and host as a run would find them, and a threshold file to fill in for an unknown product.
 
-    With `only_skeleton` only that file is printed, for any product. Returns the exit status: 0, 1 if an accelerator
+    With --skeleton only that file is printed, for any product. Returns the exit status: 0, 1 if an accelerator
     itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
     of one SKU.
     """
@@ -38,13 +50,13 @@ def discover(*, only_skeleton: bool) -> int:
     try:
         refused = _look(setup, pool)
         products = selection.products_of(setup.discovery.devices)
-        host = {} if only_skeleton else pool.sensor.host()
+        host = {} if chosen.skeleton else pool.sensor.host()
     except Refused as error:
         print(error, file=sys.stderr)
         return REFUSED
     finally:
         pool.stop()
-    if only_skeleton:
+    if chosen.skeleton:
         return _print_skeleton(products, refused)
     print("\n".join([*_sku_lines(setup, products), *device_view.lines(setup.devices, in_full=bool(refused))]))
     print("\n".join(host_view.lines(host)))

@@ -9,10 +9,11 @@ from pytest_accel.cli.actions import Actions, declare, run_chosen
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs.slurm import SlurmError
 
+DESCRIPTION = "Run on many nodes by their scheduler, and report on all of them."
 ACTIONS: Actions = {**fleet_run.ACTIONS, **fleet_drain.ACTIONS, **fleet_manifest.ACTIONS}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the actions of `fleet`."""
     declare(parser, ACTIONS)
 
@@ -20,6 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
     try:
-        return run_chosen(ACTIONS, chosen)
+        return run_chosen(chosen)
     except SlurmError as error:
         raise BadFile(str(error)) from None

@@ -14,23 +14,23 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_lines import BadFile, nearest
 from pytest_accel.drivers import registry
-from pytest_accel.skus import contract, loader, releases, requirements
+from pytest_accel.skus import contract, loader, requirements, shipped
 
 DESCRIPTION = """Write every limit of a SKU on one platform at one level into one file that needs no other, with one
 hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and
 refuses it once a value was changed. The hash is printed to stderr, and every run by the file shows it."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sku freeze`."""
-    add = parser.add_argument
-    add("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
-    add("--accel-platform", metavar="NAME", help="the platform (default: that of the SKU, if it has only one)")
-    add("--accel-level", choices=LEVELS, default="standard", help="the level (default: %(default)s)")
-    add("--output", metavar="FILE", type=Path, help="the file to write, which must not exist (default: stdout)")
+    option = parser.add_argument
+    option("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
+    option("--accel-platform", metavar="NAME", help="the platform (default: that of the SKU, if it has only one)")
+    option("--accel-level", choices=LEVELS, default="standard", help="the level (default: %(default)s)")
+    option("--output", metavar="FILE", type=Path, help="the file to write, which must not exist (default: stdout)")
 
 
-def freeze(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
     """Write the frozen file, and its hash and what keeps it from accepting a node to stderr; return 0.
 
     Raises BadFile for a wrong file, platform or output.
@@ -45,7 +45,7 @@ def freeze(chosen: argparse.Namespace) -> int:
         platform,
         chosen.accel_level,
         suite=pytest_accel.__version__,
-        thresholds=releases.version(),
+        thresholds=shipped.version(),
         date=date.today().isoformat(),  # noqa: DTZ011  today in the buyer's time zone
         explained=root.plain().get("explained"),
     )

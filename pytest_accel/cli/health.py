@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
-from pytest_accel.cli.parser import Parser, guarded
+from pytest_accel.cli.parser import Parser
 from pytest_accel.core.durations import duration
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
@@ -23,7 +23,6 @@ from pytest_accel.core.printable import printable
 if TYPE_CHECKING:
     from pytest_accel.run.passive import Checked
 
-NAME = "health"
 BROKEN = 1
 NPD = {0: 0, BROKEN: 1}
 """node-problem-detector's statuses of those of ours that it has: 0 OK, 1 not OK. Every other one is 2, unknown."""
@@ -43,7 +42,7 @@ something is, 6 if it cannot be judged (a permission, a library, a driver that d
 train after the boot), 4 for wrong options."""
 
 
-class _Parser(Parser):
+class _LineParser(Parser):
     """A parser that tells a wrong option in the line on standard output, too, which is what schedulers read."""
 
     def error(self, message: str) -> NoReturn:
@@ -54,40 +53,31 @@ class _Parser(Parser):
         super().error(message)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+PARSER = _LineParser
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `health`."""
-    add = parser.add_argument
-    add("--sku", metavar="NAME|FILE|auto", default="auto", help="the SKU to judge by (default: %(default)s)")
-    add("--platform", metavar="NAME|auto", default="auto", help="the platform of the SKU (default: %(default)s)")
+    option = parser.add_argument
+    option("--sku", metavar="NAME|FILE|auto", default="auto", help="the SKU to judge by (default: %(default)s)")
+    option("--platform", metavar="NAME|auto", default="auto", help="the platform of the SKU (default: %(default)s)")
     text = "the record of the last run, its folder, or a folder of the results of many nodes or nights"
-    add("--record", metavar="FILE|DIR", type=Path, help=text)
+    option("--record", metavar="FILE|DIR", type=Path, help=text)
     text = "age from which on the last run does not count (default: 26h)"
-    add("--max-age", metavar="TIME", type=duration, default="26h", help=text)
+    option("--max-age", metavar="TIME", type=duration, default="26h", help=text)
     text = "end with 6 without a last run that counts and judged the node (default: only say so)"
-    add("--require-run", action="store_true", help=text)
-    add("--waivers", metavar="FILE", type=Path, help="broken limits that are accepted (docs/checks.md)")
+    option("--require-run", action="store_true", help=text)
+    option("--waivers", metavar="FILE", type=Path, help="broken limits that are accepted (docs/checks.md)")
     text = "leave out the kernel log, which only root can read"
-    add("--no-kernel-log", action="store_true", help=text)
+    option("--no-kernel-log", action="store_true", help=text)
     text = "time limit of the whole command (default: 5s)"
-    add("--timeout", metavar="TIME", type=_timeout, default="5s", help=text)
-    add("--npd", action="store_true", help="exit as node-problem-detector wants it: 0 OK, 1 not OK, 2 unknown")
-    add("--all", action="store_true", help="also print every finding, on lines of any length")
-    add("--simulate", metavar="FILE|SKU", help="rehearse on a simulated node, on a machine without accelerators")
+    option("--timeout", metavar="TIME", type=_timeout, default="5s", help=text)
+    option("--npd", action="store_true", help="exit as node-problem-detector wants it: 0 OK, 1 not OK, 2 unknown")
+    option("--all", action="store_true", help="also print every finding, on lines of any length")
+    option("--simulate", metavar="FILE|SKU", help="rehearse on a simulated node, on a machine without accelerators")
 
 
-def main(given: list[str] | None = None) -> int:
-    """Run `pytest-accel health` alone, by the rest of the command line, and return the exit status."""
-    words = sys.argv[2:] if given is None else given
-
-    def work() -> int:
-        parser = _Parser(prog=f"pytest-accel {NAME}", description=DESCRIPTION)
-        arguments(parser)
-        return health(parser.parse_args(words))
-
-    return guarded(work)
-
-
-def health(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
     """Print the line, and return the exit status. Raises BadFile."""
     until = time.monotonic() + chosen.timeout - _spent(chosen.timeout)
     loading = threading.Thread(target=_load, daemon=True)

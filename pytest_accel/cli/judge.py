@@ -27,7 +27,7 @@ from pytest_accel.run import consistency, record, record_reader, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import Record
 from pytest_accel.run.record_reader import SavedRecord
-from pytest_accel.skus import contract, releases, requirements
+from pytest_accel.skus import contract, releases, requirements, shipped
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
@@ -35,35 +35,44 @@ from pytest_accel.views.terminal import Line
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
 
+DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
+another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
+further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
+interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0
+accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is
+named, a record whose limits hold ends as its run did."""
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `judge`."""
-    add = parser.add_argument
-    add("file", metavar="RECORD|TABLE.csv", help="a record.json, the folder that holds it, or a CSV table of results")
-    add(
+    option = parser.add_argument
+    option(
+        "file", metavar="RECORD|TABLE.csv", help="a record.json, the folder that holds it, or a CSV table of results"
+    )
+    option(
         "--accel-sku",
         metavar="NAME|FILE",
         help="the SKU, or threshold file, to judge by; required for a table (default: the SKU of the record)",
     )
-    add(
+    option(
         "--accel-platform",
         metavar="NAME",
         help="the platform to judge by (default: that of the record; for a table, the one that fits the number of "
         "devices)",
     )
-    add(
+    option(
         "--accel-level",
         choices=LEVELS,
         help="the level whose limits are required (default: that of the record; for a table, standard)",
     )
-    add(
+    option(
         "--accel-expect",
         metavar="FILE",
         type=Path,
         help="the packing list to judge a record by: a CSV table with the column serial (default: that of the run)",
     )
-    add("-v", "--verbose", action="store_true", help="list every verdict, and every next step with its metrics")
-    add(
+    option("-v", "--verbose", action="store_true", help="list every verdict, and every next step with its metrics")
+    option(
         "--output",
         metavar="DIR",
         type=Path,
@@ -71,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def judge(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
     """Judge a record or a table, and return the exit status of a run; 4 for a wrong file or option."""
     try:
         if chosen.file.endswith(".csv"):
@@ -164,14 +173,14 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
             raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
-        return Terms(None, Platform(str(old.run.get("platform")), None), level, releases.version())
+        return Terms(None, Platform(str(old.run.get("platform")), None), level, shipped.version())
     if not old.run.get("simulated"):
         selection.refuse_rehearsed(sku)
     then = str(old.run.get("platform"))
     wanted = chosen.accel_platform or (then if sku.platform_named(then) else "auto")
     platform, _ = selection.platform_of(sku, wanted, old.devices)
     is_named = bool(chosen.accel_sku) and registry.vendor(sku.vendor).accelerator
-    return Terms(sku, platform, level, releases.version(), boards, is_named)
+    return Terms(sku, platform, level, shipped.version(), boards, is_named)
 
 
 def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:

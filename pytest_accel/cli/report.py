@@ -35,16 +35,20 @@ FORMATS: Mapping[str, Callable[[Record], str]] = {
 HTML = "html"
 """The format that also shows the readings of the file beside the record."""
 
+DESCRIPTION = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record.
+What contradicts itself in the record is told on standard error. The exit status is 0, or 4 for a file that is no record
+or cannot be written."""
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `report`."""
-    add = parser.add_argument
-    add("file", metavar="RECORD", help="a record.json, or the folder that holds it")
-    add("--format", choices=(*FORMATS, HTML), required=True, help="the format to write")
-    add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
+    option = parser.add_argument
+    option("file", metavar="RECORD", help="a record.json, or the folder that holds it")
+    option("--format", choices=(*FORMATS, HTML), required=True, help="the format to write")
+    option("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
-def report(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0, or 4 for a wrong file."""
     try:
         saved = record_reader.read(record_reader.find(Path(chosen.file)))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.nights.queries import Fleet
     from pytest_accel.fleet.nights.store import Added
 
+DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
 others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
 and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
@@ -40,7 +41,7 @@ NAMED: Final = 10
 """Most files that are named one by one."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     """Declare the actions of `store`."""
     declare(parser, ACTIONS)
 
@@ -48,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
     try:
-        return run_chosen(ACTIONS, chosen)
+        return run_chosen(chosen)
     except MissingExtra as missing:
         raise BadFile(str(missing)) from None
     except OSError as error:

@@ -33,7 +33,7 @@ from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import ProbeRequest
 from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import contract, releases
+from pytest_accel.skus import contract, shipped
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
@@ -158,7 +158,7 @@ class Ledger:
             self.record.sku = {
                 "name": sku.name,
                 "asked": self._setup.options.sku,
-                "thresholds": releases.version(),
+                "thresholds": shipped.version(),
                 "files": sku.files,
                 **record.contract_entry(sku),
             }

@@ -10,7 +10,6 @@ from typing import Any
 from pytest_accel.core.sku import Limit
 from pytest_accel.skus import loader
 
-VERSION = "VERSION"
 CHANGELOG = "CHANGELOG.md"
 
 NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
@@ -40,11 +39,6 @@ Facts = Mapping[str, Any]
 
 WHY = " Why: "
 """The text between a change and its reason in the changelog."""
-
-
-def version() -> str:
-    """Return the version of the shipped thresholds, such as 2026.11.1."""
-    return (loader.SHIPPED / VERSION).read_text(encoding="utf-8").split()[0]
 
 
 # -- limits

@@ -380,10 +380,10 @@ def test_wrong_options_are_refused(options: tuple[str, str], capsys: pytest.Capt
 
 
 def test_what_is_no_option_is_told_in_the_line_too(capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_accel.cli.health import main
+    from pytest_accel.cli.main import main
 
     with pytest.raises(SystemExit, match="4"):
-        main(["--timeout", "1h"])
+        main(["health", "--timeout", "1h"])
     assert capsys.readouterr().out == "UNKNOWN --timeout: '1h': at least 1 s, at most 60 s\n"
 
 

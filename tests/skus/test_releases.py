@@ -16,7 +16,7 @@ from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import record
 from pytest_accel.run.record import Record
-from pytest_accel.skus import loader, releases
+from pytest_accel.skus import loader, releases, shipped
 
 CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))
@@ -36,7 +36,7 @@ def test_the_version_is_that_of_the_limits_in_effect() -> None:
 
 
 def test_the_newest_entry_is_that_of_the_version() -> None:
-    assert releases.shipped()[0].version == releases.version()
+    assert releases.shipped()[0].version == shipped.version()
 
 
 def test_version_and_changelog_are_no_skus() -> None:

@@ -1,0 +1,100 @@
+"""`pytest-accel sku`: lists, shows, freezes and checks the limits of products."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from datetime import date
+
+from pytest_accel.cli import freeze
+from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
+from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.skus import lint, loader, shipped
+from pytest_accel.views import lint_report, sheet, terminal
+
+DESCRIPTION = """A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet,
+its platforms and the limits that a node has to hold."""
+LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
+datasheet. The exit status is 4 for an error or a warning that the file does not explain; notes do not count."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of `sku`."""
+    declare(parser, ACTIONS)
+
+
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `sku show`."""
+    parser.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
+    parser.add_argument(
+        "--format", choices=("text", "md"), default="text", help="md: Markdown, such as for the annex of a contract"
+    )
+
+
+def _add_lint(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `sku lint`."""
+    text = "a threshold file, or the name of a shipped SKU (default: all shipped files)"
+    parser.add_argument("files", metavar="FILE", nargs="*", help=text)
+    parser.add_argument("--list", action="store_true", dest="rules", help="list the rules instead")
+    text = "show also findings that the file explains, and those in the files that it extends"
+    parser.add_argument("--all", action="store_true", help=text)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def _list(_: argparse.Namespace) -> int:
+    """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
+    print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
+    print(
+        "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
+    )
+    print("bf16, or else of fp16")
+    print(f"thresholds {shipped.version()}")
+    return 0
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    """Print the data sheet of a SKU as text or Markdown. Raises BadFile."""
+    sku = loader.load(chosen.name)
+    tables = sheet.sheet(sku)
+    if chosen.format == "md":
+        print(sheet.markdown(sku, tables), end="")
+    else:
+        print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
+        print("\n".join([*(line for line, _ in terminal.contract_lines(sku)), ""]))
+        print(sheet.text(tables))
+    return 0
+
+
+def _lint(chosen: argparse.Namespace) -> int:
+    """Print implausible values in threshold files, or the rules; return WRONG for an unexplained error or warning.
+
+    Raises BadFile.
+    """
+    if chosen.rules:
+        rules = lint.explanations()
+        width = max(map(len, rules))
+        print("\n".join(f"{name:{width}}  {explained}" for name, explained in rules.items()))
+        return 0
+    report = lint.lint(chosen.files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    shown = lint_report.text(report, everything=chosen.all, colour=colour)
+    print(lint_report.as_json(report) if chosen.format == "json" else shown)
+    return 0 if report.clean else WRONG
+
+
+ACTIONS: Actions = {
+    "list": Action("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
+    "show": Action("show datasheet, platforms and limits of one SKU, with the sources", None, _add_show, _show),
+    "freeze": Action(
+        "write all limits of a SKU on one platform at one level into one file with one hash",
+        freeze.DESCRIPTION,
+        freeze.add,
+        freeze.run,
+    ),
+    "lint": Action("check threshold files for implausible values", LINT, _add_lint, _lint),
+}
+run = run_chosen
