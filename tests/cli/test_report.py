@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 from pathlib import Path
 
 import exported
@@ -92,14 +91,6 @@ def test_what_cannot_be_written_or_read_ends_with_4(folder: Path, capsys: pytest
     assert "cannot write to" not in (said := capsys.readouterr().err)
     assert f"--output: cannot write {nowhere}" in said
     assert main(["report", str(folder / "none"), "--format", "md"]) == 4
-
-
-def test_without_prometheus_client_the_package_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    assert main(["report", str(folder), "--format", "prometheus"]) == 4
-    assert "pip install 'pytest-accel[prometheus]'" in capsys.readouterr().err
 
 
 def test_the_files_for_monitoring_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

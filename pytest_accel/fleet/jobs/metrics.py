@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_accel.fleet import prometheus_text
 from pytest_accel.fleet.jobs import states
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import JUDGED, NodeResult, State
-from pytest_accel.fleet.prometheus_text import Family, Labels
 from pytest_accel.run.summaries import Summary, moment
+from pytest_accel.views.exports import prometheus_text
+from pytest_accel.views.exports.prometheus_text import Family, Labels
 
 
 def text(fleet: Fleet, nodes: Sequence[NodeResult]) -> str:

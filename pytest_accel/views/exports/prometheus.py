@@ -6,21 +6,18 @@ UUID, serial number and model are labels of `accel_device_info` alone, to be joi
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.run.record import Record, findings_of
+from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.figures import device_names, is_figure, one_each, shown
-
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily
+from pytest_accel.views.exports.prometheus_text import Family
 
 FILES: Final = {
     "alerts": Path(__file__).with_name("alerts.yaml"),
@@ -67,29 +64,11 @@ Row = tuple[Sequence[str], float]
 
 
 def text(record: Record) -> str:
-    """Return a record in the text format of Prometheus. Raises BadFile without the package prometheus_client."""
-    try:
-        from prometheus_client import CollectorRegistry, generate_latest
-    except ImportError:
-        why = "needs the package prometheus_client: pip install 'pytest-accel[prometheus]'"
-        raise BadFile(f"--format prometheus: {why}") from None
-    registry = CollectorRegistry()
-    registry.register(_Families([each for each in _families(record) if each.samples]))
-    return generate_latest(registry).decode()
+    """Return a record in the text format of Prometheus."""
+    return prometheus_text.text(_families(record))
 
 
-class _Families:
-    """What a registry of prometheus_client collects from."""
-
-    def __init__(self, families: Sequence[GaugeMetricFamily]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return the metrics."""
-        return self._families
-
-
-def _families(record: Record) -> Iterator[GaugeMetricFamily]:
+def _families(record: Record) -> Iterator[Family]:
     names = device_names(record)
     yield from _of_run(record)
     yield from _of_devices(record, names)
@@ -102,7 +81,7 @@ def _families(record: Record) -> Iterator[GaugeMetricFamily]:
             yield _family(f"accel_{what}_{unit}", ("device", "metric"), rows, help_text)
 
 
-def _of_run(record: Record) -> Iterator[GaugeMetricFamily]:
+def _of_run(record: Record) -> Iterator[Family]:
     """Return the metrics of the whole run."""
     run, around = record.run, record.circumstances
     terms = {
@@ -126,7 +105,7 @@ def _of_run(record: Record) -> Iterator[GaugeMetricFamily]:
     yield _family("accel_run_verdicts", ("status",), [((each.value,), float(count[each])) for each in Status])
 
 
-def _of_devices(record: Record, names: dict[str, str]) -> Iterator[GaugeMetricFamily]:
+def _of_devices(record: Record, names: dict[str, str]) -> Iterator[Family]:
     """Return identity, verdicts and findings of the devices and the node."""
     known = [
         (names[each.uuid], shown(each.uuid), shown(each.serial or ""), shown(each.model)) for each in record.devices
@@ -144,15 +123,10 @@ def _of_devices(record: Record, names: dict[str, str]) -> Iterator[GaugeMetricFa
     yield _family("accel_finding_verdicts", labels, [(each, float(number)) for each, number in found.items()])
 
 
-def _family(name: str, labels: Sequence[str], rows: Iterable[Row], help_text: str = "") -> GaugeMetricFamily:
-    """Return one metric. Numbers that are not finite are left out: they compare with nothing."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, help_text or METRICS[name], labels=labels)
-    for values, number in rows:
-        if math.isfinite(number):
-            family.add_metric(list(values), number)
-    return family
+def _family(name: str, labels: Sequence[str], rows: Iterable[Row], help_text: str = "") -> Family:
+    """Return one metric with the labels of each of its rows by name."""
+    series = [(tuple(zip(labels, values, strict=True)), number) for values, number in rows]
+    return name, help_text or METRICS[name], series
 
 
 def _place(verdict: Verdict, names: dict[str, str]) -> tuple[str, str]:

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-from pytest_accel.fleet import prometheus_text
 from pytest_accel.fleet.nights.analysis.groups import Group
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
-from pytest_accel.fleet.prometheus_text import Family, Labels
 from pytest_accel.judging.closing import WORDS
+from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.prometheus import UNITS
+from pytest_accel.views.exports.prometheus_text import Family, Labels
 
 
 def text(night: Night) -> str:
