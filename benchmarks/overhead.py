@@ -26,8 +26,9 @@ from typing import Any
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Outcome, WorkerRequest
+from pytest_accel.core.messages import Outcome
 from pytest_accel.probes.declare import declaration_for
+from pytest_accel.probes.request import Request
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -85,17 +86,9 @@ class Ours:
 
     def rates(self, workload: Workload, seconds: float, devices: Sequence[Device]) -> list[float]:
         """What we report of each of `devices`, which work at the same time: work over time."""
-        spec = declaration_for(workload.probe)
-        code = workload.probe.__code__
-        request = WorkerRequest(
-            metric=workload.metric,
-            suffix="",
-            runs=spec.runs,
-            probe={"module": workload.probe.__module__, "file": code.co_filename, "name": code.co_name},
-            conditions=workload.conditions,
-            seconds=seconds,
-            precision=0.0,  # never ended early: the same time as the plain loop
-        )
+        declared = declaration_for(workload.probe)
+        # of no precision, so that it is never ended early: the same time as the plain loop
+        request = Request(declared, workload.conditions, workload.metric, seconds=seconds)
         outcomes: list[Outcome] = []
         self.pool.measure(request, devices, outcomes.append)
         found = []

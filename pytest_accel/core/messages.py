@@ -1,8 +1,8 @@
-"""Messages between pytest and its worker processes: a request, and its outcome."""
+"""Messages between pytest and its worker processes: what is sent, and the outcome of a request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -35,34 +35,6 @@ def fastest(found: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
             if dtype not in merged or path["speed"] > merged[dtype]["speed"]:
                 merged[dtype] = path
     return merged
-
-
-@dataclass(frozen=True)
-class WorkerRequest:
-    """A measurement that the workers are asked to make.
-
-    `runs` is the probe's declaration, `suffix` is appended to every metric, and `seconds` is the time budget. A copy
-    between peers measures only `pairs`, or all pairs if there are none.
-    """
-
-    metric: str
-    suffix: str
-    runs: str
-    probe: Mapping[str, Any]
-    conditions: Mapping[str, Any]
-    seconds: float
-    precision: float
-    pairs: Sequence[Pair] = ()
-
-    @property
-    def packaged(self) -> bool:
-        """True for a packaged probe, whose details have declared keys."""
-        return str(self.probe.get("module", "")).startswith("pytest_accel.probes.")
-
-    def message(self) -> Message:
-        """Return the request as the message that a worker receives."""
-        fields = {key: value for key, value in vars(self).items() if key not in ("runs", "suffix")}
-        return {"event": "call", "in_turn": self.runs == "in_turn", **fields}
 
 
 @dataclass

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.details import SAMPLED, Details
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Event, Measurement, Peak, Trouble, estimate_of, is_rate
-from pytest_accel.core.messages import Message, Outcome, WorkerRequest
+from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run, significant
 from pytest_accel.probes.declare import finder_of
+from pytest_accel.probes.request import Request
 
 PeakOf = Callable[[str], "tuple[float, str] | None"]
 """A function that returns the datasheet peak of a metric and its label, or None."""
@@ -25,37 +26,25 @@ _EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
 """The event of a message that ended a call, as a verdict names it."""
 
 
-@dataclass(frozen=True)
-class Context:
-    """The values that all measurements of one probe call share. Times are in seconds since the epoch."""
+def _under_load(outcome: Outcome, call: Request) -> Request:
+    """Return the call narrowed to the time from the first block to the last.
 
-    request: WorkerRequest
-    peak_of: PeakOf
-    started: float
-    ended: float
-    how: str = "together"
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """The devices that the management library reported as lost after the call: UUID to name."""
-
-    def under_load(self, outcome: Outcome) -> Context:
-        """Return the context narrowed to the time from the first block to the last.
-
-        Outside that time processes start and results are checked, while the device idles.
-        """
-        at = [block["at"] for block in outcome.blocks]
-        return replace(self, started=min(at), ended=max(at)) if len(at) > 1 else self
+    Outside that time processes start and results are checked, while the device idles.
+    """
+    at = [block["at"] for block in outcome.blocks]
+    return replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
 
 
-def per_device(outcome: Outcome, context: Context) -> list[Measurement]:
+def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of one worker's devices, including what is left of a call that broke."""
     measurements = []
-    context = context.under_load(outcome)
+    call = _under_load(outcome, call)
     for device in outcome.group:
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
-        measurements += [_measurement(each, device.uuid, context) for each in own]
+        measurements += [_measurement(each, device.uuid, call, peak_of) for each in own]
         if outcome.trouble:  # kept beside the findings: a worker that dies after its last finding has died
-            broken = _troubled(outcome, device.uuid, context)
-            measurements.append(_shared(broken, outcome, context.lost) if len(outcome.group) > 1 else broken)
+            broken = _troubled(outcome, device.uuid, call)
+            measurements.append(_shared(broken, outcome, call.lost) if len(outcome.group) > 1 else broken)
     return measurements
 
 
@@ -79,12 +68,12 @@ def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> M
     return replace(broken, trouble=Trouble("need", f"not measured: {why}", event=LEFT_OUT))
 
 
-def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]:
+def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of a collective: those of its slowest rank, or the trouble of the rank that failed."""
     guilty = [each for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
-    guilty.sort(key=lambda each: each.group[0].uuid not in context.lost)  # others noticed, and may have said so first
+    guilty.sort(key=lambda each: each.group[0].uuid not in call.lost)  # others noticed, and may have said so first
     if guilty:
-        broken = _troubled(guilty[0], NODE, context)
+        broken = _troubled(guilty[0], NODE, call)
         assert broken.trouble
         of_one_rank = not (guilty[0].trouble or {}).get("shared")
         if of_one_rank and broken.trouble.kind != "external":
@@ -94,9 +83,9 @@ def per_node(outcomes: Sequence[Outcome], context: Context) -> list[Measurement]
         return [broken]
     if not outcomes:
         trouble = Trouble("need", "there is no device to measure")
-        return [replace(_bare(context.request.metric, NODE, context), trouble=trouble)]
+        return [replace(_bare(call.metric, NODE, call), trouble=trouble)]
     return [
-        _slowest([_measurement(each, NODE, context) for each in ranks])
+        _slowest([_measurement(each, NODE, call, peak_of) for each in ranks])
         for ranks in zip(*(outcome.findings for outcome in outcomes), strict=True)
     ]
 
@@ -113,49 +102,51 @@ def _slowest(ranks: list[Measurement]) -> Measurement:
     return replace(slowest, details={**slowest.details, "ranks": [each.value for each in ranks]})
 
 
-def _bare(metric: str, subject: str, context: Context) -> Measurement:
+def _bare(metric: str, subject: str, call: Request) -> Measurement:
     return Measurement(
         metric=metric,
         subject=subject,
         unit="",
-        conditions=context.request.conditions,
-        how=context.how,
-        started=context.started,
-        ended=context.ended,
+        conditions=call.conditions,
+        how=call.how,
+        started=call.started,
+        ended=call.ended,
     )
 
 
-def _measurement(finding: Message, subject: str, context: Context) -> Measurement:
+def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf) -> Measurement:
     samples = tuple(finding["samples"])
     value = finding["value"]
     if value is None and samples:
         value = significant(estimate_of(samples, finding["unit"], finding["statistic"]).mean)
     ends = [math.inf]
-    if context.request.packaged:  # a user's probe may have a detail of its own with that name
+    if call.declaration.packaged:  # a user's probe may have a detail of its own with that name
         ends = finding["details"].get("ends") or ends  # a finding may be of the first part of the load alone
     return replace(
-        _bare(_named(finding, context.request), subject, context),
-        ended=min(context.ended, context.started + ends[-1]),
+        _bare(_named(finding, call), subject, call),
+        ended=min(call.ended, call.started + ends[-1]),
         unit=finding["unit"],
         value=value,
         samples=samples,
         statistic=finding["statistic"],
         seconds=tuple(finding["seconds"]),
-        peak=_peak(finding["peak"], context.peak_of(finding["metric"])),
-        conditions={**_method(finding["metric"], context.request), **finding["conditions"]},
-        details=details_of(finding["details"], packaged=context.request.packaged),
+        peak=_peak(finding["peak"], peak_of(finding["metric"])),
+        conditions={**_method(finding["metric"], call), **finding["conditions"]},
+        details=details_of(finding["details"], packaged=call.declaration.packaged),
         trouble=Trouble("device", finding["wrong"]) if finding.get("wrong") else None,
     )
 
 
-def _method(metric: str, request: WorkerRequest) -> dict[str, Any]:
+def _method(metric: str, call: Request) -> dict[str, Any]:
     """Return the method that the probe declares for its main metric, as far as it is known before the run."""
     declared = finder_of(str(metric)) or finder_of(parse(str(metric)).base)
     if declared is None or not declared.packaged or metric in declared.also:
         return {}
-    if declared.function.__module__ != request.probe["module"]:  # a user's probe that uses the name of ours
+    if (
+        declared.function.__module__ != call.declaration.function.__module__
+    ):  # a user's probe that uses the name of ours
         return {}
-    return {key: value for key, value in declared.method_under(request.conditions).items() if value != AS_FOUND}
+    return {key: value for key, value in declared.method_under(call.conditions).items() if value != AS_FOUND}
 
 
 def details_of(reported: Details, *, packaged: bool) -> Details:
@@ -218,10 +209,10 @@ def _odd(one: Measurement, checksums: list[int]) -> Measurement:
     return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit"))
 
 
-def _named(finding: Message, request: WorkerRequest) -> str:
+def _named(finding: Message, call: Request) -> str:
     """Return the metric of a finding; conditions that are not the packaged ones add a suffix."""
     name = str(finding["metric"])
-    return name if name.endswith(request.suffix) else name + request.suffix
+    return name if name.endswith(call.suffix) else name + call.suffix
 
 
 def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None) -> Peak | None:
@@ -230,18 +221,18 @@ def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None)
     return Peak(*datasheet) if datasheet else None
 
 
-def _troubled(outcome: Outcome, subject: str, context: Context) -> Measurement:
+def _troubled(outcome: Outcome, subject: str, call: Request) -> Measurement:
     """Return the measurement of a broken call: the reason, and the seconds per operation of the blocks so far."""
     message = outcome.trouble or {}
     reason = message.get("reason", "it failed")
     if message.get("event") == "died" and "kind" not in message:
         reason = f"its worker process died: {reason}"
-        if message.get("exited") and not context.request.packaged:  # no signal ended it, so its own code may have
+        if message.get("exited") and not call.declaration.packaged:  # no signal ended it, so its own code may have
             message = {**message, "kind": "external"}
     if outcome.blocks:
         reason += f", after {len(outcome.blocks)} blocks"
     return replace(
-        _bare(context.request.metric, subject, context),
+        _bare(call.metric, subject, call),
         seconds=tuple(each["seconds"] for each in outcome.blocks),
         trouble=Trouble(message.get("kind", "device"), reason, event=_event(message)),
         details={"traceback": message["traceback"]} if "traceback" in message else {},

@@ -24,13 +24,13 @@ from pytest_accel.judging.judge import worst
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.rounds import Later, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
+from pytest_accel.probes.request import Request
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.request import ProbeRequest
 from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import contract, shipped
@@ -255,7 +255,7 @@ class Ledger:
         """Return the verdicts on a subject that a later round made worse."""
         return [each for each in self.verdicts if each.subject == subject and each.key in self._later.found]
 
-    def measured(self, request: ProbeRequest, found: Sequence[Measurement]) -> None:
+    def measured(self, request: Request, found: Sequence[Measurement]) -> None:
         """Note that the attempts at a request are complete, so that a resumed run does not make them again."""
         if "starts" not in self.record.run:
             return

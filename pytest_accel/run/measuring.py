@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.messages import Outcome, Pair, WorkerRequest
+from pytest_accel.core.messages import Outcome, Pair
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
@@ -24,11 +24,11 @@ from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
+from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import IdleCheck, check_idle, settle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.request import ProbeRequest
 from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets
@@ -75,16 +75,16 @@ class Measuring:
             self._host_facts = self._pool.sensor.host()
         return self._host_facts
 
-    def reached(self, request: ProbeRequest) -> bool:
+    def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""
         return request.key in self._results
 
-    def barred(self, request: ProbeRequest, subject: str) -> str | None:
+    def barred(self, request: Request, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
         wrong = preconditions.wrong_product(subject, self._setup.sku, self._devices)
         return wrong or preconditions.stopped(request.declaration, subject, self._devices, self._setup.platform)
 
-    def result(self, request: ProbeRequest) -> Attempts:
+    def result(self, request: Request) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
         key = request.key
         if request.metric.startswith("counters."):
@@ -123,7 +123,7 @@ class Measuring:
         """Let the record hold what is measured from now on, as in the first round."""
         self._of_round = None
 
-    def again(self, request: ProbeRequest, past_of: PastOf) -> Attempts:
+    def again(self, request: Request, past_of: PastOf) -> Attempts:
         """Measure a request in a later round. The record does not hold its measurements yet."""
         result = self._attempts(past_of)
         self._measure(result, request)
@@ -169,7 +169,7 @@ class Measuring:
         software = self._ledger.record.software
         return [one for metric, limit in limits for one in result.short(metric, limit, software)]
 
-    def repeat(self, result: Attempts, request: ProbeRequest, limits: Sequence[Judged]) -> None:
+    def repeat(self, result: Attempts, request: Request, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, then single ones that fall short again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
@@ -202,7 +202,7 @@ class Measuring:
         result.leave(why)
         self.save(result)
 
-    def _alone(self, result: Attempts, request: ProbeRequest, subjects: set[str]) -> None:
+    def _alone(self, result: Attempts, request: Request, subjects: set[str]) -> None:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
         enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
@@ -212,7 +212,7 @@ class Measuring:
     def _again(
         self,
         result: Attempts,
-        request: ProbeRequest,
+        request: Request,
         seconds: float,
         alone: Device | None = None,
         pairs: Sequence[Pair] = (),
@@ -232,7 +232,7 @@ class Measuring:
     def _measure(
         self,
         result: Attempts,
-        request: ProbeRequest,
+        request: Request,
         alone: Device | None = None,
         pairs: Sequence[Pair] = (),
         seconds: float | None = None,
@@ -242,15 +242,13 @@ class Measuring:
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
         sku, sensor = self._setup.sku, self._pool.sensor
-        work = WorkerRequest(
-            metric=request.metric,
-            suffix=request.suffix,
-            runs=request.declaration.runs,
-            probe=request.probe,
-            conditions=request.conditions,
+        call = replace(
+            request,
             seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
             precision=0.0 if pairs else sku.precision if sku else Sku.precision,
             pairs=pairs,
+            how="alone" if alone else "together",
+            started=clock.now(),
         )
         self._forget_counters()
         measured = [device for device in self._devices if not self.barred(request, device.uuid)]
@@ -261,51 +259,50 @@ class Measuring:
             outcome.findings = [each for each in outcome.findings if self._own(request, each["metric"])]
             outcomes.append(outcome)
 
-        began, complete = clock.now(), False
+        complete = False
         try:
-            links = "link" in request.declaration.stresses
-            self._pool.measure(work, [alone] if alone else measured, keep, links=links)
+            self._pool.measure(call, [alone] if alone else measured, keep)
             complete = not self._deadline.over
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
-            context = results.Context(work, self._peak, began, clock.now(), "alone" if alone else "together", lost)
-            self._stood_still = self._pool.stood_still_since(began)
+            call = replace(call, ended=clock.now(), lost=lost)
+            self._stood_still = self._pool.stood_still_since(call.started)
             with self._pool.timeline.on("checks"):
-                self._gather(result, outcomes, context)
+                self._gather(result, outcomes, call)
                 if complete and self._of_round is None:
                     self._ledger.measured(request, [each for own in result.attempts.values() for each in own])
                 self.save(result)
 
-    def _own(self, request: ProbeRequest, metric: str) -> bool:
+    def _own(self, request: Request, metric: str) -> bool:
         """Return whether a metric that a probe found is its own, or is measured within it at the level of the run."""
         finder = finder_of(metric)
         if finder in (None, request.declaration):
             return True
-        return request.packaged and finder.within.get(self._setup.options.level) == request.declaration.name
+        return request.judged_by_sku and finder.within.get(self._setup.options.level) == request.declaration.name
 
     def _forget_counters(self) -> None:
         """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""
         self._ledger.forget_counters()
         self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
 
-    def _gather(self, result: Attempts, outcomes: Sequence[Outcome], context: results.Context) -> None:
+    def _gather(self, result: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the result."""
-        if context.request.runs == "ranks":
+        if call.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
             excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
-            for each in results.per_node(outcomes, context):
+            for each in results.per_node(outcomes, call, self._peak):
                 under = with_excuse(replace(each, disturbance=disturbed), excuse)
                 result.add(results.foreseen(under, self._setup.sku))
         else:
-            measurements = [each for outcome in outcomes for each in results.per_device(outcome, context)]
+            measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
-            self._add(result, self._fairly(result, compared, context.request))
+            self._add(result, self._fairly(result, compared, call))
 
-    def _fairly(self, result: Attempts, found: list[Measurement], request: WorkerRequest) -> list[Measurement]:
+    def _fairly(self, result: Attempts, found: list[Measurement], call: Request) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
-        if request.runs != "peers":
+        if call.runs != "peers":
             return found
-        if request.pairs:
+        if call.pairs:
             return peer_matrix.attributed_after_repeat(result.rows, found, self._setup.names)
         result.rows = found
         return peer_matrix.attributed(found, self._setup.names)
@@ -348,11 +345,11 @@ class Measuring:
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(result: Attempts, request: ProbeRequest, binding: Mapping[str, Limit]) -> list[Judged]:
+def of_siblings(result: Attempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
-    own = binding if request.packaged else {}
+    own = binding if request.judged_by_sku else {}
     siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
     return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]

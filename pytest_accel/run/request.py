@@ -1,53 +1,20 @@
-"""The request of a test: a probe, the conditions that it runs under, and the metric that it measures."""
+"""The request of a test: what `accel_check` is called with, completed by the SKU and the probe."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.conditions import wrong_values
-from pytest_accel.probes.declare import Declaration, conditions_of, declaration_for, declarations, unusable
+from pytest_accel.probes.declare import conditions_of, declaration_for, declarations, unusable
+from pytest_accel.probes.request import Request
 from pytest_accel.skus.budgets import budget
-
-
-@dataclass(frozen=True)
-class ProbeRequest:
-    """A probe to run under conditions, and the metric that is judged.
-
-    `packaged` is True if the conditions are those of the packaged suite, for which the SKU's limits are made. Under
-    other conditions, `suffix` is added to the names of the metrics.
-    """
-
-    function: Callable[..., Any]
-    declaration: Declaration
-    conditions: dict[str, Any]
-    metric: str
-    suffix: str
-    packaged: bool
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Probe and conditions: the same for all tests that can share one measurement."""
-        return f"{self.function.__module__}.{self.function.__qualname__}", repr(sorted(self.conditions.items()))
-
-    @property
-    def probe(self) -> dict[str, Any]:
-        """The module, file and name by which a worker finds the function, and the `path` for its imports."""
-        function = self.function
-        return {
-            "module": function.__module__,
-            "file": function.__code__.co_filename,
-            "name": function.__qualname__,
-            "path": list(filter(None, sys.path)),
-        }
 
 
 def request_of(
     function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None, level: str = ""
-) -> ProbeRequest:
+) -> Request:
     """Return the request for `function` under the conditions `given`, completed by the SKU's and the probe's defaults.
 
     `metric` is the metric to judge, None for the probe's main one. At a level at which the load of another probe
@@ -67,17 +34,17 @@ def request_of(
     ]
     suffix = "" if standard else "@" + ",".join(extra)
     name = (metric or declaration.metric.format(**conditions)) + suffix
-    own = ProbeRequest(function, declaration, conditions, name, suffix, packaged=declaration.packaged and standard)
+    own = Request(declaration, conditions, name, suffix)
     return _within(own, sku, level) or own
 
 
-def _within(own: ProbeRequest, sku: Sku | None, level: str) -> ProbeRequest | None:
+def _within(own: Request, sku: Sku | None, level: str) -> Request | None:
     """Return the request for the probe whose load measures this metric too at a level; None if there is none.
 
     There is none for a processor, whose peak is measured in alternation with the product.
     """
     outer = next((each for each in declarations() if each.name == own.declaration.within.get(level)), None)
-    if outer is None or not own.packaged or sku is None or not sku.datasheet.tflops:
+    if outer is None or not own.judged_by_sku or sku is None or not sku.datasheet.tflops:
         return None
     found = request_of(outer.function, {}, own.metric, sku)
     timed = budget(own.declaration, own.metric, level, sku) and budget(outer, own.metric, level, sku)

@@ -108,7 +108,7 @@ class Resumed:
         )
 
     def attempts(self, key: tuple[str, str]) -> list[Measurement] | None:
-        """Return the measurements of a request (`ProbeRequest.key`) in the first round, None if it is not complete."""
+        """Return the measurements of a request (`Request.key`) in the first round, None if it is not complete."""
         entry = next((each for each in self.requests if (each["probe"], each["conditions"]) == key), None)
         if entry is None:
             return None

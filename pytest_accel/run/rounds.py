@@ -13,11 +13,11 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging import rounds as series
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.rounds import FirstRound, SeriesEntry, marked
+from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.request import ProbeRequest
 from pytest_accel.run.setup import Setup
 
 METRIC = "rounds"
@@ -33,7 +33,7 @@ Judged = tuple[str, str, "Limit | None"]
 class Asked:
     """A measurement of the first round, and what was judged of it."""
 
-    request: ProbeRequest
+    request: Request
     judged: list[Judged] = field(default_factory=list)
     took: float = 0.0
     """The seconds that it took when it was made last; its budget before."""
@@ -52,7 +52,7 @@ class Rounds:
         self.announce: Callable[[str], None] = lambda text: None
         """Called with a line of text when a round begins."""
 
-    def ask(self, request: ProbeRequest, judged: Sequence[Judged]) -> None:
+    def ask(self, request: Request, judged: Sequence[Judged]) -> None:
         """Note a measurement that a test asked for, and what was judged of it."""
         turns = len(self._setup.devices) if request.declaration.runs == "in_turn" else 1
         budget = self._measuring.budget(request.declaration, request.metric) * turns

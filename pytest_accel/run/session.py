@@ -19,6 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances
 from pytest_accel.judging.judge import judge
+from pytest_accel.probes.request import Request
 from pytest_accel.run import device_lock, earlier_records, resume
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import RESUMABLE, Ledger
@@ -28,7 +29,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record import Record, names_of
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.request import ProbeRequest, request_of
+from pytest_accel.run.request import request_of
 from pytest_accel.run.rounds import Rounds
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets, requirements
@@ -200,7 +201,7 @@ class Session:
         """
         request = request_of(function, given, metric, self.sku, self.options.level)
         binding = requirements.required_at(self.options.level, self.setup.limits)
-        own = binding.get(request.metric) if request.packaged else None
+        own = binding.get(request.metric) if request.judged_by_sku else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         fact = request.declaration.fact
         why = preconditions.skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
@@ -277,13 +278,13 @@ class Session:
         """Return the verdicts on facts of a device that changed since this was last asked for it."""
         return self._changes.pop(subject, [])
 
-    def _stopped(self, request: ProbeRequest, subject: str) -> Verdict | None:
+    def _stopped(self, request: Request, subject: str) -> Verdict | None:
         """Return UNMEASURED for a device that is left out of the probe, else None."""
         if request.declaration.fact or not (why := self.measuring.barred(request, subject)):
             return None
         return Verdict(request.metric, subject, Status.UNMEASURED, why)
 
-    def _no_time(self, request: ProbeRequest, subject: str, binding: bool) -> Verdict | None:
+    def _no_time(self, request: Request, subject: str, binding: bool) -> Verdict | None:
         """Return a verdict if the level has no time for the probe: UNMEASURED if a limit is `binding`. Else None."""
         if request.declaration.fact or self.measuring.budget(request.declaration, request.metric):
             return None
@@ -293,7 +294,7 @@ class Session:
         why = f"level {self.options.level} has no time budget for this probe; {remedy}"
         return Verdict(request.metric, subject, status, why)
 
-    def _unreached(self, request: ProbeRequest, subject: str) -> Verdict | None:
+    def _unreached(self, request: Request, subject: str) -> Verdict | None:
         """Return UNMEASURED if the time limit of the run leaves nothing for a probe that was not run yet, else None."""
         if request.declaration.fact or self.measuring.reached(request) or not self.deadline.over:
             return None

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
+from pytest_accel.probes.request import Request
 from pytest_accel.run.plan import Plan, planned
-from pytest_accel.run.request import ProbeRequest, request_of
+from pytest_accel.run.request import request_of
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
@@ -55,16 +56,16 @@ def _measuring(items: Sequence[Any]) -> list[Any]:
     return [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
 
 
-def _of_suite(packaged: Sequence[Any], session: Session) -> dict[tuple[str, str], ProbeRequest]:
+def _of_suite(packaged: Sequence[Any], session: Session) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
-    requests: dict[tuple[str, str], ProbeRequest] = {}
+    requests: dict[tuple[str, str], Request] = {}
     for request in (request for item in packaged for request in _requests(item, session)):
         if _applies(request, session):
             requests.setdefault(request.key, request)
     return requests
 
 
-def _plan(session: Session, requests: Sequence[ProbeRequest]) -> Plan:
+def _plan(session: Session, requests: Sequence[Request]) -> Plan:
     """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
     made = [(each.declaration, each.metric) for each in requests]
     plan = planned(made, session.options.level, session.sku, len(session.devices))
@@ -76,9 +77,9 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _requests(item: Any, session: Session) -> list[ProbeRequest]:
+def _requests(item: Any, session: Session) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
-    noted: list[ProbeRequest] = []
+    noted: list[Request] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
         noted.append(request_of(probe, conditions, metric, session.sku, session.options.level))
@@ -90,16 +91,16 @@ def _requests(item: Any, session: Session) -> list[ProbeRequest]:
     return noted
 
 
-def _applies(request: ProbeRequest, session: Session) -> bool:
+def _applies(request: Request, session: Session) -> bool:
     """Return whether the request measures something that can exist on the SKU and its platform."""
     sku = session.sku
     return not (request.declaration.fact or (sku and why_not_applicable(sku, request.metric, session.platform)))
 
 
-def _title(request: ProbeRequest) -> str:
+def _title(request: Request) -> str:
     """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
     named = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.declaration.metric]
-    return f"{request.function.__name__:16} {', '.join(named)}"
+    return f"{request.declaration.name:16} {', '.join(named)}"
 
 
 def _sum(plan: Plan, devices: int, own: int) -> str:

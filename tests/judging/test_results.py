@@ -7,20 +7,33 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
-from pytest_accel.core.messages import Outcome, WorkerRequest
+from pytest_accel.core.messages import Outcome
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
+from pytest_accel.judging import results
 from pytest_accel.judging.judge import judge
-from pytest_accel.judging.results import Context, compared, droop, of_alone, per_device, per_node
+from pytest_accel.judging.results import compared, droop, of_alone
+from pytest_accel.probes import matmul
+from pytest_accel.probes.declare import declaration_for
+from pytest_accel.probes.request import Request
 
 GPUS = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(3)]
 
 
-def context(metric: str = "matmul.bf16", suffix: str = "", runs: str = "together") -> Context:
-    request = WorkerRequest(
-        metric, suffix, runs, {"module": "pytest_accel.probes.matmul"}, {"dtype": "bf16"}, 1.0, 0.01
-    )
-    return Context(request, lambda name: (989.4, "datasheet") if name == "matmul.bf16" else None, 10.0, 20.0)
+def call(metric: str = "matmul.bf16", suffix: str = "") -> Request:
+    return Request(declaration_for(matmul), {"dtype": "bf16"}, metric, suffix, started=10.0, ended=20.0)
+
+
+def peak_of(metric: str) -> tuple[float, str] | None:
+    return (989.4, "datasheet") if metric == "matmul.bf16" else None
+
+
+def per_device(outcome: Outcome, asked: Request) -> list[Measurement]:
+    return results.per_device(outcome, asked, peak_of)
+
+
+def per_node(outcomes: Sequence[Outcome], asked: Request) -> list[Measurement]:
+    return results.per_node(outcomes, asked, peak_of)
 
 
 def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -> dict[str, Any]:
@@ -52,7 +65,7 @@ DIED = {"event": "died", "reason": "killed by SIGKILL"}
 
 
 def test_the_value_is_work_over_time_as_its_estimate_and_the_peak_that_of_the_datasheet() -> None:
-    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], seconds=[0.2, 0.1])), context())
+    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], seconds=[0.2, 0.1])), call())
     assert (found.metric, found.subject) == ("matmul.bf16", "GPU-0")
     assert found.estimate is not None
     assert found.value == pytest.approx(found.estimate.mean) == pytest.approx(2 / (1 / 700 + 1 / 720))
@@ -64,42 +77,42 @@ def test_the_value_is_work_over_time_as_its_estimate_and_the_peak_that_of_the_da
 
 def test_a_peak_measured_beside_stands_over_the_datasheet() -> None:
     beside = {"value": 800.0, "source": "beside", "samples": [790.0, 810.0], "provisional": True}
-    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], peak=beside)), context())
+    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], peak=beside)), call())
     assert found.peak is not None
     assert (found.peak.value, found.peak.samples, found.peak.provisional) == (800.0, (790.0, 810.0), True)
 
 
 def test_the_value_is_the_median_of_the_samples_where_the_probe_says_so() -> None:
     samples = [700.0, 710.0, 720.0, 100.0, 705.0]
-    (found,) = per_device(outcome(finding(samples=samples, statistic="median")), context())
+    (found,) = per_device(outcome(finding(samples=samples, statistic="median")), call())
     assert (found.value, found.statistic) == (705.0, "median")
     assert found.estimate is not None
     assert found.estimate.mean == 705.0
     assert judge([found], Limit("matmul.bf16", "TFLOPS", floor=690.0)).status is Status.PASS
-    (mean,) = per_device(outcome(finding(samples=samples)), context())
+    (mean,) = per_device(outcome(finding(samples=samples)), call())
     assert judge([mean], Limit("matmul.bf16", "TFLOPS", floor=690.0)).status is Status.FAIL
 
 
 def test_a_users_probe_that_uses_the_name_of_ours_does_not_get_our_method() -> None:
-    (found,) = per_device(outcome(finding("host_copy.h2d", "GB/s", samples=[50.0] * 5)), context("mine"))
+    (found,) = per_device(outcome(finding("host_copy.h2d", "GB/s", samples=[50.0] * 5)), call("mine"))
     assert "engine" not in found.conditions
 
 
 def test_conditions_of_ones_own_make_another_metric() -> None:
-    (found,) = per_device(outcome(finding(value=1.0)), context("matmul.bf16@m=64", suffix="@m=64"))
+    (found,) = per_device(outcome(finding(value=1.0)), call("matmul.bf16@m=64", suffix="@m=64"))
     assert found.metric == "matmul.bf16@m=64"
 
 
 def test_one_worker_of_all_devices_gives_each_its_own() -> None:
     row = [finding("peer_copy.one_way", "GB/s", value=float(i), subject=f"GPU-{i}") for i in range(2)]
     both = Outcome(tuple(GPUS[:2]), findings=row)
-    found = per_device(both, context("peer_copy.one_way"))
+    found = per_device(both, call("peer_copy.one_way"))
     assert [(each.subject, each.value) for each in found] == [("GPU-0", 0.0), ("GPU-1", 1.0)]
 
 
 def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> None:
     blocks = [{"event": "block", "seconds": 0.1, "at": 11.0}, {"event": "block", "seconds": 0.2, "at": 12.0}]
-    (found,) = per_device(outcome(blocks=blocks, trouble=DIED), context())
+    (found,) = per_device(outcome(blocks=blocks, trouble=DIED), call())
     assert found.trouble is not None
     assert found.trouble.kind == "device"
     assert found.trouble.reason == "its worker process died: killed by SIGKILL, after 2 blocks"
@@ -110,25 +123,25 @@ def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> No
 @pytest.mark.parametrize("kind", ["device", "need", "not_applicable", "bug"])
 def test_the_kind_of_a_trouble_is_kept(kind: str) -> None:
     trouble = {"event": "error", "kind": kind, "reason": "why", "traceback": "Traceback"}
-    (found,) = per_device(outcome(trouble=trouble), context())
+    (found,) = per_device(outcome(trouble=trouble), call())
     assert found.trouble is not None
     assert (found.trouble.kind, found.trouble.reason) == (kind, "why")
     assert found.details == {"traceback": "Traceback"}
 
 
 def test_a_trouble_before_the_metric_that_was_asked_for_is_kept_beside_what_was_found() -> None:
-    found = per_device(outcome(finding("soak.rate", value=1.0), trouble=DIED), context("soak.droop_slow"))
+    found = per_device(outcome(finding("soak.rate", value=1.0), trouble=DIED), call("soak.droop_slow"))
     assert [(each.metric, each.trouble is None) for each in found] == [("soak.rate", True), ("soak.droop_slow", False)]
 
 
 def test_a_device_that_dies_after_its_last_figure_is_not_judged_by_that_figure() -> None:
-    found = per_device(outcome(finding(samples=[700.0]), trouble=DIED), context())
+    found = per_device(outcome(finding(samples=[700.0]), trouble=DIED), call())
     assert judge(found, Limit("matmul.bf16", "TFLOPS", floor=1.0)).status is Status.FAIL
 
 
 def test_a_peer_that_died_leaves_its_trouble_with_every_device() -> None:
     row = finding("peer_copy.one_way", "GB/s", value=1.0, subject="GPU-0")
-    found = per_device(Outcome(tuple(GPUS[:2]), findings=[row], trouble=DIED), context("peer_copy.one_way"))
+    found = per_device(Outcome(tuple(GPUS[:2]), findings=[row], trouble=DIED), call("peer_copy.one_way"))
     assert [each.subject for each in found if each.trouble] == ["GPU-0", "GPU-1"]
 
 
@@ -138,7 +151,7 @@ def test_a_peer_that_died_leaves_its_trouble_with_every_device() -> None:
 def ranks(values: Sequence[float | None], unit: str) -> Measurement:
     """The measurement of a collective whose ranks found `values`."""
     outcomes = [outcome(finding("x.y", unit, value=value), gpu=place) for place, value in enumerate(values)]
-    (found,) = per_node(outcomes, context("x.y", runs="ranks"))
+    (found,) = per_node(outcomes, call("x.y"))
     return found
 
 
@@ -176,14 +189,14 @@ def test_several_metrics_of_a_collective_are_kept_apart() -> None:
         outcome(finding("ddp.step_ms", "ms", value=10.0 + i), finding("ddp.exposed", "1", value=0.1 * i), gpu=i)
         for i in range(2)
     ]
-    found = per_node(outcomes, context("ddp.step_ms", runs="ranks"))
+    found = per_node(outcomes, call("ddp.step_ms"))
     assert [(each.metric, each.value) for each in found] == [("ddp.step_ms", 11.0), ("ddp.exposed", 0.1)]
 
 
 def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() -> None:
     stopped = {"event": "died", "kind": "stopped", "reason": "another rank failed"}
     outcomes = [outcome(trouble=stopped), outcome(trouble=DIED, gpu=1), outcome(trouble=stopped, gpu=2)]
-    (found,) = per_node(outcomes, context("all_reduce.busbw@8GiB", runs="ranks"))
+    (found,) = per_node(outcomes, call("all_reduce.busbw@8GiB"))
     assert found.subject == NODE
     assert found.value is None
     assert found.trouble is not None
@@ -193,34 +206,32 @@ def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() ->
 
 def test_a_collective_that_the_fabric_refused_blames_no_device() -> None:
     refused = {"event": "error", "kind": "external", "reason": "Failed to bind NVLink SHARP", "lost": True}
-    (found,) = per_node(
-        [outcome(trouble=refused), outcome(trouble=refused, gpu=1)], context("all_reduce", runs="ranks")
-    )
+    (found,) = per_node([outcome(trouble=refused), outcome(trouble=refused, gpu=1)], call("all_reduce"))
     assert found.trouble == Trouble("external", "Failed to bind NVLink SHARP")
 
 
 def test_a_memory_error_that_ended_a_context_is_one_and_no_lost_device() -> None:
     trouble = {"event": "error", "kind": "device", "reason": "CUDA error", "lost": True, "uncorrectable": True}
-    (found,) = per_device(outcome(trouble=trouble), context())
+    (found,) = per_device(outcome(trouble=trouble), call())
     assert found.trouble == Trouble("device", "CUDA error", event="uncorrectable")
 
 
 def test_a_collective_without_devices_is_unmeasured() -> None:
-    (found,) = per_node([], context("all_reduce.busbw@8GiB", runs="ranks"))
+    (found,) = per_node([], call("all_reduce.busbw@8GiB"))
     assert found.trouble is not None
     assert (found.trouble.kind, found.value) == ("need", None)
 
 
 def test_a_collective_of_which_every_rank_was_stopped_measured_nothing() -> None:
     stopped = {"event": "died", "kind": "stopped", "reason": "interrupted"}
-    found = per_node([outcome(trouble=stopped)], context("all_reduce.busbw@8GiB", runs="ranks"))
+    found = per_node([outcome(trouble=stopped)], call("all_reduce.busbw@8GiB"))
     assert not any(each.value is not None for each in found)
 
 
 def test_ranks_that_disagree_about_what_they_measured_are_a_bug() -> None:
     outcomes = [outcome(finding("x.y", "ms", value=1.0)), outcome(gpu=1)]
     with pytest.raises(ValueError, match="zip"):
-        per_node(outcomes, context("x.y", runs="ranks"))
+        per_node(outcomes, call("x.y"))
 
 
 # -- what has to be the same everywhere
@@ -228,7 +239,7 @@ def test_ranks_that_disagree_about_what_they_measured_are_a_bug() -> None:
 
 def exact(gpu: int, checksum: int, wrong: str | None = None) -> Measurement:
     told = finding("exact_matmul.bf16", "count", value=0, details={"checksum": checksum}, wrong=wrong)
-    (found,) = per_device(outcome(told, gpu=gpu), context("exact_matmul.bf16"))
+    (found,) = per_device(outcome(told, gpu=gpu), call("exact_matmul.bf16"))
     return found
 
 
@@ -264,7 +275,7 @@ def test_what_was_computed_wrongly_fails_whatever_a_repeat_says() -> None:
 def test_what_breaks_in_a_pair_is_laid_to_the_two() -> None:
     """One process works for all of them; the others are only not measured."""
     step = {"what": "gpu0 to gpu2", "subjects": ["GPU-0", "GPU-2"]}
-    found = per_device(Outcome(tuple(GPUS), trouble=DIED, step=step), context("peer_copy.one_way", runs="peers"))
+    found = per_device(Outcome(tuple(GPUS), trouble=DIED, step=step), call("peer_copy.one_way"))
     assert [(each.trouble.kind if each.trouble else None) for each in found] == ["device", "need", "device"]
     assert "gpu0 to gpu2: its worker process died" in str(found[0].trouble)
 

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import as_user
@@ -19,9 +20,11 @@ from as_user import write
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Outcome, WorkerRequest
+from pytest_accel.core.messages import Outcome
 from pytest_accel.judging import results
+from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.torch_device import Compute
+from pytest_accel.probes.request import Request
 from pytest_accel.run import record
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.session import Session
@@ -218,14 +221,12 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
 def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None:
     """As the one of the peers does when it cannot open a device: whose fault it was is not known."""
     pair = tuple(Device(f"GPU-{place}", place, "nvidia", "a GPU") for place in range(2))
-    request = WorkerRequest(
-        "peer_copy.one_way", "", "peers", {"module": "pytest_accel.probes.peer_copy"}, {}, 1.0, 0.01
-    )
+    call = Request(declaration_for(probes.peer_copy), {}, "peer_copy.one_way")
     broken = Outcome(pair, trouble={"event": "error", "kind": "device", "reason": "CUDA error: unknown error"})
 
     def kinds(lost: dict[str, str]) -> list[tuple[str, str]]:
-        context = results.Context(request, lambda metric: None, 0.0, 1.0, lost=lost)
-        found = [each.trouble for each in results.per_device(broken, context)]
+        measured = results.per_device(broken, replace(call, lost=lost), lambda metric: None)
+        found = [each.trouble for each in measured]
         return [(each.kind, each.reason) for each in found if each]
 
     assert [kind for kind, _ in kinds({})] == ["need", "need"]

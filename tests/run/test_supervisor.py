@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -15,7 +16,9 @@ from as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Message, Outcome, WorkerRequest
+from pytest_accel.core.messages import Message, Outcome
+from pytest_accel.probes.declare import Declaration
+from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import CLOSING_SECONDS, Deadline
 from pytest_accel.run.processes import deaths, supervisor
 from pytest_accel.run.processes.programs import REAL
@@ -447,11 +450,13 @@ def stub_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[str, Outcome]:
     """Outcomes by the names of the devices."""
     assert pool.logs
-    file = pool.logs / "probes_of_test.py"
-    probe = {"module": "probes_of_test", "file": str(file), "name": name}
-    request = WorkerRequest(
-        metric=f"{name}.{runs}", suffix="", runs=runs, probe=probe, conditions={}, seconds=0.2, precision=0.0
-    )
+    spec = importlib.util.spec_from_file_location("probes_of_test", pool.logs / "probes_of_test.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    declared = Declaration(f"{name}.{runs}", getattr(module, name), runs=runs)
+    request = Request(declared, {}, declared.metric, seconds=0.2)
     outcomes: list[Outcome] = []
     pool.measure(request, devices, outcomes.append)
     return {"+".join(device.name for device in each.group): each for each in outcomes}

@@ -11,9 +11,10 @@ from typing import Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
-from pytest_accel.core.messages import FastPath, Group, Message, Outcome, WorkerRequest, fastest
+from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastest
 from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
+from pytest_accel.probes.request import Request
 from pytest_accel.run.phases import TimeSpent, around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
@@ -85,13 +86,11 @@ class WorkerPool:
         self.processes, self.logs = processes, logs
         self.sensor.begin(processes, self._log("sensor"))
 
-    def measure(
-        self, request: WorkerRequest, devices: Sequence[Device], keep: Callable[[Outcome], None], *, links: bool = True
-    ) -> None:
+    def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way that it declares, and pass each outcome to `keep` as it becomes known.
 
         The error counters are read before the first probe and after each one; those of the links between devices only
-        after one that stresses them (`links`). An interrupt (KeyboardInterrupt) is raised after the outcomes up to then
+        after one that stresses them. An interrupt (KeyboardInterrupt) is raised after the outcomes up to then
         were kept.
         """
         if not self.sensor.counters.readings:
@@ -105,7 +104,7 @@ class WorkerPool:
         finally:
             self.progress("", 0.0, 0.0)
             self.sensor.rest(min(patience, self.patience))
-        self._count(request.metric, links=links)
+        self._count(request.metric, links="link" in request.declaration.stresses)
 
     def count_links(self) -> None:
         """Read the counters of the links, unless nothing was measured since they were read."""
@@ -128,7 +127,7 @@ class WorkerPool:
             return [[*lost, alive] if alive else lost]
         return [singles]
 
-    def _round(self, request: WorkerRequest, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
+    def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
         """Run the probe once in every group, all at the same time unless they take turns."""
         if request.runs == "ranks":
             self._separate(groups)
@@ -205,7 +204,7 @@ class WorkerPool:
         return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
 
     def _keep(
-        self, request: WorkerRequest, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
+        self, request: Request, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
     ) -> None:
         """Pass the outcome of each call to `keep`, and remember which groups lost their worker by their own fault."""
         self.device_seconds += _busy(calls)
