@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, TypeVar
@@ -81,12 +81,48 @@ class Cost:
     operations: Callable[..., float] | None = None
 
 
+def _none(device: Any) -> None:
+    """Stand for the function of a declaration that decorates none."""
+
+
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a probe. The arguments of `probe` describe the fields."""
+    """The declaration of a probe, and the decorator that makes it: `@probe("example.{op}", unit="GB/s", ...)`.
+
+    Args:
+        metric: Name of its metric, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
+        unit: Unit of that metric, one of `core.sku.UNITS`.
+        runs: Way in which the devices take part, one of `RUNS`.
+        stresses: Parts of the device that limit it, one or more of `PARTS`, the most important first. A pending repair
+            of a part stops its probes; the cause of a shortfall is sought there.
+        variants: For each condition in `metric`, the values that exist, or a pattern (`ANY`, `SIZES`). A limit on
+            another is refused.
+        also: Further metrics that it finds, or that are made of what is read while it runs, with their units.
+        budgets: Seconds per metric by level, warm-up included; 0: not measured. Default: `DEFAULT_BUDGETS`.
+        budgets_of: Budgets of single variants.
+        peak: Figure that the metric is a fraction of, one of `PEAKS`.
+        method: Function that returns how the main metric is measured, under the conditions that it has parameters for,
+            in the words that the source of a limit uses: {"data": "normal(0, 1)", "statistic": "mean"}. The value
+            `core.method.AS_FOUND` stands for what only the run knows. A limit whose source states another method only
+            advises. Without a function every limit on the metric may reject. Of packaged probes only: limits on those
+            of a user are the user's own.
+        derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
+        sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
+            Such a load is sampled for `SUSTAINED_SECONDS` at least, after a warm-up of `SUSTAINED_WARMUP`; a shorter
+            budget is prolonged to that.
+        required: Part of the node that an acceptance requires a limit for, one of `REQUIRED`, if a limit on a metric of
+            this probe is one.
+        verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.
+        cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
+        small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
+        node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
+        within: By level, the name of a probe whose load measures it too, if that has the same conditions: one load for
+            both.
+        function: The function, which the decorator fills in.
+    """
 
     metric: str
-    function: Callable[..., Any]
+    _: KW_ONLY
     unit: str = ""
     runs: str = "together"
     stresses: Sequence[str] = ()
@@ -104,6 +140,23 @@ class Declaration:
     small: Mapping[str, Any] = field(default_factory=dict)
     node: bool = False
     within: Mapping[str, str] = field(default_factory=dict)
+    function: Callable[..., Any] = _none
+
+    def __call__(self, function: Probe) -> Probe:
+        """Declare a function. Raises TypeError if the declaration lacks something, or no worker could import it."""
+        if why := unusable(function):
+            raise TypeError(why)
+        declared = replace(self, function=function, node=self.node or self.runs == "ranks")
+        if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
+            raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
+        if other := next((each for each in _DECLARED.values() if _overlap(each, declared)), None):
+            raise TypeError(
+                f"{declared.place}: probe {declared.name}: {other.name} ({other.place}) finds {self.metric} too"
+            )
+        _DECLARED[self.metric] = declared
+        finder_of.cache_clear()
+        function.accel = declared  # type: ignore[attr-defined]
+        return function
 
     @property
     def name(self) -> str:
@@ -191,101 +244,11 @@ class Declaration:
         return re.compile(text)
 
 
+probe = Declaration
+"""The declaration as a decorator."""
+
 _DECLARED: dict[str, Declaration] = {}
 """Declarations by the pattern of the metric. `pytest_accel.probes` imports every packaged probe."""
-
-
-def probe(
-    metric: str,
-    *,
-    unit: str = "",
-    runs: str = "together",
-    stresses: Sequence[str] = (),
-    variants: Mapping[str, Variants] | None = None,
-    also: Mapping[str, str] | None = None,
-    budgets: Mapping[str, float] | None = None,
-    budgets_of: Mapping[str, Mapping[str, float]] | None = None,
-    peak: str = "",
-    method: Callable[..., Mapping[str, Any]] | None = None,
-    derived_floor: float | None = None,
-    sustained: bool = False,
-    required: str = "",
-    verifies: str = "",
-    cost: Cost | Mapping[str, Cost] | None = None,
-    small: Mapping[str, Any] | None = None,
-    node: bool = False,
-    within: Mapping[str, str] | None = None,
-) -> Callable[[Probe], Probe]:
-    """Declare a probe.
-
-    Args:
-        metric: Name of its metric, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
-        unit: Unit of that metric, one of `core.sku.UNITS`.
-        runs: Way in which the devices take part, one of `RUNS`.
-        stresses: Parts of the device that limit it, one or more of `PARTS`, the most important first. A pending repair
-            of a part stops its probes; the cause of a shortfall is sought there.
-        variants: For each condition in `metric`, the values that exist, or a pattern (`ANY`, `SIZES`). A limit on
-            another is refused.
-        also: Further metrics that it finds, or that are made of what is read while it runs, with their units.
-        budgets: Seconds per metric by level, warm-up included; 0: not measured. Default: `DEFAULT_BUDGETS`.
-        budgets_of: Budgets of single variants.
-        peak: Figure that the metric is a fraction of, one of `PEAKS`.
-        method: Function that returns how the main metric is measured, under the conditions that it has parameters for,
-            in the words that the source of a limit uses: {"data": "normal(0, 1)", "statistic": "mean"}. The value
-            `core.method.AS_FOUND` stands for what only the run knows. A limit whose source states another method only
-            advises. Without a function every limit on the metric may reject. Of packaged probes only: limits on those
-            of a user are the user's own.
-        derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
-        sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
-            Such a load is sampled for `SUSTAINED_SECONDS` at least, after a warm-up of `SUSTAINED_WARMUP`; a shorter
-            budget is prolonged to that.
-        required: Part of the node that an acceptance requires a limit for, one of `REQUIRED`, if a limit on a metric of
-            this probe is one.
-        verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.
-        cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
-        small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
-        node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
-        within: By level, the name of a probe whose load measures it too, if that has the same conditions: one load for
-            both.
-
-    Raises:
-        TypeError: The declaration lacks something, or the function is not one at the top of a module.
-    """
-
-    def declare(function: Probe) -> Probe:
-        if why := unusable(function):
-            raise TypeError(why)
-        declared = Declaration(
-            metric,
-            function,
-            unit=unit,
-            runs=runs,
-            stresses=tuple(stresses),
-            variants=variants or {},
-            also=also or {},
-            budgets=DEFAULT_BUDGETS if budgets is None else budgets,
-            budgets_of=budgets_of or {},
-            peak=peak,
-            method=method,
-            derived_floor=derived_floor,
-            sustained=sustained,
-            required=required,
-            verifies=verifies,
-            cost=cost,
-            small=small or {},
-            node=node or runs == "ranks",
-            within=within or {},
-        )
-        if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
-            raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
-        if other := next((each for each in _DECLARED.values() if _overlap(each, declared)), None):
-            raise TypeError(f"{declared.place}: probe {declared.name}: {other.name} ({other.place}) finds {metric} too")
-        _DECLARED[metric] = declared
-        finder_of.cache_clear()
-        function.accel = declared  # type: ignore[attr-defined]
-        return function
-
-    return declare
 
 
 def _overlap(one: Declaration, other: Declaration) -> bool:
@@ -347,7 +310,7 @@ def _wrong_fields(declared: Declaration) -> Iterator[str]:
 def declaration_for(function: Callable[..., Any]) -> Declaration:
     """Return the declaration of a probe. A function without one names its metric and runs on all devices together."""
     declared = getattr(function, "accel", None)
-    return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function)
+    return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function=function)
 
 
 def declarations() -> list[Declaration]:
