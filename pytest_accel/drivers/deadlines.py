@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.interface import DriverProblem, NoAnswer
 
 Answer = TypeVar("Answer")
@@ -43,3 +44,17 @@ def each(
         thread.join(max(0.0, until - time.monotonic()))
     late = NoAnswer(f"its management library has not answered for {limit:g} s")
     return {key: answers.get(key, late) for key in questions}
+
+
+def answering(questions: Mapping[int, Callable[[], Device]]) -> tuple[list[Device], list[str]]:
+    """Return the GPUs that answer, asked all at once by index, and a sentence for each that does not.
+
+    Raises DriverProblem if there are some and none answers.
+    """
+    answers = each(questions)
+    found = [answer for answer in answers.values() if isinstance(answer, Device)]
+    lost = [(index, answer) for index, answer in answers.items() if isinstance(answer, DriverProblem)]
+    problems = [f"GPU {index} does not answer: {why}" for index, why in lost]
+    if problems and not found:
+        raise DriverProblem("; ".join(problems))
+    return found, problems

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.drivers import registry
+from pytest_accel.drivers.host import told
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Hint
 from pytest_accel.drivers.vendor import Vendor
@@ -22,9 +23,9 @@ def hints(root: Path = Path("/"), vendors: Iterable[Vendor] | None = None) -> li
     for what was handed to it alone. A job of a scheduler sees bus and nodes of the host, and may open its own alone.
     """
     known = list(registry.registered().vendors.values() if vendors is None else vendors)
-    bus, nodes = on_bus(root, known), _nodes(root, known)
+    bus = on_bus(root, known)
     if not bus:
-        return nodes
+        return [hint for vendor in known for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
     shown, container = {hint.driver for hint in bus}, bool(place(root).container)
     return [hint for vendor in known if vendor.name in shown for hint in _handed_in(vendor, bus, root, container)]
 
@@ -37,20 +38,12 @@ def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
     known = list(registry.registered().vendors.values() if vendors is None else vendors)
     found = []
     for function in sorted((root / "sys/bus/pci/devices").glob("*")):
-        try:
-            maker = (function / "vendor").read_text().strip()
-            kind = (function / "class").read_text().strip()[:6]
-        except (OSError, ValueError):  # a file without text belongs to no accelerator
-            continue
+        maker, kind = told(function / "vendor"), told(function / "class")[:6]
         if (function / "driver").resolve().name in FOR_GUESTS:
             continue
         makers = [each for each in known if each.pci_vendor == maker and kind in each.pci_classes]
         found += [Hint(vendor.name, f"PCI {function.name}") for vendor in makers]
     return found
-
-
-def _nodes(root: Path, vendors: Iterable[Vendor]) -> list[Hint]:
-    return [hint for vendor in vendors for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
 
 
 def _below(root: Path, vendor: Vendor, patterns: Iterable[str]) -> list[Hint]:

@@ -46,14 +46,10 @@ def is_at(event_address: str, device_address: str | None) -> bool:
 def follow(path: Path = LOG) -> Iterator[dict[str, Any]]:
     """Yield events (see `parse`) as they are logged, without end.
 
-    Only records that are written after the call count. Raises DriverProblem if this user cannot read the log here.
+    Only records that are written after the call count. Raises DriverProblem if this user cannot read the log here, and
+    at its end: the kernel log has none, but the file that a container shows in its place may.
     """
-    try:
-        log = _open(path)
-        os.lseek(log, 0, os.SEEK_END)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    return _events(log)
+    return _events(_open(path, os.SEEK_END), path)
 
 
 def past(path: Path = LOG) -> list[dict[str, Any]]:
@@ -62,10 +58,7 @@ def past(path: Path = LOG) -> list[dict[str, Any]]:
     The log holds what was logged since the boot, or a part of it if it is full. Raises DriverProblem as `follow` does.
     """
     booted = time.time() - time.monotonic()
-    try:
-        log = _open(path)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    log = _open(path, os.SEEK_SET)
     try:
         found = [(record, event) for record in _held(log, path) if (event := _event(record))]
     finally:
@@ -73,9 +66,14 @@ def past(path: Path = LOG) -> list[dict[str, Any]]:
     return [{**event, "at": booted + _seconds(record)} for record, event in found]
 
 
-def _open(path: Path) -> int:
-    """Open the log, whose first record is the oldest one. Raises OSError."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def _open(path: Path, whence: int) -> int:
+    """Open the log, at its oldest record (SEEK_SET) or at its end (SEEK_END). Raises DriverProblem."""
+    try:
+        log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(log, 0, whence)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return log
 
 
 def _unreadable(path: Path, error: OSError) -> DriverProblem:
@@ -94,8 +92,17 @@ def _held(log: int, path: Path) -> Iterator[bytes]:
         except OSError as error:
             raise _unreadable(path, error) from None
         if not record:
-            raise _ends()
+            raise DriverProblem(f"{LOG} is not the kernel log here: it has an end")
         yield record
+
+
+def _events(log: int, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of an open log, without end."""
+    poll = select.poll()
+    poll.register(log, select.POLLIN)
+    while True:
+        poll.poll()
+        yield from filter(None, map(_event, _held(log, path)))
 
 
 def _seconds(record: bytes) -> float:
@@ -110,26 +117,3 @@ def _event(record: bytes) -> dict[str, Any] | None:
     if priority.isdigit() and int(priority) >= FACILITIES:
         return None
     return parse(record.decode(errors="replace"))
-
-
-def _ends() -> DriverProblem:
-    return DriverProblem(f"{LOG} is not the kernel log here: it has an end")
-
-
-def _events(log: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of an open log.
-
-    Raises DriverProblem at its end: the kernel log has none, but the file that a container shows in its place may.
-    """
-    poll = select.poll()
-    poll.register(log, select.POLLIN)
-    while True:
-        poll.poll()
-        try:
-            record = os.read(log, RECORD_BYTES)
-        except (BlockingIOError, BrokenPipeError):  # the latter: the kernel overwrote records that were not read yet
-            continue
-        if not record:
-            raise _ends()
-        if event := _event(record):
-            yield event

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.host import cpus_of
+from pytest_accel.drivers.host import cpus_of, told
 
 DEVICES = Path("/sys/bus/pci/devices")
 
@@ -16,12 +16,9 @@ GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 """GT/s to the generation of PCI Express."""
 
 
-def read(address: str | None, name: str) -> str | None:
-    """Return the text of a file in the folder of the PCI function `address`, None if it cannot be read."""
-    try:
-        return (DEVICES / str(address) / name).read_text().strip()
-    except OSError:
-        return None
+def read(address: str | None, name: str) -> str:
+    """Return the text of a file in the folder of the PCI function `address`, empty if it cannot be read."""
+    return told(DEVICES / str(address) / name)
 
 
 def identity(address: str | None, prefix: str) -> str | None:
@@ -29,7 +26,7 @@ def identity(address: str | None, prefix: str) -> str | None:
 
     With the prefix "subsystem_" they are the ids of the board instead of the chip.
     """
-    numbers = [(read(address, f"{prefix}{name}") or "").removeprefix("0x") for name in ("vendor", "device")]
+    numbers = [read(address, f"{prefix}{name}").removeprefix("0x") for name in ("vendor", "device")]
     return ":".join(numbers) if all(numbers) else None
 
 
@@ -51,7 +48,7 @@ def near_cpus(address: str | None) -> tuple[int, ...]:
     If it may use none of them, all CPUs that it may use are returned.
     """
     allowed = os.sched_getaffinity(0)
-    near = cpus_of(read(address, "local_cpulist") or "") & allowed
+    near = cpus_of(read(address, "local_cpulist")) & allowed
     return tuple(sorted(near or allowed))
 
 
@@ -71,18 +68,11 @@ def path(address: str | None) -> list[dict[str, Any]]:
 def _link(place: Path) -> dict[str, int]:
     found = {}
     for key, name in (("gen", "current_link_speed"), ("gen_max", "max_link_speed")):
-        speed = re.match(r"[\d.]+", _text(place / name))
+        speed = re.match(r"[\d.]+", told(place / name))
         if speed and float(speed[0]) in GENERATIONS:
             found[key] = GENERATIONS[float(speed[0])]
     for key, name in (("width", "current_link_width"), ("width_max", "max_link_width")):
-        width = _text(place / name)
+        width = told(place / name)
         if width.isdigit() and 0 < int(width) <= 32:
             found[key] = int(width)
     return found
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""

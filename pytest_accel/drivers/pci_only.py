@@ -9,7 +9,6 @@ from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.host.place import place, pseudonym
 from pytest_accel.drivers.interface import Driver, Hint, NoDriver, Reading
-from pytest_accel.drivers.vendor import Vendor
 
 
 class PciOnlyDriver(Driver):
@@ -17,7 +16,7 @@ class PciOnlyDriver(Driver):
 
     def __init__(
         self,
-        vendor: Vendor,
+        title: str,
         shown: Sequence[Hint],
         *,
         wanted: str,
@@ -26,48 +25,46 @@ class PciOnlyDriver(Driver):
     ) -> None:
         """Raise NoDriver where only nodes in /dev show the devices: they have no identity that would last.
 
-        `wanted` is the library that would state health, power and use, `tiles` the PCI ids of cards that are several
-        devices to torch, `why_no_link` the reason why the function's registers do not speak of the link to the host.
+        `title` names the devices, `wanted` is the library that would state health, power and use, `tiles` the PCI ids
+        of cards that are several devices to torch, `why_no_link` the reason why the function's registers do not speak
+        of the link to the host.
         """
-        self._vendor, self._tiles, self._no_link = vendor, tiles or {}, why_no_link
-        self._addresses = sorted(each.where[4:] for each in shown if each.where.startswith("PCI "))
-        if not self._addresses:
-            raise NoDriver(
-                f"pytest_accel has no driver for {vendor.title} devices yet, and the PCI bus shows none here"
-            )
+        self._tiles, self._no_link = tiles or {}, why_no_link
+        self._shown = sorted((each for each in shown if each.where.startswith("PCI ")), key=lambda hint: hint.where)
+        if not self._shown:
+            raise NoDriver(f"pytest_accel has no driver for {title} devices yet, and the PCI bus shows none here")
         self.need = f"pytest_accel does not drive {wanted}, which alone states it"
-        self.needs = [f"pytest_accel does not drive {wanted}: {vendor.title} devices are known by the PCI bus alone"]
+        self.needs = [f"pytest_accel does not drive {wanted}: {title} devices are known by the PCI bus alone"]
 
     def discover(self) -> list[Device]:
         """Return the devices in the order of their PCI addresses; each tile of a card is a device."""
         found: list[Device] = []
-        for address in self._addresses:
+        for hint in self._shown:
+            address = hint.where.removeprefix("PCI ")
             pci_id = pci.identity(address, "")
             tiles = self._tiles.get(str(pci_id), 1)
             for tile in range(tiles):
                 uuid = f"PCI-{pseudonym()}-{address}" + (f"-tile{tile}" if tiles > 1 else "")
-                found.append(self._device(uuid, len(found), address, pci_id))
+                device = Device(
+                    uuid=uuid,
+                    index=len(found),
+                    driver=hint.driver,
+                    model="",
+                    pci_id=pci_id,
+                    pci_address=address,
+                    numa_node=pci.numa_node(address),
+                    cpus=pci.near_cpus(address),
+                    facts=self._facts(address),
+                )
+                found.append(device)
         return found
-
-    def _device(self, uuid: str, index: int, address: str, pci_id: str | None) -> Device:
-        return Device(
-            uuid=uuid,
-            index=index,
-            driver=self._vendor.name,
-            model="",
-            pci_id=pci_id,
-            pci_address=address,
-            numa_node=pci.numa_node(address),
-            cpus=pci.near_cpus(address),
-            facts=self._facts(address),
-        )
 
     def _facts(self, address: str) -> dict[str, Any]:
         known = {
             "pci_subsystem": pci.identity(address, "subsystem_"),
             "kernel_driver": pci.kernel_driver(address),
-            "module_id": pci.read(address, "module_id"),
-            "sole": len(self._addresses) == 1 or None,
+            "module_id": pci.read(address, "module_id") or None,
+            "sole": len(self._shown) == 1 or None,
             **self._link(address),
         }
         return {**{name: value for name, value in known.items() if value is not None}, **self._unread(address)}

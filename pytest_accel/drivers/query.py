@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers import pci
 
 
 class Answerer(Protocol):
@@ -91,6 +94,33 @@ class Asker:
         kept = {key: value for key, value in self.facts.items() if value is not None}
         lacking = {"unread": self.unread, "unsupported": self.unsupported}
         return {**kept, **{key: dict(sorted(each.items())) for key, each in lacking.items() if each}}
+
+    def add_path(self, address: str | None, virtual: str) -> None:
+        """Add the PCI bridges above the device, except in a virtual machine (its kind), where they are emulated."""
+        if virtual:
+            self.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
+        elif found := pci.path(address):
+            self.facts["pcie_path"] = found
+        else:
+            self.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
+
+    def device(self, uuid: str, index: int, address: str | None, *, driver: str, of_device: Sequence[str]) -> Device:
+        """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts."""
+        known = {name: value for name, value in self.facts.items() if value is not None}
+        node, stated = pci.numa_node(address), known.get("numa_node", -1)
+        return Device(
+            uuid=uuid,
+            index=index,
+            driver=driver,
+            model=known.get("model", ""),
+            memory_bytes=known.get("memory_bytes", 0),
+            serial=known.get("serial"),
+            pci_id=known.get("pci_id"),
+            pci_address=address,
+            numa_node=node if node is not None else (stated if stated >= 0 else None),
+            cpus=pci.near_cpus(address),
+            facts={key: value for key, value in self.sheet().items() if key not in of_device},
+        )
 
     def _first(self, sources: tuple[Answerer, ...]) -> Any:
         """Return the first answer; if all sources refuse, raise the most informative refusal.

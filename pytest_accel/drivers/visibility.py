@@ -14,12 +14,15 @@ class Visibility:
     A vendor whose runtime knows such variables derives a class from this one.
     """
 
+    variables: tuple[str, ...] = ()
+    """Variables that name the visible devices, as `narrowing` reads them."""
+
     def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
         """Return the entries of each environment variable that narrows the visible devices, by variable.
 
         An entry is the index, the name or the beginning of the UUID of a device.
         """
-        return {}
+        return {name: entries(environment[name]) for name in self.variables if name in environment}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:  # noqa: ARG002
         """Return the environment of a worker that sees only these devices, in this order.

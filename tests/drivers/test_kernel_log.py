@@ -247,7 +247,7 @@ def test_what_a_program_writes_into_the_log_is_not_the_kernels(tmp_path: Path) -
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(path, os.O_WRONLY)
-    events = kernel_log._events(reader)
+    events = kernel_log._events(reader, path)
     os.write(writer, kmsg(RESET, priority=12).encode())
 
     def later() -> None:

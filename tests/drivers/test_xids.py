@@ -160,7 +160,7 @@ def test_the_log_is_followed(tmp_path: Path) -> None:
             log.write(f"4,1,1,-;{LINES[0][0]}\n")
 
     threading.Thread(target=write, daemon=True).start()
-    assert next(kernel_log._events(reader))["number"] == 79
+    assert next(kernel_log._events(reader, path))["number"] == 79
 
 
 def test_what_stands_in_for_the_log_in_a_container_is_not_listened_to() -> None:

@@ -93,6 +93,14 @@ def maybe(path: Path) -> str:
         return ""
 
 
+def told(path: Path) -> str:
+    """Return the text of a file, empty if there is none or this user cannot read it."""
+    try:
+        return text(path)
+    except (Absent, Unreadable):
+        return ""
+
+
 def shown(path: Path) -> str:
     """Return the path as it is on a machine, without the root folder that it was read under."""
     parts = path.parts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_accel.core.node_name import other_name
-from pytest_accel.drivers.host import Absent, Unreadable, fact, text
+from pytest_accel.drivers.host import Unreadable, fact, text, told
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
 _PRODUCTS = {
@@ -58,21 +58,13 @@ def pseudonym() -> str:
     return "unknown"
 
 
-def _mark(path: Path) -> str:
-    """Return the text of a file, empty if there is none or this user cannot read it."""
-    try:
-        return text(path)
-    except (Absent, Unreadable):
-        return ""
-
-
 def _container(root: Path) -> str:
     if (root / ".dockerenv").exists():
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    named = _mark(root / "run/systemd/container")
-    match = _CONTAINERS.search(_mark(root / "proc/1/cgroup"))
+    named = told(root / "run/systemd/container")
+    match = _CONTAINERS.search(told(root / "proc/1/cgroup"))
     return named or (match.group() if match else "")
 
 
@@ -81,10 +73,10 @@ def _machine(root: Path) -> str:
 
     The firmware's tables and the kernel name it; on x86 the processor has a flag for it too.
     """
-    tables = f"{_mark(root / 'sys/class/dmi/id/sys_vendor')} {_mark(root / 'sys/class/dmi/id/product_name')}"
+    tables = f"{told(root / 'sys/class/dmi/id/sys_vendor')} {told(root / 'sys/class/dmi/id/product_name')}"
     named = next((kind for word, kind in _PRODUCTS.items() if word in tables), "")
-    kernel = _mark(root / "sys/hypervisor/type") or _mark(root / "proc/device-tree/hypervisor/compatible")
-    flags = re.search(r"^flags\s*:.*\bhypervisor\b", _mark(root / "proc/cpuinfo"), re.MULTILINE)
+    kernel = told(root / "sys/hypervisor/type") or told(root / "proc/device-tree/hypervisor/compatible")
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", told(root / "proc/cpuinfo"), re.MULTILINE)
     return named or kernel or ("unknown hypervisor" if flags else "")
 
 

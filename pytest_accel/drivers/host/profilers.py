@@ -64,11 +64,7 @@ def _recognised(pid: int, words: list[str]) -> dict[str, Any] | None:
         words = words[1:]  # the program is its script
     name = Path(words[0]).name if words else ""
     tool = TOOLS.get(name) or TOOLS.get(_VERSION.sub("", name))
-    if tool is None or not _does(tool, words):
+    if tool is None or (tool.words and not any(word in tool.words for word in words[1:])):
         return None
     says = f"pid {pid} ({name}) {tool.does}: {tool.do.format(pid=pid)}"
     return {"pid": pid, "name": name, "says": says, "disturbs": tool.disturbs}
-
-
-def _does(tool: Tool, words: list[str]) -> bool:
-    return not tool.words or any(word in tool.words for word in words[1:])

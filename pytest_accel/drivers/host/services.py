@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, Unreadable, fact, maybe, text
+from pytest_accel.drivers.host import Absent, Unreadable, fact, maybe, told
 from pytest_accel.drivers.host.pci import accelerators
 from pytest_accel.drivers.host.place import place
 
@@ -40,14 +40,7 @@ def _state(root: Path, name: str) -> str:
     """Return whether a process of that name runs. The kernel keeps only 15 characters of a name."""
     if not any(maybe(device / "vendor") == "0x10de" for device in accelerators(root)):
         raise Absent("the PCI bus shows no NVIDIA accelerator")
-    running = any(_name(process) == name[:15] for process in (root / "proc").glob("[0-9]*"))
+    running = any(told(process / "comm") == name[:15] for process in (root / "proc").glob("[0-9]*"))
     if not running and place(root).container:
         raise Unreadable("/proc: a container does not show the processes of its host")
     return RUNNING if running else STOPPED
-
-
-def _name(process: Path) -> str:
-    try:
-        return text(process / "comm")
-    except (Absent, Unreadable):
-        return ""  # it ended meanwhile

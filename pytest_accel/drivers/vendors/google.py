@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
-from pytest_accel.drivers.interface import Driver, Hint
+from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.drivers.vendor import NO_XLA, Vendor
-
-
-def _open(shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.pci_only import PciOnlyDriver
-
-    return PciOnlyDriver(VENDOR, shown, wanted="libtpu")
-
 
 VENDOR = Vendor(
     name="google",
     title="TPU",
-    make_driver=_open,
+    make_driver=partial(PciOnlyDriver, "TPU", wanted="libtpu"),
     no_torch=NO_XLA,
 )

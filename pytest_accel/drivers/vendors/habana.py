@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.interface import Driver, Hint
+from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.drivers.vendor import PROCESSING, TorchKind, Vendor
 from pytest_accel.drivers.visibility import Visibility, entries
 
@@ -44,16 +45,10 @@ def _module(entry: str, found: Sequence[Device]) -> str:
     return known.get(entry, f"module {entry}")
 
 
-def _open(shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.pci_only import PciOnlyDriver
-
-    return PciOnlyDriver(VENDOR, shown, wanted="hlml (hl-smi)")
-
-
 VENDOR = Vendor(
     name="habana",
     title="Gaudi",
-    make_driver=_open,
+    make_driver=partial(PciOnlyDriver, "Gaudi", wanted="hlml (hl-smi)"),
     pci_vendor="0x1da3",
     pci_classes=(PROCESSING,),
     nodes=("accel/accel*",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.interface import Driver, Hint
+from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor
-from pytest_accel.drivers.visibility import Visibility, entries, indices
+from pytest_accel.drivers.visibility import Visibility, indices
 
 ZE = "ZE_AFFINITY_MASK"
 
@@ -18,9 +19,7 @@ TILES = {"8086:0bd5": 2, "8086:0bd6": 2}
 class LevelZeroVisibility(Visibility):
     """Selection by index in PCI order, each tile a device (Level Zero specification, environment variables)."""
 
-    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
-        """Return the entries of ZE_AFFINITY_MASK, if it is set."""
-        return {ZE: entries(environment[ZE])} if ZE in environment else {}
+    variables = (ZE,)
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
         """Return the environment in which Level Zero shows only these devices, and no other variable selects any."""
@@ -29,22 +28,16 @@ class LevelZeroVisibility(Visibility):
         return {ZE: indices(group), **order, **others}
 
 
-def _open(shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.pci_only import PciOnlyDriver
-
-    return PciOnlyDriver(
-        VENDOR,
-        shown,
-        wanted="Level Zero sysman (xpu-smi)",
-        tiles=TILES,
-        why_no_link="an Intel GPU may show the link within its card: Level Zero sysman states the other",
-    )
-
-
 VENDOR = Vendor(
     name="intel",
     title="Intel",
-    make_driver=_open,
+    make_driver=partial(
+        PciOnlyDriver,
+        "Intel",
+        wanted="Level Zero sysman (xpu-smi)",
+        tiles=TILES,
+        why_no_link="an Intel GPU may show the link within its card: Level Zero sysman states the other",
+    ),
     pci_vendor="0x8086",
     pci_classes=(DISPLAY_OTHER, PROCESSING),
     visibility=LevelZeroVisibility(),

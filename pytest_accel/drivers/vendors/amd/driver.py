@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import deadlines, pci
+from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
 from pytest_accel.drivers.query import LibraryCall, Table
@@ -27,6 +27,8 @@ _USED: Table = {
 }
 _BUSY: Table = {"busy": LibraryCall("amdsmi_get_gpu_activity", read=value("gfx_activity", bits=16))}
 
+_OF_DEVICE = ("model", "serial", "memory_bytes", "pci_id", "numa_node")
+
 
 class AmdDriver(Driver):
     """One session of amdsmi. `problems` has a sentence for each GPU that amdsmi lists and that does not answer."""
@@ -40,14 +42,12 @@ class AmdDriver(Driver):
     def discover(self) -> list[Device]:
         """Return all GPUs with their facts. Raises DriverProblem if amdsmi cannot be used or no GPU answers."""
         handles = self._list()
-        answers = deadlines.each({index: partial(self._device, index, each) for index, each in enumerate(handles)})
-        found = [each for each in answers.values() if isinstance(each, Device)]
-        self.problems = [
-            f"GPU {index} does not answer: {each}" for index, each in answers.items() if isinstance(each, DriverProblem)
+        questions = {index: partial(self._device, index, each) for index, each in enumerate(handles)}
+        found, self.problems = deadlines.answering(questions)
+        uuids = Counter(each.uuid for each in found)  # partitions of one GPU share it, so the PCI address is appended
+        devices = [
+            replace(each, uuid=f"{each.uuid}@{each.pci_address}") if uuids[each.uuid] > 1 else each for each in found
         ]
-        if self.problems and not found:
-            raise DriverProblem("; ".join(self.problems))
-        devices = _told_apart(found)
         self._handles = {each.uuid: handles[each.index] for each in devices}
         self._throttles = {each.uuid: throttle.Throttle() for each in devices}
         return devices
@@ -78,8 +78,9 @@ class AmdDriver(Driver):
         asker.facts["visible_as"] = identity.visible_as(asker.facts)
         self._add_health(asker)
         _raise_if_silent(asker)
-        _add_path(asker, address)
-        return _described(uuid, index, address, asker.sheet())
+        mode = asker.facts.get("virtualization", "none")
+        asker.add_path(address, "" if mode in ("none", "host") else mode)
+        return asker.device(uuid, index, address, driver="amd", of_device=_OF_DEVICE)
 
     def health(self, device: Device) -> Mapping[str, Any]:
         """Return the current values of the facts that may change while the node runs.
@@ -126,40 +127,3 @@ class AmdDriver(Driver):
 def _raise_if_silent(asker: SmiAsker) -> None:
     if asker.silent:
         raise DriverProblem(f"it answers nothing: {asker.silent}")
-
-
-def _add_path(asker: SmiAsker, address: str) -> None:
-    """Add the PCI bridges above the GPU, except in a virtual machine, where they are emulated."""
-    mode = asker.facts.get("virtualization", "none")
-    if mode not in ("none", "host"):
-        asker.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({mode})"
-    elif found := pci.path(address):
-        asker.facts["pcie_path"] = found
-    else:
-        asker.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
-
-
-def _described(uuid: str, index: int, address: str, facts: dict[str, Any]) -> Device:
-    of_device = ("model", "serial", "memory_bytes", "pci_id", "numa_node")
-    known = {name: facts[name] for name in of_device if name in facts}
-    node = pci.numa_node(address)
-    stated = known.get("numa_node", -1)
-    return Device(
-        uuid=uuid,
-        index=index,
-        driver="amd",
-        model=known.get("model", ""),
-        memory_bytes=known.get("memory_bytes", 0),
-        serial=known.get("serial"),
-        pci_id=known.get("pci_id"),
-        pci_address=address,
-        numa_node=node if node is not None else (stated if stated >= 0 else None),
-        cpus=pci.near_cpus(address),
-        facts={key: each for key, each in facts.items() if key not in of_device},
-    )
-
-
-def _told_apart(devices: list[Device]) -> list[Device]:
-    """Append the PCI address to the UUID of devices that share it, which are partitions of one GPU."""
-    shared = {uuid for uuid, count in Counter(each.uuid for each in devices).items() if count > 1}
-    return [replace(each, uuid=f"{each.uuid}@{each.pci_address}") if each.uuid in shared else each for each in devices]

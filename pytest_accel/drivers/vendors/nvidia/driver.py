@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import deadlines, pci
+from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
 from pytest_accel.drivers.query import Asker, LibraryCall
@@ -26,6 +26,8 @@ _USED = {
 }
 """Bytes in use; without those that the driver reserves for itself if NVML distinguishes them."""
 _BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
+
+_OF_DEVICE = ("model", "serial", "memory_bytes", "pci_address")
 
 
 class NvidiaDriver(Driver):
@@ -48,13 +50,7 @@ class NvidiaDriver(Driver):
         except nvml.NVMLError as error:
             raise NoLibrary(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
         self._driver = self._version()
-        answers = deadlines.each({index: partial(self._device, index) for index in range(count)})
-        devices = [each for each in answers.values() if isinstance(each, Device)]
-        self.problems = [
-            f"GPU {index} does not answer: {each}" for index, each in answers.items() if isinstance(each, DriverProblem)
-        ]
-        if self.problems and not devices:
-            raise DriverProblem("; ".join(self.problems))
+        devices, self.problems = deadlines.answering({index: partial(self._device, index) for index in range(count)})
         return devices
 
     def _version(self) -> str:
@@ -74,18 +70,18 @@ class NvidiaDriver(Driver):
         except (nvml.NVMLError, ValueError) as error:
             raise DriverProblem(str(error)) from None
         asker = NvmlAsker(nvml, handle, self._driver)
-        product = asker.ask(identity.PRODUCT)
-        for table in (identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
+        for table in (identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
             asker.ask(table)
-        asker.facts["compute_units"] = identity.compute_units(product)
+        asker.facts["compute_units"] = identity.compute_units(asker.facts)
         self._add_health(asker)
         if power.unnamed_slowdown(asker.facts.get("reasons")):
             time.sleep(power.CLOCK_CHANGES_S)
             again = NvmlAsker(nvml, handle, self._driver).ask(power.reading(self._driver))
             asker.facts["reasons"] &= again.get("reasons", asker.facts["reasons"])
-        self._add_path(asker)
+        virtual, address = asker.facts.get("virtualization", "none"), asker.facts.get("pci_address")
+        asker.add_path(address, "" if virtual == "none" else virtual)
         self._handles[uuid] = handle
-        return _described(uuid, index, product, asker.sheet())
+        return asker.device(uuid, index, address, driver="nvidia", of_device=_OF_DEVICE)
 
     def health(self, device: Device) -> Mapping[str, Any]:
         """Return the current values of the facts that may change while the node runs.
@@ -115,17 +111,6 @@ class NvidiaDriver(Driver):
             asker.ask(table)
         asker.ask(power.reading(self._driver))
 
-    @staticmethod
-    def _add_path(asker: Asker) -> None:
-        """Add the PCI bridges above the GPU, except in a virtual machine, where they are emulated."""
-        virtual = asker.facts.get("virtualization", "none")
-        if virtual != "none":
-            asker.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
-        elif found := pci.path(asker.facts.get("pci_address")):
-            asker.facts["pcie_path"] = found
-        else:
-            asker.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
-
     def idle(self, device: Device) -> str | None:
         """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU.
 
@@ -152,24 +137,6 @@ class NvidiaDriver(Driver):
 
     def _asker(self, device: Device) -> Asker:
         return NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
-
-
-def _described(uuid: str, index: int, product: Mapping[str, Any], facts: dict[str, Any]) -> Device:
-    address = product.get("pci_address")
-    of_device = ("model", "serial", "memory_bytes", "pci_address")
-    return Device(
-        uuid=uuid,
-        index=index,
-        driver="nvidia",
-        model=product.get("model", ""),
-        memory_bytes=product.get("memory_bytes", 0),
-        serial=product.get("serial"),
-        pci_id=product.get("pci_id"),
-        pci_address=address,
-        numa_node=pci.numa_node(address),
-        cpus=pci.near_cpus(address),
-        facts={key: value for key, value in facts.items() if key not in of_device},
-    )
 
 
 def _remedy(nvml: Any, error: Any) -> str:

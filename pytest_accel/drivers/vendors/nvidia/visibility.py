@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.visibility import Visibility, entries
+from pytest_accel.drivers.visibility import Visibility
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 QUEUES, MOST_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
@@ -18,9 +18,7 @@ streams per device and peer. Training scripts set it to 1, so no worker inherits
 class CudaVisibility(Visibility):
     """Selection by UUID; the environment may name devices by index or UUID."""
 
-    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
-        """Return the entries of CUDA_VISIBLE_DEVICES, if it is set."""
-        return {CUDA: entries(environment[CUDA])} if CUDA in environment else {}
+    variables = (CUDA,)
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
         """Return the environment in which CUDA shows only these devices, with enough queues to copy between them."""
