@@ -455,7 +455,7 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    declared = Declaration(f"{name}.{runs}", getattr(module, name), runs=runs)
+    declared = Declaration(f"{name}.{runs}", runs=runs, function=getattr(module, name))
     request = Request(declared, {}, declared.metric, seconds=0.2)
     outcomes: list[Outcome] = []
     pool.measure(request, devices, outcomes.append)
