@@ -149,7 +149,7 @@ def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
 
 
 def _kind(limit: Limit) -> tuple[str, str]:
-    return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect
+    return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect.value
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

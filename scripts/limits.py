@@ -126,7 +126,7 @@ def _row(each: Told) -> Sequence[str]:
 def _effect(limit: Limit) -> str:
     """Return what breaking a limit does, with the versions on which it rejects."""
     if limit.advises:
-        return limit.effect
+        return limit.effect.value
     versions = _versions(limit)
     return f"rejects with {versions}" if versions else "rejects"
 

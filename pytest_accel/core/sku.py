@@ -91,6 +91,17 @@ class DeclaredBy(Enum):
     """The file of the classes: no other limit bounds the metric."""
 
 
+class Effect(Enum):
+    """What breaking a limit does by itself, without the floor of the class beneath it."""
+
+    REJECTS = "rejects"
+    """It fails the metric."""
+    ADVISES = "advises"
+    """It makes the metric MARGINAL, or leaves it INCONCLUSIVE; it never fails it."""
+    INFORMS = "informs"
+    """It does nothing: no level requires the limit."""
+
+
 class Basis(Enum):
     """The origin of the figures behind a limit that rejects."""
 
@@ -149,7 +160,7 @@ class Limit:
     same_on_all: bool = False
     """True if all devices of the node must have the same value; the one that differs from the majority fails."""
     severity: str = "fail"
-    """The effect of a broken limit: "fail", or "warn" for an advisory limit, which makes the verdict MARGINAL."""
+    """The word of the file: "fail", or "warn" for a limit that makes a verdict MARGINAL, however far it is broken."""
     if_supported: bool = False
     """True if the limit applies only to devices that turn out to support the path that it measures."""
     of_unit: str | None = None
@@ -177,27 +188,34 @@ class Limit:
     @property
     def required(self) -> bool:
         """True if the limit demands a measurement: without one its verdict fails."""
-        return (self.severity == "fail" or self.beneath is not None) and not self.if_supported
+        return (not self.only_warns or self.beneath is not None) and not self.if_supported
+
+    @property
+    def only_warns(self) -> bool:
+        """True if the limit makes a verdict at most MARGINAL, as its file says."""
+        return self.severity == "warn"
+
+    @property
+    def effect(self) -> Effect:
+        """What breaking the limit does under the conditions of its probe; those of a run may make it advise as well."""
+        if not self.levels:
+            return Effect.INFORMS
+        return Effect.ADVISES if self.only_warns or self.differs else Effect.REJECTS
 
     @property
     def advises(self) -> bool:
         """True if the limit by itself cannot fail a metric; the floor of the class beneath it still does."""
-        return self.severity == "warn" or bool(self.differs)
+        return self.effect is Effect.ADVISES
 
     @property
-    def rejects(self) -> bool:
-        """True if breaking the limit, or the floor of the class beneath it, can fail a metric."""
-        return self.required and (not self.advises or self.beneath is not None)
-
-    @property
-    def effect(self) -> str:
-        """The effect of a broken limit by itself, without the floor of its class: "rejects" or "advises"."""
-        return "advises" if self.advises else "rejects"
+    def may_reject(self) -> bool:
+        """True if the limit demands a measurement that it, or the floor of the class beneath it, can fail."""
+        return self.required and (self.effect is Effect.REJECTS or self.beneath is not None)
 
     @property
     def basis(self) -> Basis | None:
         """The origin of the figures by which the limit rejects; None if it never rejects, or states no such figure."""
-        if self.advises or self.declared_by is DeclaredBy.CLASS:
+        if self.effect is not Effect.REJECTS or self.declared_by is DeclaredBy.CLASS:
             return Basis.CLASS if self.beneath else None
         kinds = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
         return kinds.get(self.source.kind) if self.source else None

@@ -9,7 +9,7 @@ from datetime import date
 from enum import Enum
 
 from pytest_accel.core.measurement import Event, Value
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Basis, Limit
 
 
 class Status(str, Enum):
@@ -134,6 +134,18 @@ class Verdict:
         warn = limit.warn * bound / stated
         short = value - warn if limit.ceiling is None else warn - value
         return (warn, short / warn if warn else -math.inf) if short < 0 else None
+
+    @property
+    def advises(self) -> bool:
+        """True if the limit by itself could not fail the metric under the conditions of the run."""
+        return self.limit is not None and (bool(self.advisory) or self.limit.advises)
+
+    @property
+    def basis(self) -> Basis | None:
+        """The origin of the figures by which the metric could fail; the class where the limit advised."""
+        if self.limit is None or not self.advisory:
+            return self.limit.basis if self.limit else None
+        return Basis.CLASS if self.limit.beneath else None
 
     @property
     def advises_short(self) -> bool:

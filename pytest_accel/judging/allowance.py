@@ -34,7 +34,7 @@ def far(verdict: Verdict, limit: Limit) -> bool:
     """
     if verdict.unit == "K":
         return False
-    if verdict.advisory or limit.advises:
+    if verdict.advises:
         return _far_below_class(verdict, limit)
     return verdict.margin is None or -verdict.margin > BEYOND_NOISE * allowance(limit)
 
@@ -49,7 +49,7 @@ def far_once(verdict: Verdict, limit: Limit) -> bool:
         return False
     if verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
-    if verdict.advisory or limit.advises:
+    if verdict.advises:
         return _far_below_class(verdict, limit)
     if verdict.margin is None:
         return limit.equals is not None

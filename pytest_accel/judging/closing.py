@@ -94,7 +94,9 @@ def circumstances(
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
     not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
-    left = {readiness.required_part(each.metric) for each in limits.values() if level in each.levels and each.rejects}
+    left = {
+        readiness.required_part(each.metric) for each in limits.values() if level in each.levels and each.may_reject
+    }
     if sku and readiness.HOST_LINK not in left and readiness.rejecting(sku, platform, readiness.HOST_LINK, [level]):
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     return Circumstances(
@@ -221,7 +223,7 @@ def _decides(verdict: Verdict) -> bool:
         return False
     if verdict.outside and verdict.status is Status.PASS:
         return True
-    return limit.beneath is not None or not (verdict.advisory or limit.advises)
+    return limit.beneath is not None or not verdict.advises
 
 
 def _notes(notes: Sequence[str]) -> str:

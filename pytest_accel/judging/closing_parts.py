@@ -155,7 +155,7 @@ def bases(deciding: Sequence[Verdict]) -> str:
     """
     best: dict[tuple[str, str], Basis] = {}
     for each in deciding:
-        part, basis = "" if is_plain(each.metric) else required_part(each.metric), _basis(each)
+        part, basis = "" if is_plain(each.metric) else required_part(each.metric), each.basis
         key = (part, each.subject)
         if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
             best[key] = basis
@@ -165,14 +165,6 @@ def bases(deciding: Sequence[Verdict]) -> str:
         if found:
             weakest.setdefault(max(found, key=ORDER.index), []).append(PRODUCTS if part == "matrix units" else part)
     return "; ".join(f"{', '.join(parts)} by {basis.value} floors" for basis, parts in weakest.items() if basis in TOLD)
-
-
-def _basis(verdict: Verdict) -> Basis | None:
-    """Return what stands behind a verdict; the class where the run made the limit advise."""
-    limit = verdict.limit
-    if limit is None:
-        return None
-    return (Basis.CLASS if limit.beneath else None) if verdict.advisory else limit.basis
 
 
 def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:

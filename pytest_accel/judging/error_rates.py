@@ -225,7 +225,7 @@ def error_rates(
         return None
     by_limit, words = by_limit_of(own, limit, background, advises=advises)
     if by_limit is None:
-        return ErrorRates(0.0 if advises or limit.differs or limit.severity == "warn" else None, None, None, words)
+        return ErrorRates(0.0 if advises or limit.advises else None, None, None, words)
     others = (by_neighbours(own, background), by_past(own, background))
     return _rates([by_limit, *(each for each in others if each)], words)
 
@@ -317,16 +317,15 @@ def by_limit_of(own: Measurement, limit: Limit, background: Background, *, advis
         """Return the bound that is `share` further than that of the limit, as a multiple of it, for a speed."""
         return 1 / (1 + share) if time else max(0.0, 1 - share)
 
-    advises = advises or bool(limit.differs)
-    warns = limit.severity == "warn"
+    differs = advises or bool(limit.differs)
     warned = (bound / limit.warn if time else limit.warn / bound) if limit.warn else 0.0
     return ByLimit(
         bounds=[each / bound if time else bound / each for each in figures],
         noise=noise,
-        marginal=1.0 if advises else max(warned, factor(-MARGINAL_WITHIN)),
-        doubtful=factor(1 - doubtful_from(limit)) if advises and not warns else 0.0,
+        marginal=1.0 if differs else max(warned, factor(-MARGINAL_WITHIN)),
+        doubtful=factor(1 - doubtful_from(limit)) if differs and not limit.only_warns else 0.0,
         far=factor(BEYOND_NOISE * allowance(limit)),
-        rejects=not (advises or warns),
+        rejects=not (advises or limit.advises),
         name="ceiling" if time else "floor",
     ), words
 

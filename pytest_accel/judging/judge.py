@@ -127,7 +127,7 @@ def _by_limit(
     during: str | None = details.get("during")
     if during and verdict.value is not None:
         verdict = with_sentence(verdict, f"{verdict.sentence}, during {during}")
-    return _advise(verdict, limit) if limit and limit.severity == "warn" else verdict
+    return _advise(verdict, limit) if limit and limit.only_warns else verdict
 
 
 def _advise(verdict: Verdict, limit: Limit) -> Verdict:
@@ -258,11 +258,11 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
     outside, unknown = validated_on(limit.software, software)
     advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
-    if advising and limit.severity != "warn" and verdict.margin is not None:
+    if advising and not limit.only_warns and verdict.margin is not None:
         verdict = replace(verdict, advisory=advising, outside=not differs)
         if verdict.status is Status.MARGINAL:
             verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
-    may_hold = verdict.status.holds or verdict.advisory or limit.severity == "warn"
+    may_hold = verdict.status.holds or verdict.advises
     if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
         older, unread = validated_on(limit.beneath.software, software)
         status = Status.INCONCLUSIVE if older else Status.FAIL

@@ -152,8 +152,7 @@ def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread
     short = [each for each in every if _short(each, verdict)]
     if len(short) == len(every) and _alike(every, spread):
         return with_sentence(verdict, f"{verdict.sentence}; all {len(every)} devices alike: {SHARED}")
-    advises = verdict.advises_short or (verdict.limit is not None and verdict.limit.severity == "warn")
-    if advises and [each.subject for each in short] == [own.subject]:
+    if verdict.advises and [each.subject for each in short] == [own.subject]:
         return replace(verdict, sentence=f"{verdict.sentence}; its {len(every) - 1} neighbours hold it", behind=True)
     return verdict
 
@@ -209,6 +208,6 @@ def _decided(verdict: Verdict) -> bool:
     The floor of a class lies too far below for that.
     """
     limit: Limit | None = verdict.limit
-    if limit is None or limit.advises or verdict.advisory or limit.declared_by is DeclaredBy.CLASS:
+    if limit is None or verdict.advises or limit.declared_by is DeclaredBy.CLASS:
         return False
     return limit.equals is not None or (limit.ceiling if verdict.unit in TIMES else limit.floor) is not None

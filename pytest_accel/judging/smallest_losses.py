@@ -125,7 +125,7 @@ def _below(
     limit = verdict.limit
     if limit is None:
         return None, False
-    holds = not validated_on(limit.software, software)[0] and not (verdict.advisory or limit.advises)
+    holds = not validated_on(limit.software, software)[0] and not verdict.advises
     bounds = holds and bound_of(limit, own.unit) is not None
     peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
     shares = [limit.floor / peak] if bounds and limit.floor and peak else []

@@ -304,9 +304,9 @@ def _holds(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[str]:
     """Yield why a verdict says that a limit holds which does not."""
     if not attempts or verdict.value is None:
         yield f"the verdict is {verdict.status.value}, but the record holds no measurement of it"
-    elif any(each.trouble and each.trouble.kind == "device" for each in attempts) and not _advises(verdict):
+    elif any(each.trouble and each.trouble.kind == "device" for each in attempts) and not verdict.advises:
         yield f"the verdict is {verdict.status.value}, but the device failed"
-    elif not _advises(verdict) and _broken(verdict):
+    elif not verdict.advises and _broken(verdict):
         yield f"the verdict is {verdict.status.value}, but the limit is broken by {show(verdict.value, verdict.unit)}"
     elif _below_class(verdict):
         yield f"the verdict is {verdict.status.value}, but {show(verdict.value, verdict.unit)} is below its class floor"
@@ -353,11 +353,6 @@ def _below_class(verdict: Verdict) -> bool:
     """Return True if the value lies below the floor of the class beneath the limit, whatever the limit itself does."""
     floor = verdict.limit.beneath if verdict.limit else None
     return floor is not None and isinstance(verdict.value, int | float) and verdict.value < floor.value
-
-
-def _advises(verdict: Verdict) -> bool:
-    """Return True for a verdict under a limit that cannot fail it."""
-    return bool(verdict.advisory) or (verdict.limit is not None and verdict.limit.severity == "warn")
 
 
 def _margin(verdict: Verdict) -> float | None:

@@ -207,7 +207,7 @@ class Session:
         why = preconditions.skip_verdict(request.metric, subject, self.sku, self.platform, self.devices, fact=fact)
         why = (
             why
-            or self._no_time(request, subject, binding=any(each.severity == "fail" for each in limits))
+            or self._no_time(request, subject, binding=not all(each.only_warns for each in limits))
             or self._stopped(request, subject)
             or self._unreached(request, subject)
         )

@@ -112,7 +112,7 @@ def thawed(
     if frozen.get("no_source"):
         limit = replace(limit, source=None)
     then = frozen.get("method")
-    if not then or limit.severity == "warn":
+    if not then or limit.only_warns:
         return limit
     moved = differences(method_of(limit.metric, probes), then)
     return replace(limit, differs=tuple(dict.fromkeys([*limit.differs, *moved])))

@@ -58,8 +58,12 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
 
     Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
     """
-    of_part = [each for each in sku.limits_on(platform).values() if required_part(each.metric) == part and each.rejects]
-    required = [each for each in of_part if set(levels) & set(each.levels) and each.declared_by is not DeclaredBy.RUN]
+    required = [
+        each
+        for each in sku.limits_on(platform).values()
+        if required_part(each.metric) == part and each.may_reject and set(levels) & set(each.levels)
+    ]
+    required = [each for each in required if each.declared_by is not DeclaredBy.RUN]
     if not set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops):
         return required
     return [each for each in required if not is_plain(each.metric)]

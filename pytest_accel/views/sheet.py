@@ -358,7 +358,7 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
         f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
         "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
-        limit.effect,
+        limit.effect.value,
         _shown(limit.beneath.value, limit.unit) if limit.beneath else "",
         sources.number(limit.source),
     )

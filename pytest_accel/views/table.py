@@ -242,7 +242,7 @@ class _Rows:
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
         made = [(text, _colour(group[0])) for group, text in lines[1:]]
-        advised = [group[0] for group in self._groups if advises(group[0]) and not layout.units]
+        advised = [group[0] for group in self._groups if group[0].advises and not layout.units]
         of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
         effect = "rejects only below the floor of its class" if of_class else "does not reject"
         return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
@@ -401,14 +401,10 @@ def _shares(group: Sequence[Verdict]) -> str:
     return least if least == most else f"{least[:-1]} to {most}"
 
 
-def advises(verdict: Verdict) -> bool:
-    """Return True for a verdict by a limit that does not reject."""
-    return bool(verdict.advisory or (verdict.limit and verdict.limit.severity == "warn"))
-
-
 def limit_of(verdict: Verdict) -> str:
     """Return the bounds of a verdict as the table shows them; empty if it has none."""
-    return ("advice " if advises(verdict) else "") + bounds(verdict, verdict.unit)
+    text = bounds(verdict, verdict.unit)
+    return f"advice {text}" if text and verdict.advises else text
 
 
 def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ceiling", joint: str = ", ") -> str:
@@ -426,4 +422,4 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
 def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
     text = bounds(verdict, "", ">=", "<=", " ")
-    return f"({text})" if text and advises(verdict) else text
+    return f"({text})" if text and verdict.advises else text

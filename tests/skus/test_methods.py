@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Basis, Sku
+from pytest_accel.core.sku import Basis, Effect, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.judging.judge import judge
@@ -102,7 +102,7 @@ def test_limits_that_only_advise_on_the_matrix_units_accept_nobody(tmp_path: Pat
 
 def test_what_two_sides_agreed_on_rejects_whatever_its_method(tmp_path: Path) -> None:
     limit = load(tmp_path, kind="agreed", shape="64x64x64").limits["matmul.bf16"]
-    assert (limit.effect, limit.basis) == ("rejects", Basis.AGREED)
+    assert (limit.effect, limit.basis) == (Effect.REJECTS, Basis.AGREED)
 
 
 def test_lint_names_the_limits_that_only_advise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

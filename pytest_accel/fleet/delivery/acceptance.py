@@ -221,4 +221,4 @@ def _metrics(
 
 def _demands(limit: Limit) -> object:
     """Return what a limit demands, so that two that were written in different places are the same."""
-    return limit.floor, limit.ceiling, limit.warn, limit.reference, limit.healthy, limit.severity, limit.differs
+    return limit.floor, limit.ceiling, limit.warn, limit.reference, limit.healthy, limit.effect

@@ -114,7 +114,7 @@ def distribution(
         floor=absolute.floor if absolute else None,
         ceiling=absolute.ceiling if absolute else None,
         healthy=absolute.healthy if absolute else None,
-        advises=limit is not None and (bool(limit.differs) or limit.severity == "warn"),
+        advises=limit is not None and limit.advises,
         limits=len(limits),
         found=_found(limit, spread, centre, len(every), of_accepted) if speed and limit else None,
         stated=_risk(limit, spread_of(metric), of_accepted, _stated_words(spread_of(metric)))

@@ -15,7 +15,6 @@ from pytest_accel.judging.rounds import round_of
 from pytest_accel.run.record import Record
 from pytest_accel.views.html.series import POINTS, rounded, thinned
 from pytest_accel.views.html.words import meaning, number
-from pytest_accel.views.table import advises
 
 Mark = tuple[str, float]
 """A value that is drawn as a line across a plot: label and value."""
@@ -141,7 +140,7 @@ def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:
     for each in verdicts:
         if each.unit != unit:
             continue
-        word = "advice " if advises(each) else ""
+        word = "advice " if each.advises else ""
         both = ((f"{word}floor", number(each.floor)), (f"{word}ceiling", number(each.ceiling)))
         found.update({(label, bound): None for label, bound in both if bound is not None})
     return list(found)[:4]

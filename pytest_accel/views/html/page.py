@@ -20,7 +20,6 @@ from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import Record, findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, limits, overview, peers, series, traces, words
 from pytest_accel.views.html.figures import Figures
-from pytest_accel.views.table import advises
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -111,14 +110,13 @@ def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "advises": advises,
     "badge": words.badge,
     "bound": limits.bound,
     "bounds": limits.bounds_of,
     "counts": words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
     "healthy": limits.healthy,
-    "limit": lambda verdict, note: limits.bounds_of(verdict) + (note if advises(verdict) else ""),
+    "limit": lambda verdict, note: limits.bounds_of(verdict) + (note if verdict.advises else ""),
     "margin": margin_of,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
