@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.views.markdown import table
 
 RECORD_ONLY = "record only"
 
@@ -32,14 +33,14 @@ def page() -> str:
             "",
             "The bits of `reasons`, with NVML's values (nvml.h). The drivers of other vendors use the same bits.",
             "",
-            *_table(("bit", "reason"), [(f"`{event.value:#05x}`", name) for name, event in _events()]),
+            *table(("bit", "reason"), [(f"`{event.value:#05x}`", name) for name, event in _events()]),
             "",
             "## Of the host",
             "",
             "Each is judged as `host.NAME`. One that counts errors is read again after the last probe, and how far it",
             "moved is judged as `host_counters.NAME`. What hides a fact from you is in [needs.md](needs.md).",
             "",
-            *_table(
+            *table(
                 ("fact", "unit", "meaning", "read from", "judged as"),
                 [_host_row(name, fact) for name, fact in HOST_FACTS.items()],
             ),
@@ -50,7 +51,7 @@ def page() -> str:
 
 def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
     head = ("fact", "unit", "meaning", "NVIDIA (NVML)", "AMD (amdsmi)", "without a library", "judged as, used for")
-    return [f"### {title}", "", *_table(head, [_device_row(name, fact) for name, fact in facts.items()]), ""]
+    return [f"### {title}", "", *table(head, [_device_row(name, fact) for name, fact in facts.items()]), ""]
 
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
@@ -70,10 +71,6 @@ def _code(sources: str) -> str:
 
 def _events() -> Sequence[tuple[str, ClockEvent]]:
     return [(name.lower().replace("_", " "), event) for name, event in ClockEvent.__members__.items()]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
 if __name__ == "__main__":

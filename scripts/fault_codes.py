@@ -21,6 +21,7 @@ from pytest_accel.judging.fault_codes import (
     SEVERITIES,
     FaultCode,
 )
+from pytest_accel.views.markdown import table
 
 PARTS = (
     ("The device", DEVICE),
@@ -53,15 +54,15 @@ for those whose runbooks go by DCGM's names. The figures are not DCGM's.
 def page() -> str:
     """Return the whole page in Markdown."""
     lines = [HEAD.format(dcgm=DCGM)]
-    lines += ["## Severities", "", *_table(("severity", "meaning"), _words(SEVERITIES.items())), ""]
+    lines += ["## Severities", "", *table(("severity", "meaning"), _words(SEVERITIES.items())), ""]
     lines += [
         "A marginal or waived verdict is a `warning` whatever its code. Drain and return hardware on exit status 1"
     ]
     lines += ["alone ([verdicts.md](verdicts.md#closing-lines-and-exit-statuses)); the code says how.", ""]
-    lines += ["## Actions", "", *_table(("action", "meaning"), _words(ACTIONS.items())), ""]
+    lines += ["## Actions", "", *table(("action", "meaning"), _words(ACTIONS.items())), ""]
     for title, codes in PARTS:
         head = ("code", "name", "severity", "action", "meaning", "next step", "metrics", "DCGM")
-        lines += [f"## {title}", "", *_table(head, map(_row, codes)), ""]
+        lines += [f"## {title}", "", *table(head, map(_row, codes)), ""]
     lines += ["## Xids", "", *_xids()]
     return "\n".join(lines) + "\n"
 
@@ -88,19 +89,11 @@ def _xids() -> list[str]:
             name = codes.get(number, others[known.kind])
             rows.setdefault((name, known.means, xids.immediate_action(number), known.do), []).append(str(number))
     head = ("Xid", "name of the code", "meaning", "NVIDIA's action", "next step")
-    return [*text, *_table(head, [(", ".join(numbers), *row) for row, numbers in rows.items()])]
+    return [*text, *table(head, [(", ".join(numbers), *row) for row, numbers in rows.items()])]
 
 
 def _words(items: Iterable[tuple[object, str]]) -> list[tuple[str, str]]:
     return [(f"`{getattr(each, 'value', each)}`", words) for each, words in items]
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return [_line(head), _line(("---",) * len(head)), *map(_line, rows)]
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

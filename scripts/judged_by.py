@@ -15,6 +15,7 @@ from pytest_accel.judging import changed_facts, like_devices, neighbours
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
+from pytest_accel.views.markdown import table
 
 HEAD = (
     "Made by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold files.",
@@ -55,11 +56,11 @@ NO_LIMIT_OF_HOST = "states how the host is set up; nobody publishes what is righ
 
 def page() -> str:
     """Return the whole page in Markdown."""
-    lines = ["# What judges what", "", *HEAD, "", "## Metrics", "", *_table(METRICS, _metrics()), ""]
+    lines = ["# What judges what", "", *HEAD, "", "## Metrics", "", *table(METRICS, _metrics()), ""]
     for title, facts in GROUPS.items():
         rows = [_device_row(name, fact, UNJUDGED[title]) for name, fact in facts.items()]
-        lines += [f"## Facts of a device: {title.lower()}", "", *_table(FACTS, rows), ""]
-    lines += ["## Facts of the host", "", *_table(HOST, [_host_row(*each) for each in HOST_FACTS.items()]), ""]
+        lines += [f"## Facts of a device: {title.lower()}", "", *table(FACTS, rows), ""]
+    lines += ["## Facts of the host", "", *table(HOST, [_host_row(*each) for each in HOST_FACTS.items()]), ""]
     return "\n".join(lines)
 
 
@@ -150,10 +151,6 @@ def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
 
 def _kind(limit: Limit) -> tuple[str, str]:
     return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect.value
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
 if __name__ == "__main__":

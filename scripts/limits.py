@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.method import AS_FOUND, words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -14,6 +15,7 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
 from pytest_accel.skus import classes, loader, peaks, readiness, requirements
 from pytest_accel.skus.methods import method_of
+from pytest_accel.views.markdown import table
 
 SHORT = 0.9
 """The share of its healthy rate that a part which is 10 % short reaches."""
@@ -25,7 +27,6 @@ HEAD = (
     "[verdicts.md](verdicts.md#effect-and-basis) has the rule. A limit that rejects with stated versions of the",
     "software advises with all others.",
 )
-
 
 ACCEPTS = (
     "The shortest level at which a node can be accepted, and for each part the share of the datasheet below which a",
@@ -100,7 +101,7 @@ def page() -> str:
     lines += ["## What can be accepted against", "", *ACCEPTS, "", *_readiness(every), ""]
     lines += ["## Floors of the classes", "", *_classes(), ""]
     for sku in skus:
-        lines += [f"## {sku.name}", "", *_table(COLUMNS, [_row(each) for each in told(sku)]), ""]
+        lines += [f"## {sku.name}", "", *table(COLUMNS, [_row(each) for each in told(sku)]), ""]
     return "\n".join(lines)
 
 
@@ -143,7 +144,7 @@ def _methods() -> list[str]:
     packaged = [each for each in declarations() if each.method and each.packaged]
     metrics = [metric for each in packaged for metric in [*each.names()] or [_usual(each)] if metric not in each.also]
     rows = [(metric, method_of(metric, {})) for metric in metrics]
-    return _table(("metric", "method"), list(_alike(rows)))
+    return table(("metric", "method"), list(_alike(rows)))
 
 
 def _usual(declared: Declaration) -> str:
@@ -154,13 +155,13 @@ def _usual(declared: Declaration) -> str:
 
 def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[str, str]]:
     """Yield a row for each method, with all metrics that are measured by it."""
-    groups: dict[str, list[str]] = {}
-    for metric, method in rows:
-        text = ", ".join(
-            f"{words(key)} {'(of the run)' if value == AS_FOUND else value}" for key, value in method.items()
-        )
-        groups.setdefault(text, []).append(f"`{metric}`")
-    yield from ((", ".join(metrics), text) for text, metrics in groups.items())
+    groups = grouped(
+        rows,
+        lambda row: ", ".join(
+            f"{words(key)} {'(of the run)' if value == AS_FOUND else value}" for key, value in row[1].items()
+        ),
+    )
+    yield from ((", ".join(f"`{metric}`" for metric, _ in some), text) for text, some in groups.items())
 
 
 def _readiness(skus: Sequence[Sku]) -> list[str]:
@@ -181,7 +182,7 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
         "collectives",
         "lacks",
     )
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:
@@ -193,7 +194,7 @@ def _parts(sku: Sku, platform: Platform) -> list[str]:
 def _classes() -> list[str]:
     """Return the rows of the classes with the figures behind them."""
     rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
-    table = [
+    found = [
         (
             f"`{row.name}`",
             ", ".join(row.metrics),
@@ -203,7 +204,7 @@ def _classes() -> list[str]:
         )
         for row in rows
     ]
-    return _table(("class", "metrics", "lowest healthy", "floor", "figures and shares of the datasheet"), table)
+    return table(("class", "metrics", "lowest healthy", "floor", "figures and shares of the datasheet"), found)
 
 
 def _part(sku: Sku, platform: Platform, part: str) -> str:
@@ -217,10 +218,6 @@ def _part(sku: Sku, platform: Platform, part: str) -> str:
             versions = "" if of_class or limit.declared_by is DeclaredBy.CLASS else _versions(limit)
             shares.append((bound / peak[0], f"{limit.basis.value}{versions and f' ({versions})'}"))
     return "{:.2f} {}".format(*max(shares)) if shares else ""
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host.reading import HOST_READERS
+from pytest_accel.views.markdown import table
 
 DEVICES = (
     ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),
@@ -58,18 +58,14 @@ def page() -> str:
             "The last three columns say what is missing or different without root, in a container, and in a virtual",
             "machine. An empty cell means no difference.",
             "",
-            *_table(("fact", "meaning", "without root", "container", "virtual machine"), facts),
+            *table(("fact", "meaning", "without root", "container", "virtual machine"), facts),
             "",
             "## Devices and probes",
             "",
-            *_table(("check", "needs", "otherwise"), DEVICES),
+            *table(("check", "needs", "otherwise"), DEVICES),
             "",
         ]
     )
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
@@ -94,14 +95,12 @@ def _figure(metric: str, devices: Sequence[Device]) -> str:
 
 def _reasons(title: str, kind: str, devices: Sequence[Device]) -> list[str]:
     """Return a line for each reason why facts are missing, with the devices if only some lack them."""
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for device in devices:
-        for fact, reason in device.facts.get(kind, {}).items():
-            lacking.setdefault((reason, fact), []).append(device.name)
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (reason, fact), names in lacking.items():
-        groups.setdefault((reason, () if len(names) == len(devices) else tuple(names)), []).append(fact)
+    missing = [(device.name, *each) for device in devices for each in device.facts.get(kind, {}).items()]
+    lacking = grouped(missing, lambda each: each[1:])
+    named = {fact: [name for name, *_ in each] for fact, each in lacking.items()}
+    groups = grouped(named, lambda fact: (fact[1], tuple(named[fact]) if len(named[fact]) < len(devices) else ()))
     shown = [title] if groups else []
-    for (reason, some), facts in groups.items():
-        shown.append(f"  {', '.join(facts)}{' of ' + ', '.join(some) if some else ''}: {reason}")
+    for (reason, names), facts in groups.items():
+        of = f" of {', '.join(names)}" if names else ""
+        shown.append(f"  {', '.join(fact for fact, _ in facts)}{of}: {reason}")
     return shown

@@ -15,6 +15,7 @@ from pytest_accel.core.words import listed
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
 from pytest_accel.judging.differences import Comparison
 from pytest_accel.judging.figure_differences import Trend
+from pytest_accel.views.markdown import table
 from pytest_accel.views.terminal import Line
 
 MOST_LINES = 60
@@ -182,23 +183,24 @@ def closing(found: Comparison) -> Line:
 def markdown(found: Comparison, beside: Beside) -> str:
     """Return the comparison as Markdown: a table of differences, one of the trend, and the sentences of the text."""
     lines = ["# Comparison", "", *(f"- {_cell(line)}" for line, _ in _head(found)), ""]
-    if found.differences:
-        lines += [
-            "| about | where | what | first | last | change | note |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-        ]
+    rows: list[tuple[str, ...]] = []
     for each in _folded(found.differences):
         change = _change(each).strip(" ()") or each.direction.value
-        cells = (each.kind.value, listed(each.where, 8), each.what, each.then, each.now, change, each.note)
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
-    worse = [each for each in found.trends if each.since]
-    if worse:
-        lines += ["", "| where | metric | first | last | median | records | worse from |", "| --- " * 7 + "|"]
-    for one in worse:
+        rows.append((each.kind.value, listed(each.where, 8), each.what, each.then, each.now, change, each.note))
+    if rows:
+        lines += table(("about", "where", "what", "first", "last", "change", "note"), _cells(rows))
+    rows = []
+    for one in found.trends:
         values = (show(value, one.unit) for value in (one.first, one.last, one.median))
-        row = (one.where, one.metric, *values, str(one.runs), f"{one.day} ({one.since})")
-        lines.append(f"| {' | '.join(map(_cell, row))} |")
+        if one.since:
+            rows.append((one.where, one.metric, *values, str(one.runs), f"{one.day} ({one.since})"))
+    if rows:
+        lines += ["", *table(("where", "metric", "first", "last", "median", "records", "worse from"), _cells(rows))]
     return "\n".join([*lines, "", *(f"- {_cell(line)}" for line, _ in _tail(found, beside))]) + "\n"
+
+
+def _cells(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [list(map(_cell, row)) for row in rows]
 
 
 def _cell(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.verdict import show
 
@@ -18,20 +19,12 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     shown = ["host:"]
     shown += [f"  {name:{width}}  {_value(name, answer)}" for name, answer in known.items()]
     shown += ["not readable for this user on this machine:"] if hidden else []
-    shown += [f"  {', '.join(names)}: {why}" for why, names in _by_reason(hidden).items()]
+    shown += [f"  {', '.join(names)}: {why}" for why, names in grouped(hidden, hidden.__getitem__).items()]
     shown += ["not present on this machine:"] if absent else []
-    return shown + [f"  {', '.join(names)}: {why}" for why, names in _by_reason(absent).items()]
+    return shown + [f"  {', '.join(names)}: {why}" for why, names in grouped(absent, absent.__getitem__).items()]
 
 
 def _value(name: str, answer: Mapping[str, Any]) -> str:
     """Return a value with its unit, and in parentheses the part of the host that it comes from."""
     worst = f" ({answer['worst']})" if answer.get("worst") else ""
     return f"{show(answer['value'], HOST_FACTS[name].unit)}{worst}"
-
-
-def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the names that share each reason."""
-    groups: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        groups.setdefault(why, []).append(name)
-    return groups

@@ -19,7 +19,7 @@ REJECTS = (Severity.CRITICAL, Severity.ERROR)
 COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
 
 
-def grouped(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str]]]:
+def by_finding(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str]]]:
     """Return the findings, worst first, with the metrics of every subject that has them.
 
     `found` has the findings of the worst verdicts first.
@@ -45,7 +45,7 @@ def next_steps(
     `places` tell where to find a device, by UUID. One or two devices are told with theirs.
     """
     lines = []
-    for finding, members in grouped(found).items():
+    for finding, members in by_finding(found).items():
         if not full and finding.severity not in REJECTS:
             continue
         subjects = [subject for subject in names if subject in members]

@@ -15,6 +15,7 @@ from pytest_accel.core.verdict import ErrorRates
 from pytest_accel.judging.error_rates import rates_of_limit, smallest_loss_of_limit
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
+from pytest_accel.views.markdown import table as markdown_table
 
 DATASHEET_LABELS = {
     "memory.type": ("memory", ""),
@@ -438,6 +439,6 @@ def markdown(sku: Sku, tables: Sequence[Table]) -> str:
 
 
 def _markdown(table: Table) -> str:
-    rows = [table.columns, ["---"] * len(table.columns), *table.rows]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n\n".join([f"## {table.title}", *([table.note] if table.note else []), "\n".join(lines)])
+    rows = ([cell.replace("|", "\\|") for cell in row] for row in table.rows)
+    lines = "\n".join(markdown_table(table.columns, rows))
+    return "\n\n".join([f"## {table.title}", *([table.note] if table.note else []), lines])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
@@ -124,12 +125,10 @@ def _marginal(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bo
     Of a subject that fails, the marginal verdicts without a row are counted: what fails matters more.
     """
     failing = {verdict.subject for verdict in verdicts if verdict.fails}
-    groups: dict[object, list[Verdict]] = {}
-    for place, verdict in enumerate(verdicts):
-        if verdict.status is Status.MARGINAL:
-            groups.setdefault(place if full else verdict.subject, []).append(verdict)
+    marginal = [verdict for verdict in verdicts if verdict.status is Status.MARGINAL]
+    groups = [[each] for each in marginal] if full else grouped(marginal, lambda each: each.subject).values()
     lines = []
-    for own in groups.values():
+    for own in groups:
         first, name = own[0], names.get(own[0].subject, own[0].subject)
         if full or first.subject not in failing:
             sentence = first.sentence if full else _shortened(first.sentence)
@@ -161,10 +160,12 @@ def _as_expected(verdict: Verdict) -> bool:
 
 def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
     """Return one line for all facts that pass, since there are dozens; facts that only some devices pass are named."""
-    passing: dict[str, list[str]] = {}
-    for verdict in verdicts:
-        passing.setdefault(verdict.metric, []).append(verdict.subject)
-    partly = [f"{metric} on {len(on)}" for metric, on in passing.items() if NODE not in on and len(on) < devices]
+    passing = grouped(verdicts, lambda each: each.metric)
+    partly = [
+        f"{metric} on {len(on)}"
+        for metric, on in passing.items()
+        if len(on) < devices and NODE not in {verdict.subject for verdict in on}
+    ]
     kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
     text = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected on {counted(devices, 'device')}"
     text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
@@ -208,10 +209,10 @@ def _host(verdicts: Sequence[Verdict]) -> list[Line]:
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return a line for each reason why metrics are not applicable."""
-    why = {verdict.metric: verdict.sentence for verdict in reversed(verdicts)}
-    reasons: dict[str, list[str]] = {}
-    for metric in dict.fromkeys(verdict.metric for verdict in verdicts):
-        reasons.setdefault(why[metric], []).append(metric)
+    why: dict[str, str] = {}
+    for verdict in verdicts:
+        why.setdefault(verdict.metric, verdict.sentence)
+    reasons = grouped(why, why.__getitem__)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
 
@@ -338,11 +339,10 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
     A group holds equal facts, failures without a value that have one cause, or, if there are `several` devices,
     verdicts on one limit that pass or have no limit.
     """
-    groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for verdict in verdicts:
+
+    def shared(verdict: Verdict) -> tuple[object, ...]:
         if _has_no_value(verdict) and not full:
-            groups.setdefault((verdict.sentence, verdict.status, verdict.waiver), []).append(verdict)
-            continue
+            return verdict.sentence, verdict.status, verdict.waiver
         fine = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
         fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
         own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
@@ -350,8 +350,9 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
             own = (verdict.limit.origin if verdict.limit else "", *(() if _is_figure(verdict) else own))
         elif not fact:
             own = (*own, verdict.key)
-        groups.setdefault((verdict.metric, verdict.status, *own), []).append(verdict)
-    return list(groups.values())
+        return verdict.metric, verdict.status, *own
+
+    return list(grouped(verdicts, shared).values())
 
 
 def _is_figure(verdict: Verdict) -> bool:
@@ -362,11 +363,12 @@ def _is_figure(verdict: Verdict) -> bool:
 
 def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return, for each metric on which several devices differ, the verdict with the smallest margin."""
-    groups: dict[str, dict[str, Verdict]] = {}
+    worst: dict[tuple[str, str], Verdict] = {}
     for verdict in worst_first(verdicts):
         if verdict.margin is not None:
-            groups.setdefault(verdict.metric, {}).setdefault(verdict.subject, verdict)
-    found = [sorted(group.values(), key=lambda verdict: verdict.margin or 0.0) for group in groups.values()]
+            worst.setdefault((verdict.metric, verdict.subject), verdict)
+    groups = grouped(worst.values(), lambda each: each.metric)
+    found = [sorted(group, key=lambda verdict: verdict.margin or 0.0) for group in groups.values()]
     return [group[0] for group in found if group[0].margin != group[-1].margin]
 
 

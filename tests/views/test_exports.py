@@ -27,6 +27,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run.record import Record, findings_of
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
+from pytest_accel.views.markdown import code, escaped
 
 CHECKOUT = Path(__file__).parents[2]
 EVERY = {"junit": junit.text, "markdown": markdown.text, "ocptv": ocptv.text, "prometheus": prometheus.text}
@@ -107,7 +108,7 @@ def test_hostile_text_adds_nothing_to_the_shape_of_markdown(hostile: Record) -> 
 
 @pytest.mark.parametrize("text", [each for each in HOSTILE if each.strip() and len(each) < 200])
 def test_markdown_shows_outside_text_as_it_is(text: str) -> None:
-    for written in (markdown.escaped(text), markdown.code(text)):
+    for written in (escaped(text), code(text)):
         line = MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(f"| a |\n| --- |\n| {written} |")
         inline = [each for each in line if each.type == "inline"][-1]
         assert (
@@ -117,7 +118,7 @@ def test_markdown_shows_outside_text_as_it_is(text: str) -> None:
 
 
 def test_github_makes_no_links_and_notifies_nobody() -> None:
-    text = html.unescape(markdown.escaped("@everyone #123 https://evil.example www.evil.example"))
+    text = html.unescape(escaped("@everyone #123 https://evil.example www.evil.example"))
     assert not re.search(r"@\w|#\d|://|www\.\w", text)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import ENDS, NodeResult, State, counts, exit_status, in_words
+from pytest_accel.views.markdown import table
 
 MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
@@ -92,11 +93,12 @@ def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
 def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as Markdown."""
     begun = f"`{printable(' '.join(fleet.arguments))}`, " if fleet.arguments else ""
-    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {printable(fleet.created)}", "", "| state | nodes | reason |"]
-    lines.append("| --- | --- | --- |")
-    for state, names, why in rows(nodes, fold):
-        cells = (printable(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in (state.value, names, why))
-        lines.append(f"| {' | '.join(cells)} |")
+    cells = [
+        [printable(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in (state.value, names, why)]
+        for state, names, why in rows(nodes, fold)
+    ]
+    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {printable(fleet.created)}", ""]
+    lines += table(("state", "nodes", "reason"), cells)
     return "\n".join([*lines, *("", *notes(fleet)) * bool(notes(fleet))]) + "\n"
 
 

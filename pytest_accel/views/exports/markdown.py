@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.record import Record, findings_of
-from pytest_accel.views.exports.figures import device_names, shown
-from pytest_accel.views.next_steps import grouped
+from pytest_accel.views.exports.figures import device_names
+from pytest_accel.views.markdown import code, escaped, table
+from pytest_accel.views.next_steps import by_finding
 from pytest_accel.views.table import limit_of
 
 STEPS, VERDICTS, DEVICES = 7, 11, 10
 """Number of rows of each table."""
-LONG = 300
-"""Characters of the longest text in a cell."""
-MARKS = re.compile(r"([\\`*\[\]<|~&$]|(?<![^\W_])_|_(?![^\W_]))")
-"""Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
-"""
-LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
-"""What GitHub makes a link or a notification of, even without brackets: users, issues, addresses."""
-NO_LINK = "&#8203;"
-"""A space without width, which keeps GitHub from that."""
 ICONS = {0: "white_check_mark", 1: "x"}
 """GitHub's names of the pictures for exit statuses; another one is a question mark."""
 
@@ -55,25 +47,6 @@ def text(record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
-def escaped(words: object, most: int = LONG) -> str:
-    """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break.
-
-    A text of more than `most` characters is cut off.
-    """
-    plain = MARKS.sub(r"\\\1", shown(words, most))
-    return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
-
-
-def code(words: object) -> str:
-    """Return a text as a code span, in which GitHub makes no links; a bar is escaped as in the cell of a table."""
-    plain = shown(words, LONG)
-    if not plain.strip():
-        return ""
-    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
-    inner = f" {plain} " if plain[0] in "` " or plain[-1] in "` " else plain
-    return f"{fence}{inner}{fence}" if "|" not in plain else escaped(words)
-
-
 def _listed(*items: tuple[str, str]) -> list[str]:
     return [*(f"- {name}: {words}" for name, words in items if words), ""]
 
@@ -87,7 +60,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 def _steps(record: Record, names: dict[str, str]) -> list[str]:
     """Return the table of fault codes, worst first."""
     rows = []
-    for finding, members in grouped(findings_of(record)).items():
+    for finding, members in by_finding(findings_of(record)).items():
         subjects = spanned([name for subject, name in names.items() if subject in members])
         metrics = listed(dict.fromkeys(metric for each in members.values() for metric in each))
         title = escaped(finding.title)
@@ -97,9 +70,8 @@ def _steps(record: Record, names: dict[str, str]) -> list[str]:
 
 def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
     """Return the table of verdicts that fail, are waived or are marginal; those with one cause share a row."""
-    groups: dict[tuple[str, Status, str], list[Verdict]] = {}
-    for each in worst_first([each for each in record.verdicts if each.status.fails or each.status is Status.MARGINAL]):
-        groups.setdefault((each.subject, each.status, each.sentence), []).append(each)
+    short = [each for each in record.verdicts if each.status.fails or each.status is Status.MARGINAL]
+    groups = grouped(worst_first(short), lambda each: (each.subject, each.status, each.sentence))
     rows = []
     for (subject, status, sentence), group in groups.items():
         first = group[0]
@@ -128,10 +100,10 @@ def _devices(record: Record, names: dict[str, str]) -> list[str]:
     return _table("Devices", ("device", "product", "serial number", "UUID", "verdicts"), rows, DEVICES)
 
 
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> list[str]:
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[str]:
     """Return a table with its title; nothing if it has no rows, and the number of rows that are left out."""
-    every = [f"| {' | '.join(cells)} |" for cells in rows]
-    if not every:
+    if not rows:
         return []
-    lines = [f"### {title}", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *every[:most], ""]
-    return [*lines, f"{len(every) - most} more are in the record.", ""] if len(every) > most else lines
+    left_out = len(rows) - most
+    more = [f"{left_out} more are in the record.", ""] if left_out > 0 else []
+    return [f"### {title}", "", *table(head, rows[:most]), "", *more]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import printable_data
@@ -57,9 +58,7 @@ def _artifacts(record: Record) -> Iterator[Artifact]:
     started = _time(record.run.get("started"))
     yield started, {"schemaVersion": VERSION}
     yield started, {"testRunArtifact": {"testRunStart": _start(record)}}
-    steps: dict[str, list[Verdict]] = {}
-    for verdict in record.verdicts:
-        steps.setdefault(parse(verdict.metric).probe, []).append(verdict)
+    steps = grouped(record.verdicts, lambda each: parse(each.metric).probe)
     found, names = findings_of(record), device_names(record)
     times = {(each.metric, each.subject): (each.started, each.ended) for each in record.measurements}
     told = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_accel.fleet.delivery.document import result, words
-from pytest_accel.views.exports.markdown import code, escaped
+from pytest_accel.views.markdown import code, escaped, table
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.delivery.acceptance import Delivery
@@ -130,5 +130,4 @@ def _bullets(sentences: Sequence[str]) -> list[str]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return a table; its cells show what they hold as it is."""
-    body = [f"| {' | '.join(map(escaped, row))} |" for row in rows]
-    return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *body, ""]
+    return [*table(head, (list(map(escaped, row)) for row in rows)), ""]

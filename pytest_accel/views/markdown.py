@@ -1,0 +1,42 @@
+"""Markdown: tables, and text from outside that stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pytest_accel.core.printable import printable
+
+LONG = 300
+"""Characters of the longest text in a cell."""
+MARKS = re.compile(r"([\\`*\[\]<|~&$]|(?<![^\W_])_|_(?![^\W_]))")
+"""Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
+"""
+LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
+"""What GitHub makes a link or a notification of, even without brackets: users, issues, addresses."""
+NO_LINK = "&#8203;"
+"""A space without width, which keeps GitHub from that."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; its cells are Markdown."""
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def escaped(words: object, most: int = LONG) -> str:
+    """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break.
+
+    A text of more than `most` characters is cut off.
+    """
+    plain = MARKS.sub(r"\\\1", printable(str(words), most))
+    return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
+
+
+def code(words: object) -> str:
+    """Return a text as a code span, in which GitHub makes no links; a bar is escaped as in the cell of a table."""
+    plain = printable(str(words), LONG)
+    if not plain.strip():
+        return ""
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
+    inner = f" {plain} " if plain[0] in "` " or plain[-1] in "` " else plain
+    return f"{fence}{inner}{fence}" if "|" not in plain else escaped(words)
