@@ -145,7 +145,7 @@ class CalledSensor(Called):
             self.sensor.read(device)
 
     def _refresh(self) -> None:
-        if isinstance(self._library, management.NodeLibrary | amd_node.NodeLibrary):
+        if isinstance(self._library, management.NvidiaNode | amd_node.AmdNode):
             self._library.refresh()
 
 

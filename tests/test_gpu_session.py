@@ -259,8 +259,8 @@ class version: cuda, hip = "13.0", None
 __version__ = "2.13.0+stub"
 """
 NVML = """
-from pytest_accel.simulate.libraries.nvml import Library, h200, install
-install(Library([h200()]))
+from pytest_accel.simulate.libraries.nvml import NvmlLibrary, h200, install
+install(NvmlLibrary([h200()]))
 """
 
 

@@ -10,11 +10,9 @@ from typing import Any
 from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.simulate.board import SharedState
-from pytest_accel.simulate.faults import (
-    LINK_ERRORS,
-    Symptoms,
-)
+from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
 from pytest_accel.simulate.libraries import amdsmi as smi
+from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
@@ -43,7 +41,7 @@ MTS = {1: 2_500, 2: 5_000, 3: 8_000, 4: 16_000, 5: 32_000, 6: 64_000}
 """Transfer rate in MT/s by PCIe generation."""
 
 
-class NodeLibrary(smi.Library):
+class AmdNode(smi.SmiLibrary):
     """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, init: int = smi.SUCCESS) -> None:
@@ -56,7 +54,7 @@ class NodeLibrary(smi.Library):
         """Return the symptoms of a device now."""
         return self._model.symptoms(place, self._board.row(place))
 
-    def gpu(self, index: int) -> smi.Gpu:
+    def gpu(self, index: int) -> smi.SmiGpu:
         """Return a GPU whose answers are at most `FRESH_SECONDS` old."""
         if time.monotonic() - self._renewed_at[index] > FRESH_SECONDS:
             self._renew(index)
@@ -76,23 +74,15 @@ class NodeLibrary(smi.Library):
         self._renewed_at[index] = time.monotonic()
 
 
-class Blocked(smi.Library):
-    """A library that never answers."""
-
-    def call(self, name: str, arguments: tuple[Any, ...]) -> int:  # noqa: ARG002  the signature of a library
-        """Block for ever."""
-        return smi.never()
-
-
 def install(model: Model) -> None:
     """Install the node's library below amdsmi."""
     state = model.of_node().library
     if state == "missing":
         smi.install(None)
     elif state == "blocked":
-        smi.install(Blocked([]))
+        smi.install(smi.SmiLibrary([], never))
     else:
-        library = NodeLibrary(model, NOT_LOADED if state == "not loaded" else smi.SUCCESS)
+        library = AmdNode(model, NOT_LOADED if state == "not loaded" else smi.SUCCESS)
         smi.install(library, lacks=NEW if state == "mismatched" else ())
 
 
@@ -112,7 +102,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     if symptoms.shows.get("virtual"):
         combined.update(dict.fromkeys(NOT_OF_A_FUNCTION))
     if symptoms.shows.get("denied"):
-        combined.update(dict.fromkeys(DENIED, smi.status(NO_PERMISSION)))
+        combined.update(dict.fromkeys(DENIED, status(NO_PERMISSION)))
     return combined
 
 

@@ -21,6 +21,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.flips import flipping
+from pytest_accel.simulate.libraries import never
 from pytest_accel.simulate.model import Model, applied, stressed_part
 from pytest_accel.simulate.node import PROBES
 
@@ -138,7 +139,7 @@ class SimulatedDevice(Compute):
         """Become a rank of the process group, unless a fault keeps this one out."""
         self._begin("all_reduce")
         if self._symptoms(self.places[0]).event == "late":
-            _never_ends()
+            never()
         super().join(rendezvous, rank, world)
 
     def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
@@ -161,7 +162,8 @@ class SimulatedDevice(Compute):
         self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
         try:
-            with flipping(self.torch, declared.verifies, self._ever_flips(), self._flips):
+            ever = {applied(each).flips for each in self.model.faults if set(each.devices) & set(self.places)} - {""}
+            with flipping(self.torch, declared.verifies, ever, self._flips):
                 returned = probe(self, **small)
                 for each in returned if isinstance(returned, (list, tuple, Iterator)) else [returned]:
                     if isinstance(each, ProbeResult):
@@ -174,7 +176,8 @@ class SimulatedDevice(Compute):
                     yield each
         finally:
             self.seconds = budget
-            self._end()
+            self.time = math.floor(self.time) + 1.0  # the devices rest until the next full second
+            self._idle()
 
     def _rescale(self, result: ProbeResult) -> None:
         """Give a result the healthy rate of its own metric, in place of that of the probe's."""
@@ -186,10 +189,6 @@ class SimulatedDevice(Compute):
     def _requested(self, metric: str) -> str:
         """Return the metric of the requested size for that of the small size that is really used."""
         return self._metric if metric == self._small else metric
-
-    def _ever_flips(self) -> set[str]:
-        """Return the kinds of data in which these devices may ever flip bits."""
-        return {applied(fault).flips for fault in self.model.faults if set(fault.devices) & set(self.places)} - {""}
 
     def _flips(self) -> str:
         """Return the kind of data in which the devices of this step flip bits now, or an empty string."""
@@ -209,11 +208,6 @@ class SimulatedDevice(Compute):
             for name in filter(PROBES.__contains__, begun):
                 if self.board.read(place, f"began {name}") < 0:
                     self.board.write(place, **{f"began {name}": self.time})
-
-    def _end(self) -> None:
-        """Let the devices rest until the next full second."""
-        self.time = math.floor(self.time) + 1.0
-        self._idle()
 
     def _idle(self) -> None:
         """Bring the devices to the present, and let them idle from now on."""
@@ -331,10 +325,4 @@ def _strike(event: str) -> None:
     if event == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if event == "hang":
-        _never_ends()
-
-
-def _never_ends() -> None:
-    """Sleep for ever."""
-    while True:
-        time.sleep(3600)
+        never()

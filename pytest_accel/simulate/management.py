@@ -16,7 +16,7 @@ from pytest_accel.drivers import Hint
 from pytest_accel.simulate import amd_node, stated
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
-from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries import never, nvml, status
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
@@ -56,13 +56,14 @@ RESERVED_BYTES = 600 << 20
 """Assumed: bytes that the driver keeps for itself."""
 
 
-class NodeLibrary(nvml.Library):
+class NvidiaNode(nvml.NvmlLibrary):
     """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, **more: Any) -> None:
         self._model, self._board, self._asked = model, SharedState(Path(model.board), model.devices), 0.0
         self._reported: set[int] = set()
-        self._places = [place for place in range(model.devices) if not _missing(model, self._board, place)]
+        rows = {place: self._board.row(place) for place in range(model.devices)}
+        self._places = [place for place, row in rows.items() if model.symptoms(place, row).event != "missing"]
         super().__init__([nvml.h200(place) for place in self._places], **more)
 
     def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
@@ -84,14 +85,6 @@ class NodeLibrary(nvml.Library):
         self._asked = time.monotonic()
 
 
-class Blocked(nvml.Library):
-    """A library that never answers."""
-
-    def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ARG002  the signature of a library
-        while True:
-            time.sleep(3600)
-
-
 def clock(model: Model) -> Callable[[str], float]:
     """Return a function that gives the current time of each device, in seconds since the epoch, by UUID."""
     board = SharedState(Path(model.board), model.devices)
@@ -105,25 +98,19 @@ def install(model: Model) -> None:
         amd_node.install(model)
         return
     node = model.of_node()
-    said = node.library
-    if said == "missing":
+    if node.library == "missing":
         pynvml.CDLL = _no_library
         nvml.install(None)
-    elif said == "blocked":
-        nvml.install(Blocked([]))
+    elif node.library == "blocked":
+        nvml.install(nvml.NvmlLibrary([], init=never))
     else:
         driver = {"driver": node.shows["driver"]} if "driver" in node.shows else {}
-        nvml.install(NodeLibrary(model, init=REFUSALS.get(said, 0), **driver))
+        nvml.install(NvidiaNode(model, init=REFUSALS.get(node.library, 0), **driver))
 
 
 def _no_library(name: str) -> None:
     """Raise the error of a missing library."""
     raise OSError(f"{name}: not found")
-
-
-def _missing(model: Model, board: SharedState, place: int) -> bool:
-    """Return whether the library does not list the device."""
-    return model.symptoms(place, board.row(place)).event == "missing"
 
 
 def host(model: Model) -> Path | None:
@@ -163,7 +150,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     used = int(shows.get("used_gb", 0) * 1e9)
     temperature = (row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + shows.get("degrees_at_rest", 0.0)
     gen, width = shows.get("pcie_gen", model.pcie_gen), shows.get("pcie_width", model.pcie_lanes)
-    board = shows.get("power_share", 1.0)
+    board, bus = shows.get("power_share", 1.0), int(model.memory_bus_bits * shows.get("memory_bus_share", 1.0))
     return {
         "nvmlDeviceGetUUID": model.uuid(place).encode(),
         "nvmlDeviceGetName": str(shows.get("model", model.product)).encode(),
@@ -185,7 +172,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
             round(board * model.watts_min * 1000),
             round(board * model.watts_max * 1000),
         ),
-        **_memory_bus(model, shows),
+        "nvmlDeviceGetMemoryBusWidth": bus or status(pynvml.NVML_ERROR_NOT_SUPPORTED),
         "nvmlDeviceGetMaxPcieLinkGeneration": shows.get("pcie_gen_max", model.pcie_gen),
         "nvmlDeviceGetMaxPcieLinkWidth": model.pcie_lanes,
         "nvmlDeviceGetMaxClockInfo": nvml.clocks(
@@ -212,14 +199,8 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetGpuFabricInfoV": nvml.fabric(state=shows.get("fabric_state", 3), **shows.get("fabric", {})),
         "nvmlDeviceGetEccMode": (int(ecc), int(shows.get("ecc_pending", ecc))),
         **repairs(shows),
-        **(dict.fromkeys(DENIED, nvml.status(pynvml.NVML_ERROR_NO_PERMISSION)) if shows.get("denied") else {}),
+        **(dict.fromkeys(DENIED, status(pynvml.NVML_ERROR_NO_PERMISSION)) if shows.get("denied") else {}),
     }
-
-
-def _memory_bus(model: Model, shows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer about the width of the memory's bus; none if the threshold file does not state it."""
-    bits = int(model.memory_bus_bits * shows.get("memory_bus_share", 1.0))
-    return {"nvmlDeviceGetMemoryBusWidth": bits or nvml.status(pynvml.NVML_ERROR_NOT_SUPPORTED)}
 
 
 def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:

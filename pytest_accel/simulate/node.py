@@ -159,18 +159,13 @@ def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | Non
     """Return (probe, seconds after it begins). Without a probe the seconds count from the node's first load."""
     if isinstance(at.data, str):
         probe, _, late = at.data.partition("+")
-        if probe in PROBES and _is_number(late or "0"):
+        if probe in PROBES and (late or "0").replace(".", "", 1).isdigit():
             return probe, float(late or 0)
         known = yaml_lines.nearest(probe, PROBES)
         findings.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
         return None
     value = yaml_lines.positive(at, key, findings)
     return None if value is None else ("", value)
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a number without a sign."""
-    return text.replace(".", "", 1).isdigit()
 
 
 def _whole(at: Located, key: str, findings: Findings) -> int | None:

@@ -7,7 +7,7 @@ truth (names of management.py; for the host, files below its root).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -187,7 +187,6 @@ BEGINNING_FAULTS = (
     "bad-pages",
     "clock-max-differs",
     "slot-of-older-generation",
-    "fabric-degraded",
 )
 """Faults that may begin during the run, because the driver reads their counters or facts after every probe."""
 OF_NVIDIA = (
@@ -206,26 +205,20 @@ OF_AMD = (
 """Faults that only amdsmi can report, or that only AMD's limits catch."""
 
 
-def _enter(name: str, caught_by: str, does: str, apply: Callable[[Symptoms], None], **more: bool) -> None:
-    """Register one row as a fault."""
+def _enter(symptom: str, name: str, caught_by: str, does: str, said: Mapping[str, Any], **more: bool) -> None:
+    """Register one row as a fault, which adds what is said to a symptom: `shows` of a device, `host`."""
+
+    def apply(symptoms: Symptoms) -> None:
+        getattr(symptoms, symptom).update(said)
+
     apply.__doc__ = does
     fault(name, caught_by, **more)(apply)
 
 
-def _of_device(said: Mapping[str, Any]) -> Callable[[Symptoms], None]:
-    """Return a function that lets a device report these values."""
-    return lambda symptoms: symptoms.shows.update(said)
-
-
-def _of_host(files: Mapping[str, str | bytes | tuple[str, str]]) -> Callable[[Symptoms], None]:
-    """Return a function that puts these files on the host."""
-    return lambda symptoms: symptoms.host.update(files)
-
-
-for _name, _caught_by, _does, _said in OF_DEVICE:
-    _enter(_name, _caught_by, _does, _of_device(_said), begins=_name in BEGINNING_FAULTS)
-for _name, _caught_by, _does, _files in OF_HOST:
-    _enter(_name, _caught_by, _does, _of_host(_files), of_node=True)
+for _row in OF_DEVICE:
+    _enter("shows", *_row, begins=_row[0] in BEGINNING_FAULTS)
+for _row in OF_HOST:
+    _enter("host", *_row, of_node=True)
 
 
 @fault("wrong-driver", "inventory.driver_version where the SKU's file limits it", of_node=True)

@@ -16,7 +16,7 @@ from pytest_accel.simulate.libraries import nvml
 gpus = [nvml.h100(place) for place in range(8)]
 hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
 %s
-nvml.install(nvml.Library(gpus))
+nvml.install(nvml.NvmlLibrary(gpus))
 """
 UNKNOWN = 'for gpu in gpus: gpu.answers["nvmlDeviceGetName"] = b"NVIDIA H101 80GB"'
 
@@ -74,7 +74,7 @@ def test_of_a_mixed_node_the_odd_board_is_named(tmp_path: Path) -> None:
     [
         ("", "2.6.0", 0, ""),
         (
-            'gpus[3].answers["nvmlDeviceGetUUID"] = nvml.status(15)',
+            'gpus[3].answers["nvmlDeviceGetUUID"] = status(15)',
             "2.6.0",
             1,
             "cannot be used: nvidia \\(PCI 0000:1d:00.0\\): GPU 3 does not answer",

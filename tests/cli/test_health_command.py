@@ -49,7 +49,7 @@ def log(seconds, text):
     theirs.send(f"4,100,{int(seconds * 1e6)},-;{text}".encode())
 log(3.0, "usb 1-1: new device")
 %s
-nvml.install(nvml.Library(gpus))
+nvml.install(nvml.NvmlLibrary(gpus))
 """
 """What every process of a check loads before anything else: eight H100, a kernel log of records, no torch."""
 SECONDS = 5.0
@@ -165,7 +165,7 @@ def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     node = Node()
     node.change(changes)
-    nvml.install(nvml.Library(node.gpus))
+    nvml.install(nvml.NvmlLibrary(node.gpus))
     said = health_line.line(node.checked(), fresh=False, place=None)
     assert said.startswith(line)
     assert len(said) <= 80
@@ -194,7 +194,7 @@ def test_links_that_may_still_train_after_a_boot_drain_nobody(
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     node = Node()
     node.change(changes)
-    nvml.install(nvml.Library(node.gpus))
+    nvml.install(nvml.NvmlLibrary(node.gpus))
     assert health_line.line(node.checked(up=up), fresh=False, place=None) == line
 
 
@@ -246,7 +246,7 @@ def test_a_device_of_another_product_is_that_and_its_memory_is_not_missing(monke
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     node = Node()
-    nvml.install(nvml.Library(node.gpus))
+    nvml.install(nvml.NvmlLibrary(node.gpus))
     said = health_line.line(node.checked("h200-sxm"), fresh=False, place=None)
     assert said.startswith("ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)")
 
@@ -257,7 +257,7 @@ def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) 
 import os
 def hang(*arguments):
     open({str(tmp_path)!r} + "/pid", "w").write(str(os.getpid()))
-    nvml.never()
+    never()
 for gpu in gpus:
     gpu.answers["nvmlDeviceGetUUID"] = hang
 """

@@ -19,7 +19,8 @@ from pytest_accel.drivers.vendors.amd import library, throttle
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.telemetry import ReasonName, summarise
 from pytest_accel.simulate.libraries import amdsmi as sim
-from pytest_accel.simulate.libraries.amdsmi import By, Library, install, metrics, mi300x, pages, pcie, processes, status
+from pytest_accel.simulate.libraries import status
+from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, metrics, mi300x, pages, pcie, processes
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 ALL_ONES = 2**64 - 1
@@ -33,8 +34,8 @@ def _below_amdsmi(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install(None)
 
 
-def opened(*gpus: sim.Gpu, init: int = 0) -> AmdDriver:
-    install(Library(list(gpus), init=init))
+def opened(*gpus: sim.SmiGpu, init: int = 0) -> AmdDriver:
+    install(SmiLibrary(list(gpus), init=init))
     return AmdDriver()
 
 
@@ -354,10 +355,10 @@ def test_an_amdsmi_without_the_deprecated_partition_mode(
 
 def test_a_library_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCM_PATH", "/nowhere")
-    install(Library([]), lacks=("amdsmi_get_violation_status",))
+    install(SmiLibrary([]), lacks=("amdsmi_get_violation_status",))
     with pytest.raises(DriverProblem, match=r"different versions \(undefined symbol: amdsmi_get_violation_status\)"):
         AmdDriver()
-    install(Library([mi300x()]))
+    install(SmiLibrary([mi300x()]))
     assert only(AmdDriver()).model == "AMD Instinct MI300X", "nothing of it is left"
 
 

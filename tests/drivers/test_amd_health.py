@@ -14,7 +14,8 @@ from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import amdsmi as sim
-from pytest_accel.simulate.libraries.amdsmi import By, Library, install, mi300x, pages, pcie, status
+from pytest_accel.simulate.libraries import status
+from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, mi300x, pages, pcie
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.readiness import lacking
 
@@ -32,9 +33,9 @@ def _below_amdsmi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[No
     install(None)
 
 
-def judged(metric: str, *gpus: sim.Gpu) -> list[Verdict]:
+def judged(metric: str, *gpus: sim.SmiGpu) -> list[Verdict]:
     """The verdict on every device against the limit that MI300X has on a board of eight."""
-    install(Library(list(gpus)))
+    install(SmiLibrary(list(gpus)))
     discovery = Discovery(tuple(AmdDriver().discover()))
     return [judge([each], LIMITS[metric]) for each in facts(metric, discovery, MI300X)]
 

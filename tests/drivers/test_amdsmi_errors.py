@@ -15,7 +15,8 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines, pci
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
-from pytest_accel.simulate.libraries.amdsmi import Library, install, mi300x, never
+from pytest_accel.simulate.libraries import never
+from pytest_accel.simulate.libraries.amdsmi import SmiLibrary, install, mi300x
 
 if not find_spec("amdsmi"):
     pytest.skip("amdsmi is not installed", allow_module_level=True)
@@ -45,7 +46,7 @@ OF_ALL = ("amdsmi_init", "amdsmi_get_socket_handles", "amdsmi_get_processor_hand
 OF_NO_GPU = ("amdsmi_get_lib_version",)
 
 
-class Faulty(Library):
+class Faulty(SmiLibrary):
     """Two GPUs, of which the second fails in one way; every function of the library as a whole fails for both."""
 
     def __init__(self, function: str = "", code: int = 0) -> None:
@@ -72,7 +73,7 @@ def _below_amdsmi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[No
     install(None)
 
 
-def everything(library: Library) -> tuple[list[Device], list[str]]:
+def everything(library: SmiLibrary) -> tuple[list[Device], list[str]]:
     install(library)
     return asked.everything(AmdDriver())
 

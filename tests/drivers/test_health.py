@@ -10,13 +10,13 @@ import pytest
 
 SITE = """
 from pytest_accel.drivers import Hint, hints
-from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries import never, nvml, status
 
 gpus = [nvml.h100(place) for place in range(8)]
 gpus[6].answers["nvmlDeviceGetRemappedRows"] = (0, 1, 1, 0)
 for gpu in gpus:
-    gpu.answers["nvmlDeviceGetSramEccErrorStatus"] = nvml.status(4)  # no permission
-nvml.install(nvml.Library(gpus))
+    gpu.answers["nvmlDeviceGetSramEccErrorStatus"] = status(4)  # no permission
+nvml.install(nvml.NvmlLibrary(gpus))
 hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
 """
 """What every process of a run loads before anything else: eight GPUs, one of which waits for a reset."""
@@ -72,7 +72,7 @@ def test_a_cpu_has_no_facts_to_judge(tmp_path: Path) -> None:
 def test_a_device_that_never_answers_is_named_and_the_others_are_judged(tmp_path: Path, node: dict[str, str]) -> None:
     """In the sensor's own process, within a deadline of its own."""
     hang = "\nfrom pytest_accel.drivers import deadlines\ndeadlines.ANSWER_SECONDS = 2.0\n"
-    hang += 'gpus[2].answers["nvmlDeviceGetEccMode"] = nvml.never\n'
+    hang += 'gpus[2].answers["nvmlDeviceGetEccMode"] = never\n'
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE + hang)
     ran = as_user.pytest(tmp_path, "-k", "inventory_node or remap_failure", sku="h100-sxm", paths=(), env=node)
     assert ran.statuses("inventory.driver") == {"node": "FAIL"}

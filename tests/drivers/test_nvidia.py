@@ -20,7 +20,7 @@ from pytest_accel.run.plan import COUNTER_CALLS, LINK_CALLS
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
     NOT_SUPPORTED,
-    Library,
+    NvmlLibrary,
     fabric,
     fills,
     h200,
@@ -33,10 +33,10 @@ OLD_IDS = (251, 252, 253)
 
 
 @pytest.fixture
-def open_driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[Library | None], NvidiaDriver]:
+def open_driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[NvmlLibrary | None], NvidiaDriver]:
     """Makes a driver that finds this library; None for none."""
 
-    def make(library: Library | None) -> NvidiaDriver:
+    def make(library: NvmlLibrary | None) -> NvidiaDriver:
         install(library)
         return NvidiaDriver()
 
@@ -47,7 +47,7 @@ def open_driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[Library | None], N
     return make
 
 
-Open = Callable[[Library | None], NvidiaDriver]
+Open = Callable[[NvmlLibrary | None], NvidiaDriver]
 
 
 def only(driver: NvidiaDriver) -> Device:
@@ -61,7 +61,7 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "0000:1a:00.0" / "numa_node").write_text("1\n")
     (tmp_path / "0000:1a:00.0" / "local_cpulist").write_text(f"{allowed[0]},99999\n")
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
-    device = only(open_driver(Library([h200()])))
+    device = only(open_driver(NvmlLibrary([h200()])))
     assert {key: value for key, value in vars(device).items() if key != "facts"} == {
         "uuid": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f0",
         "index": 0,
@@ -78,7 +78,7 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_facts_of_an_h200(open_driver: Open) -> None:
-    facts = only(open_driver(Library([h200()]))).facts
+    facts = only(open_driver(NvmlLibrary([h200()]))).facts
     expected = {
         "pci_subsystem": "10de:16c1",
         "compute_units": 132,
@@ -127,7 +127,7 @@ def test_facts_of_an_h200(open_driver: Open) -> None:
 
 def test_a_node_of_eight_in_the_order_of_nvml(open_driver: Open) -> None:
     h100 = {"nvmlDeviceGetName": b"NVIDIA H100 80GB HBM3"}
-    devices = open_driver(Library([h200(place, **h100) for place in range(8)])).discover()
+    devices = open_driver(NvmlLibrary([h200(place, **h100) for place in range(8)])).discover()
     assert [device.index for device in devices] == list(range(8))
     assert len({device.uuid for device in devices}) == 8
     assert {device.model for device in devices} == {"NVIDIA H100 80GB HBM3"}
@@ -135,7 +135,7 @@ def test_a_node_of_eight_in_the_order_of_nvml(open_driver: Open) -> None:
 
 
 def test_readings_have_the_units_of_their_names(open_driver: Open) -> None:
-    driver = open_driver(Library([h200()]))
+    driver = open_driver(NvmlLibrary([h200()]))
     assert driver.read(only(driver)) == {
         "clock_mhz": 1410,
         "memory_clock_mhz": 3201,
@@ -172,14 +172,14 @@ def test_throttle_counters_are_read_where_this_driver_has_them(
     for other in (*OLD_IDS, *NEW_IDS):
         gpu.fields[other] = (1, 7e9 if other not in ids else 0)  # power smoothing, or nothing that is known
     gpu.fields.update(dict(zip(ids, [(3, 1e9), (3, 2e9), (3, 3e9)], strict=False)))
-    opened = open_driver(Library([gpu], driver=driver))
+    opened = open_driver(NvmlLibrary([gpu], driver=driver))
     reading = opened.read(only(opened))
     found = [reading.get(name) for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
     assert found == (pytest.approx([1, 2, 3]) if ids else [None, None, None])
 
 
 def test_without_counters_the_sampled_reasons_stand_in(open_driver: Open) -> None:
-    driver = open_driver(Library([gpu := h200()], driver="550.90.07"))
+    driver = open_driver(NvmlLibrary([gpu := h200()], driver="550.90.07"))
     device, readings = only(driver), []
     for tenth in range(11):
         gpu.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x44 if 2 <= tenth < 5 else 0x4
@@ -195,7 +195,7 @@ def test_without_counters_the_sampled_reasons_stand_in(open_driver: Open) -> Non
 def test_a_field_of_every_type(open_driver: Open, kind: int, number: float) -> None:
     gpu = h200()
     gpu.fields[pynvml.NVML_FI_DEV_MEMORY_TEMP] = (kind, number)
-    driver = open_driver(Library([gpu]))
+    driver = open_driver(NvmlLibrary([gpu]))
     assert driver.read(only(driver))["memory_temperature_c"] == number
 
 
@@ -207,7 +207,7 @@ def test_an_old_library_lacks_the_newer_functions(open_driver: Open) -> None:
         "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetFieldValues",
     )
-    driver = open_driver(Library([h200()], driver="470.57.02", lacks=newer))
+    driver = open_driver(NvmlLibrary([h200()], driver="470.57.02", lacks=newer))
     device = only(driver)
     reading = driver.read(device)
     assert reading["reasons"] == 0x20, "the name before version 535"
@@ -226,7 +226,7 @@ def test_an_old_library_lacks_the_newer_functions(open_driver: Open) -> None:
 def test_what_is_refused_is_left_out_and_named(open_driver: Open, status: int, kind: str, reason: str) -> None:
     gpu = h200()
     gpu.refuses = status
-    driver = open_driver(Library([gpu]))
+    driver = open_driver(NvmlLibrary([gpu]))
     device = only(driver)
     assert (device.model, device.serial, device.pci_id, device.memory_bytes) == ("", None, None, 0)
     assert device.facts["driver_version"] == "580.95.05"
@@ -241,7 +241,7 @@ def test_an_old_driver_is_the_reason_why_a_new_fact_is_not_there(open_driver: Op
     gpu = h200()
     gpu.fields.pop(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
     gpu.answers["nvmlDeviceGetGpuFabricInfo"] = fabric()
-    facts = only(open_driver(Library([gpu], driver="535.230.02", lacks=newer))).facts
+    facts = only(open_driver(NvmlLibrary([gpu], driver="535.230.02", lacks=newer))).facts
     assert facts["fabric_state"] == "completed", "by the function before version 545"
     assert facts["unsupported"]["fabric_faults"] == "driver 535.230.02 does not have it"
     assert facts["unsupported"]["memory_unrepairable"] == "driver 535.230.02 does not have it"
@@ -249,7 +249,7 @@ def test_an_old_driver_is_the_reason_why_a_new_fact_is_not_there(open_driver: Op
 
 
 def test_a_library_that_takes_the_second_version_of_a_struct(open_driver: Open) -> None:
-    facts = only(open_driver(Library([h200(nvmlDeviceGetGpuFabricInfoV=fabric(newest=2, healthMask=0x2A5))]))).facts
+    facts = only(open_driver(NvmlLibrary([h200(nvmlDeviceGetGpuFabricInfoV=fabric(newest=2, healthMask=0x2A5))]))).facts
     assert facts["fabric_state"] == "completed"
     assert facts["fabric_faults"] == ["degraded bandwidth", "route recovery", "incorrect system GUID"]
     assert "fabric_health" in facts["unsupported"]
@@ -259,14 +259,14 @@ def test_links_that_are_down_or_narrow(open_driver: Open) -> None:
     gpu = h200()
     state, speed = pynvml.NVML_FI_DEV_NVLINK_GET_STATE, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
     gpu.fields.update({(state, 3): (1, 0), (state, 4): (1, 2), (speed, 5): (1, 13281)})
-    facts = only(open_driver(Library([gpu]))).facts
+    facts = only(open_driver(NvmlLibrary([gpu]))).facts
     assert (facts["nvlink_count"], facts["nvlink_up"]) == (18, 17), "one that sleeps is up"
     assert facts["nvlinks"][3]["state"] == "inactive"
     assert facts["nvlink_gb_per_s"] == pytest.approx(13.281)
 
 
 def test_health_is_read_anew(open_driver: Open) -> None:
-    driver = open_driver(Library([gpu := h200()]))
+    driver = open_driver(NvmlLibrary([gpu := h200()]))
     device = only(driver)
     gpu.answers["nvmlDeviceGetRemappedRows"] = (1, 2, 1, 0)
     health = driver.health(device)
@@ -275,7 +275,7 @@ def test_health_is_read_anew(open_driver: Open) -> None:
     assert device.facts["remap_pending"] is False
 
 
-class Counting(Library):
+class Counting(NvmlLibrary):
     """A library that counts the calls."""
 
     calls = 0
@@ -311,25 +311,25 @@ def test_the_bridges_up_to_the_root_port(open_driver: Open, monkeypatch: pytest.
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "0000:1a:00.0").symlink_to(gpu)
     monkeypatch.setattr(pci, "DEVICES", tmp_path / "devices")
-    assert only(open_driver(Library([h200()]))).facts["pcie_path"] == [
+    assert only(open_driver(NvmlLibrary([h200()]))).facts["pcie_path"] == [
         {"address": "0000:1a:00.0", "gen": 1, "gen_max": 5, "width": 8, "width_max": 16},
         {"address": "0000:15:01.0", "gen": 5, "gen_max": 5, "width": 8},
     ]
-    virtual = only(open_driver(Library([h200(nvmlDeviceGetVirtualizationMode=1)]))).facts
+    virtual = only(open_driver(NvmlLibrary([h200(nvmlDeviceGetVirtualizationMode=1)]))).facts
     assert "emulated (passthrough)" in virtual["unsupported"]["pcie_path"]
 
 
 def test_a_lost_gpu_does_not_hide_the_others(open_driver: Open) -> None:
     gpus = [h200(place) for place in range(8)]
     gpus[3].lost = True
-    driver = open_driver(Library(gpus))
+    driver = open_driver(NvmlLibrary(gpus))
     assert [device.index for device in driver.discover()] == [0, 1, 2, 4, 5, 6, 7]
     assert driver.problems == ["GPU 3 does not answer: GPU is lost"]
 
 
 def test_a_gpu_that_is_lost_while_it_is_asked(open_driver: Open) -> None:
     gpu = h200(nvmlDeviceGetVbiosVersion=lambda *arguments: pynvml.NVML_ERROR_GPU_IS_LOST)
-    driver = open_driver(Library([gpu, h200(1)]))
+    driver = open_driver(NvmlLibrary([gpu, h200(1)]))
     assert [device.index for device in driver.discover()] == [1]
     assert "GPU 0" in driver.problems[0]
 
@@ -338,12 +338,12 @@ def test_no_gpu_that_answers_is_a_problem_of_the_driver(open_driver: Open) -> No
     gpu = h200()
     gpu.lost = True
     with pytest.raises(DriverProblem, match="GPU 0 does not answer: GPU is lost"):
-        open_driver(Library([gpu])).discover()
+        open_driver(NvmlLibrary([gpu])).discover()
 
 
 @pytest.mark.parametrize("status", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED])
 def test_a_gpu_that_is_lost_later(open_driver: Open, status: int) -> None:
-    driver = open_driver(Library([gpu := h200()]))
+    driver = open_driver(NvmlLibrary([gpu := h200()]))
     device = only(driver)
     gpu.refuses = status
     with pytest.raises(DriverProblem):
@@ -362,7 +362,7 @@ def test_a_gpu_that_is_lost_later(open_driver: Open, status: int) -> None:
 )
 def test_why_the_library_cannot_be_used(open_driver: Open, status: int, remedy: str) -> None:
     with pytest.raises(DriverProblem, match=remedy):
-        open_driver(Library([h200()], init=status)).discover()
+        open_driver(NvmlLibrary([h200()], init=status)).discover()
 
 
 def test_no_library(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,35 +383,35 @@ def test_no_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_of_others_is_seen_and_explained(open_driver: Open) -> None:
     used = fills(used=20 << 30)
     gpu = h200(nvmlDeviceGetMemoryInfo_v2=used, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, 4712))
-    driver = open_driver(Library([gpu]))
+    driver = open_driver(NvmlLibrary([gpu]))
     assert driver.idle(only(driver)) == "21.5 GB of its memory is in use (pid 4711, pid 4712)"
 
 
 def test_file_caches_in_the_memory_of_a_coherent_gpu_are_no_use(open_driver: Open) -> None:
     """Its memory is a NUMA node, whose pages the operating system hands out."""
     cached: dict[str, Any] = {"nvmlDeviceGetMemoryInfo_v2": fills(used=60 << 30), "nvmlDeviceGetNumaNodeId": 4}
-    driver = open_driver(Library([h200(**cached)]))
+    driver = open_driver(NvmlLibrary([h200(**cached)]))
     device = only(driver)
     assert device.facts["memory_numa_node"] == 4
     assert driver.idle(device) is None
 
     theirs = h200(**cached, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, memory=2 << 30))
-    driver = open_driver(Library([theirs]))
+    driver = open_driver(NvmlLibrary([theirs]))
     assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 4711)"
 
     rates = h200(**cached, nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", 70))
-    driver = open_driver(Library([rates]))
+    driver = open_driver(NvmlLibrary([rates]))
     assert driver.idle(only(driver)) == "it is 70 % busy (by a process that is not visible from here)"
 
 
 def test_only_lasting_use_is_use(open_driver: Open) -> None:
     rates = iter([100, 0, 90, 80, 70])
     gpu = h200(nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", next(rates)))
-    driver = open_driver(Library([gpu]))
+    driver = open_driver(NvmlLibrary([gpu]))
     device = only(driver)
     assert driver.idle(device) is None
     assert driver.idle(device) == "it is 70 % busy (by a process that is not visible from here)"
 
 
 def test_mig_is_a_fact(open_driver: Open) -> None:
-    assert only(open_driver(Library([h200(nvmlDeviceGetMigMode=(1, 1))]))).facts["mig"] is True
+    assert only(open_driver(NvmlLibrary([h200(nvmlDeviceGetMigMode=(1, 1))]))).facts["mig"] is True

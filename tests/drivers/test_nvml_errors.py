@@ -17,7 +17,8 @@ from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
 from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.drivers.vendors.nvidia.query import Field
-from pytest_accel.simulate.libraries.nvml import Library, h100, install, never
+from pytest_accel.simulate.libraries import never
+from pytest_accel.simulate.libraries.nvml import NvmlLibrary, h100, install
 
 ERRORS = {
     name: getattr(pynvml, f"NVML_ERROR_{name}")
@@ -39,7 +40,7 @@ HEALTHY, SICK = 0, 1
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")
 
 
-class Faulty(Library):
+class Faulty(NvmlLibrary):
     """Two GPUs, of which the second fails in one way. `called` and `fields` are what was asked for."""
 
     def __init__(self, function: str = "", code: int = 0, field: int = 0, lacks: tuple[str, ...] = ()) -> None:
@@ -76,7 +77,7 @@ def _below_pynvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
-def everything(library: Library) -> tuple[list[Device], list[str]]:
+def everything(library: NvmlLibrary) -> tuple[list[Device], list[str]]:
     install(library)
     return asked.everything(NvidiaDriver())
 

@@ -102,7 +102,7 @@ def missed(driver: Driver) -> set[str]:
 def nvidia_driver(monkeypatch: pytest.MonkeyPatch, bus: str) -> Driver:
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    nvml.install(nvml.Library([nvml.h100()]))
+    nvml.install(nvml.NvmlLibrary([nvml.h100()]))
     return NvidiaDriver()
 
 
@@ -114,7 +114,7 @@ def test_nvidia_states_what_the_table_says(nvidia_driver: Driver) -> None:
 
 @pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 def test_amd_states_what_the_table_says(bus: str) -> None:
-    amdsmi.install(amdsmi.Library([amdsmi.mi300x()]))
+    amdsmi.install(amdsmi.SmiLibrary([amdsmi.mi300x()]))
     driver = AmdDriver()
     found = stated(driver)
     assert found <= of_vendor("amdsmi")
@@ -154,8 +154,8 @@ def test_every_fact_that_may_change_is_read_again(vendor: str) -> None:
     if vendor == "amd":
         if not find_spec("amdsmi"):  # importing it needs its library, which `install` puts in its place
             pytest.skip("amdsmi is not installed")
-        amdsmi.install(amdsmi.Library([amdsmi.mi300x()]))
+        amdsmi.install(amdsmi.SmiLibrary([amdsmi.mi300x()]))
     else:
-        nvml.install(nvml.Library([nvml.h200()]))
+        nvml.install(nvml.NvmlLibrary([nvml.h200()]))
     first, later = again(AmdDriver() if vendor == "amd" else NvidiaDriver())
     assert first - later == first & READ_ONCE

@@ -19,7 +19,8 @@ from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Ended, ErrorReport, Reports
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.libraries.nvml import LOST, Library, h100, install, never, status
+from pytest_accel.simulate.libraries import never, status
+from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
 from pytest_accel.skus import loader, requirements
 
 H100 = loader.load("h100-sxm")
@@ -188,16 +189,16 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Library:
+def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NvmlLibrary:
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
-    found = Library([h100(0), h100(1)])
+    found = NvmlLibrary([h100(0), h100(1)])
     install(found)
     return found
 
 
-def test_nvml_tells_of_xids_and_names_the_gpu(library: Library) -> None:
+def test_nvml_tells_of_xids_and_names_the_gpu(library: NvmlLibrary) -> None:
     driver = NvidiaDriver()
     first, second = driver.discover()
     library.xids += [(1, 79), (0, 31)]
@@ -205,7 +206,7 @@ def test_nvml_tells_of_xids_and_names_the_gpu(library: Library) -> None:
     assert found == [{"uuid": second.uuid, "number": 79}, {"uuid": first.uuid, "number": 31}]
 
 
-def test_an_xid_by_another_handle_is_that_of_the_gpu_it_says(library: Library) -> None:
+def test_an_xid_by_another_handle_is_that_of_the_gpu_it_says(library: NvmlLibrary) -> None:
     driver = NvidiaDriver()
     _, second = driver.discover()
     library.xids.append((1 + len(library.gpus), 79))
@@ -219,7 +220,7 @@ def test_an_xid_by_another_handle_is_that_of_the_gpu_it_says(library: Library) -
 
 @pytest.mark.parametrize("answer", [status(pynvml.NVML_ERROR_NOT_SUPPORTED), never])
 def test_a_gpu_without_events_leaves_the_others_theirs(
-    library: Library, monkeypatch: pytest.MonkeyPatch, answer: Any
+    library: NvmlLibrary, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
     driver = NvidiaDriver()
     first, second = driver.discover()
@@ -234,7 +235,7 @@ def test_a_gpu_without_events_leaves_the_others_theirs(
         driver.events()
 
 
-def test_a_gpu_that_falls_off_leaves_the_others_theirs(library: Library) -> None:
+def test_a_gpu_that_falls_off_leaves_the_others_theirs(library: NvmlLibrary) -> None:
     driver = NvidiaDriver()
     first, second = driver.discover()
     events = driver.events()

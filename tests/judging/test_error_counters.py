@@ -18,7 +18,8 @@ from pytest_accel.drivers.sensor import _facts
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ERROR_COUNTERS, Ledger, reading
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.libraries.nvml import Gpu, Library, h100, install, status
+from pytest_accel.simulate.libraries import status
+from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install
 from pytest_accel.skus import loader, requirements
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
@@ -309,28 +310,28 @@ def test_a_counter_that_is_hidden_is_unmeasured_one_that_does_not_exist_is_left_
 
 
 @pytest.fixture
-def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Gpu], dict[str, Any]]:
+def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[NvmlGpu], dict[str, Any]]:
     """The facts of the health that the driver reads."""
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
 
-    def read(gpu: Gpu) -> dict[str, Any]:
-        install(Library([gpu]))
+    def read(gpu: NvmlGpu) -> dict[str, Any]:
+        install(NvmlLibrary([gpu]))
         driver = NvidiaDriver()
         return dict(driver.health(driver.discover()[0]))
 
     return read
 
 
-def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[Gpu], dict[str, Any]]) -> None:
+def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[NvmlGpu], dict[str, Any]]) -> None:
     found = reading(0.0, stated(h100()))
     new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_down", "xgmi_errors"}
     assert set(found.numbers) == set(ERROR_COUNTERS) - new - amd
     assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
 
 
-def test_what_the_driver_may_not_read_is_a_need(stated: Callable[[Gpu], dict[str, Any]]) -> None:
+def test_what_the_driver_may_not_read_is_a_need(stated: Callable[[NvmlGpu], dict[str, Any]]) -> None:
     forbidden = status(pynvml.NVML_ERROR_NO_PERMISSION)
     found = reading(0.0, stated(h100(nvmlDeviceGetTotalEccErrors=forbidden)))
     assert (

@@ -19,7 +19,8 @@ from pytest_accel.judging.error_counters import ERROR_COUNTERS
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
-from pytest_accel.simulate.libraries.nvml import Gpu, Library, fabric, fills, h100, install, processes, status
+from pytest_accel.simulate.libraries import status
+from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.readiness import lacking
 
@@ -36,8 +37,8 @@ def _below_pynvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
 
 
-def discovered(*gpus: Gpu) -> Discovery:
-    install(Library(list(gpus)))
+def discovered(*gpus: NvmlGpu) -> Discovery:
+    install(NvmlLibrary(list(gpus)))
     return Discovery(tuple(NvidiaDriver().discover()))
 
 

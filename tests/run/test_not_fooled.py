@@ -29,7 +29,7 @@ from pytest_accel.run import record
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.session import Session
 from pytest_accel.simulate import management
-from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries import status
 
 PAIR = """
 sku: pair
@@ -180,7 +180,7 @@ def judged(run: Session, probe: Callable[..., object], **given: object) -> list[
 def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
     here: Callable[..., Session], answers: Callable[..., None]
 ) -> None:
-    answers(nvmlDeviceGetPcieReplayCounter=nvml.status(pynvml.NVML_ERROR_NOT_SUPPORTED))
+    answers(nvmlDeviceGetPcieReplayCounter=status(pynvml.NVML_ERROR_NOT_SUPPORTED))
     run = here()
     judged(run, probes.host_copy, direction="h2d")
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pytest_accel.simulate.libraries import write
 
 SUCCESS, NOT_SUPPORTED, NOT_FOUND = 0, 2, 31
 """AMDSMI_STATUS_* (amdsmi.h)."""
@@ -28,7 +29,7 @@ sensors with their limits, clocks."""
 
 
 @dataclass
-class Gpu:
+class SmiGpu:
     """One GPU of the simulated library, with the answers of its functions.
 
     An answer is a number or a text (bytes), several numbers, a dictionary of a struct's fields, a `By` of the arguments
@@ -44,16 +45,16 @@ class By(dict[Any, Any]):
     """Answers by the arguments that follow the GPU."""
 
 
-class Library:
-    """The object that amdsmi uses as the loaded library. `init` is the status of amdsmi_init."""
+class SmiLibrary:
+    """The object that amdsmi uses as the loaded library. `init` is the status of amdsmi_init, or gives it."""
 
-    def __init__(self, gpus: list[Gpu], init: int = SUCCESS) -> None:
+    def __init__(self, gpus: list[SmiGpu], init: int | Callable[[], int] = SUCCESS) -> None:
         self.gpus, self.init = gpus, init
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> int:
         """Run the function of this name and return its status."""
         if name == "amdsmi_init":
-            return self.init
+            return self.init() if callable(self.init) else self.init
         if name == "amdsmi_get_socket_handles":
             return _handles(arguments, list(range(1, len(self.gpus) + 1)))
         if name == "amdsmi_get_processor_handles":
@@ -65,7 +66,7 @@ class Library:
             return NOT_FOUND
         return _answer(gpu.answers.get(name), arguments)
 
-    def gpu(self, index: int) -> Gpu:
+    def gpu(self, index: int) -> SmiGpu:
         """Return the GPU with this index."""
         return self.gpus[index]
 
@@ -73,7 +74,7 @@ class Library:
 class _Loaded:
     """Stands for the loaded file. amdsmi looks up its functions once, so each call goes to the current library."""
 
-    library: Library | None = None
+    library: SmiLibrary | None = None
     lacks: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
@@ -98,7 +99,7 @@ class _Opening(_REAL):
         return _LOADED if "amd_smi" in str(name) else _REAL(name, *more, **options)
 
 
-def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
+def install(library: SmiLibrary | None, lacks: tuple[str, ...] = ()) -> None:
     """Make `library` the one that amdsmi loads; None for a missing file. `lacks` are functions that it lacks."""
     if library is None or lacks or _LOADED.lacks:
         for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
@@ -108,7 +109,7 @@ def install(library: Library | None, lacks: tuple[str, ...] = ()) -> None:
     ctypes.CDLL = _Opening if library else _REAL  # type: ignore[misc]
 
 
-def installed() -> Library | None:
+def installed() -> SmiLibrary | None:
     """Return the library that amdsmi uses now, or None."""
     return _LOADED.library
 
@@ -141,20 +142,12 @@ def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
         return _answer(answer.get(given[0] if len(given) == 1 else given), arguments)
     if answer is None:
         return NOT_SUPPORTED
-    if callable(answer):
-        return answer(*arguments) or SUCCESS
-    if isinstance(answer, bytes):
-        next(each for each in arguments if isinstance(each, ctypes.Array)).value = answer
-        return SUCCESS
     if isinstance(answer, dict):
         reference = getattr(arguments[-1], "_obj", arguments[-1])
         ctypes.memset(ctypes.byref(reference), 0, ctypes.sizeof(reference))
         _fill(reference, answer)
         return SUCCESS
-    numbers = answer if isinstance(answer, tuple) else (answer,)
-    for reference, number in zip(arguments[-len(numbers) :], numbers, strict=True):
-        reference._obj.value = number
-    return SUCCESS
+    return write(answer, arguments)
 
 
 def _fill(struct: Any, values: Any) -> None:
@@ -166,11 +159,6 @@ def _fill(struct: Any, values: Any) -> None:
             setattr(struct, key, value)
         else:
             struct[key] = value
-
-
-def status(code: int) -> Callable[..., int]:
-    """Return a function that only returns this status."""
-    return lambda *arguments: code
 
 
 def records(name: str, *entries: dict[str, Any]) -> Callable[..., None]:
@@ -229,9 +217,9 @@ _METRICS = {
 }
 
 
-def mi300x(place: int = 0, **answers: Any) -> Gpu:
+def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
     """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it."""
-    return Gpu({**_identity(place), **_health(), **_links(place), **_power(), **answers})
+    return SmiGpu({**_identity(place), **_health(), **_links(place), **_power(), **answers})
 
 
 def _bdf(place: int) -> int:
@@ -380,9 +368,3 @@ def violations(**active: int) -> Callable[..., None]:
     names = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
     counts = {"acc_counter": 1_000_000, **{f"acc_{name}": 0 for name in names}}
     return all_ones(**counts, **{f"active_{name}": active.get(name, 0) for name in names})
-
-
-def never(*_arguments: Any) -> int:
-    """Block for ever, like a function that never answers."""
-    while True:
-        time.sleep(3600)

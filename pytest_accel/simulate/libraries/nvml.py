@@ -14,6 +14,8 @@ from typing import Any
 
 import pynvml
 
+from pytest_accel.simulate.libraries import write
+
 NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 LOST = -1
 """Stands for a GPU in `Library.xids`: waiting for events reports that a GPU is lost."""
@@ -22,7 +24,7 @@ NEW_IDS = (269, 270, 271)
 
 
 @dataclass
-class Gpu:
+class NvmlGpu:
     """One GPU of the simulated library, with the answers of its functions and its field values.
 
     An answer is a number, several numbers, a text (bytes), a mapping from the arguments to one of these, or a function
@@ -49,13 +51,19 @@ class Gpu:
             setattr(value.value, name, number if kind == 0 else int(number))
 
 
-class Library:
+class NvmlLibrary:
     """The object that pynvml uses as the loaded library: its functions fill their output arguments and return a status.
 
-    `lacks` are functions that this version of the library lacks.
+    `init` is the status of nvmlInit, or gives it; `lacks` are functions that this version of the library lacks.
     """
 
-    def __init__(self, gpus: list[Gpu], driver: str = "580.95.05", init: int = 0, lacks: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        gpus: list[NvmlGpu],
+        driver: str = "580.95.05",
+        init: int | Callable[[], int] = 0,
+        lacks: tuple[str, ...] = (),
+    ) -> None:
         self.gpus, self.driver, self.init, self.lacks = gpus, driver, init, lacks
         self.system: dict[str, Any] = {
             "nvmlSystemGetCudaDriverVersion": 13000,
@@ -75,7 +83,7 @@ class Library:
         if name == "nvmlErrorString":
             return f"error {arguments[0]} of the simulated library".encode()
         if name == "nvmlInitWithFlags":
-            return self.init
+            return self.init() if callable(self.init) else self.init
         if name == "nvmlDeviceGetCount_v2":
             arguments[0]._obj.value = len(self.gpus)
             return 0
@@ -90,7 +98,19 @@ class Library:
             return self._event(name, arguments)
         if name.startswith("nvmlSystem"):
             return _answer(self.system.get(name), arguments)
-        return self._ask(self._gpu(arguments[0]), name, arguments)
+        gpu = self._gpu(arguments[0])
+        if gpu.lost:
+            return int(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if gpu.refuses and name != "nvmlDeviceGetUUID":
+            return gpu.refuses
+        if name == "nvmlDeviceGetFieldValues":
+            gpu.field_values(*arguments)
+            return 0
+        return _answer(gpu.answers.get(name), arguments)
+
+    def _gpu(self, handle: Any) -> NvmlGpu:
+        place = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
+        return self.gpus[place % len(self.gpus)]  # a GPU may have several handles
 
     def _event(self, name: str, arguments: tuple[Any, ...]) -> int:
         """Report the next entry of `xids`, and remove it."""
@@ -107,21 +127,6 @@ class Library:
         data.eventType, data.eventData = pynvml.nvmlEventTypeXidCriticalError, number
         return 0
 
-    def _gpu(self, handle: Any) -> Gpu:
-        place = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
-        return self.gpus[place % len(self.gpus)]  # a GPU may have several handles
-
-    @staticmethod
-    def _ask(gpu: Gpu, name: str, arguments: tuple[Any, ...]) -> int:
-        if gpu.lost:
-            return int(pynvml.NVML_ERROR_GPU_IS_LOST)
-        if gpu.refuses and name != "nvmlDeviceGetUUID":
-            return gpu.refuses
-        if name == "nvmlDeviceGetFieldValues":
-            gpu.field_values(*arguments)
-            return 0
-        return _answer(gpu.answers.get(name), arguments)
-
 
 def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
     """Write an answer to the output arguments and return the status."""
@@ -129,15 +134,7 @@ def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
         return _answer(answer.get(_given(arguments)), arguments)
     if answer is None:
         return int(NOT_SUPPORTED)
-    if callable(answer):
-        return answer(*arguments) or 0
-    if isinstance(answer, bytes):
-        next(each for each in arguments if isinstance(each, ctypes.Array)).value = answer
-        return 0
-    numbers = answer if isinstance(answer, tuple) else (answer,)
-    for reference, number in zip(arguments[-len(numbers) :], numbers, strict=True):
-        reference._obj.value = number
-    return 0
+    return write(answer, arguments)
 
 
 def _given(arguments: tuple[Any, ...]) -> Any:
@@ -158,17 +155,6 @@ def fills(**values: Any) -> Callable[..., None]:
             setattr(arguments[-1]._obj, name, value)
 
     return fill
-
-
-def status(code: int) -> Callable[..., int]:
-    """Return a function that only returns this status."""
-    return lambda *arguments: code
-
-
-def never(*_arguments: Any) -> int:
-    """Block for ever, like a function that never answers."""
-    while True:
-        time.sleep(3600)
 
 
 def clocks(sm: int, memory: int) -> dict[int, int]:
@@ -213,14 +199,14 @@ def processes(*pids: int, memory: int = 0) -> Callable[..., int]:
     return fill
 
 
-def h200(place: int = 0, **answers: Any) -> Gpu:
+def h200(place: int = 0, **answers: Any) -> NvmlGpu:
     """Return an idle H200 of a healthy node of eight, as NVML reports it."""
     gpu = _hopper(place, b"NVIDIA H200", 0x233510DE, 150754820096)
     gpu.answers.update(answers)
     return gpu
 
 
-def h100(place: int = 0, **answers: Any) -> Gpu:
+def h100(place: int = 0, **answers: Any) -> NvmlGpu:
     """Return an idle H100 SXM of a healthy node of eight, as NVML reports it."""
     gpu = _hopper(place, b"NVIDIA H100 80GB HBM3", 0x233010DE, 85520809984)
     gpu.answers["nvmlDeviceGetRowRemapperHistogram"] = fills(max=2560)
@@ -229,7 +215,7 @@ def h100(place: int = 0, **answers: Any) -> Gpu:
     return gpu
 
 
-def _hopper(place: int, name: bytes, pci: int, memory: int) -> Gpu:
+def _hopper(place: int, name: bytes, pci: int, memory: int) -> NvmlGpu:
     """Return an idle Hopper GPU with this name, PCI id and memory in bytes."""
     answers = {
         "nvmlDeviceGetUUID": f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{place}".encode(),
@@ -241,7 +227,7 @@ def _hopper(place: int, name: bytes, pci: int, memory: int) -> Gpu:
         "nvmlDeviceGetMemoryInfo": fills(total=memory, used=700 << 20),
         "nvmlDeviceGetMemoryInfo_v2": fills(total=memory, reserved=697 << 20, used=3 << 20),
     }
-    return Gpu(answers | _identity(place) | _health() | _links() | _power(), _fields())
+    return NvmlGpu(answers | _identity(place) | _health() | _links() | _power(), _fields())
 
 
 def _identity(place: int) -> dict[str, Any]:
@@ -343,7 +329,7 @@ def _fields() -> dict[Any, tuple[int, Any]]:
     }
 
 
-def install(library: Library | None) -> None:
+def install(library: NvmlLibrary | None) -> None:
     """Make `library` the one that pynvml has loaded; None for none. Call it before nvmlInit."""
     pynvml.nvmlLib = library
     pynvml._nvmlGetFunctionPointer_cache.clear()  # it caches the functions of the previous library

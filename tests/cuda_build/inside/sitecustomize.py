@@ -23,7 +23,7 @@ def nvml() -> None:
             of_microvm(gpu, simulated)
         if os.environ.get("STANDIN_MIG"):
             gpu.answers["nvmlDeviceGetMigMode"] = (1, 1)
-    simulated.install(simulated.Library(gpus))
+    simulated.install(simulated.NvmlLibrary(gpus))
 
 
 def of_microvm(gpu, simulated) -> None:  # type: ignore[no-untyped-def]
