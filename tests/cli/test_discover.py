@@ -11,7 +11,7 @@ import pytest
 
 SITE = """
 from pytest_accel.drivers import Hint, hints
-from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries import nvml, status
 
 gpus = [nvml.h100(place) for place in range(8)]
 hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]

@@ -38,7 +38,7 @@ SITE = """
 import socket, sys
 sys.modules["torch"] = None
 from pytest_accel.drivers import Hint, hints, kernel_log
-from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries import never, nvml
 
 gpus = [nvml.h100(place) for place in range(8)]
 hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
