@@ -99,7 +99,7 @@ def _record(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
-@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("share", [0.05, pytest.param(1.0, marks=pytest.mark.nightly)])
 def test_a_mutated_file_is_read_or_refused(kind: str, share: float, files: Path) -> None:
     """No traceback, no hang, no crash of the interpreter, and less than 300 MB."""
     cases = int(share * CASES[kind])

@@ -65,6 +65,7 @@ def test_a_published_anomaly_is_found_in_the_file_that_repeats_it(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_published_healthy_value_is_called_implausible(tmp_path: Path) -> None:
     """A file has one figure of each metric; the next figures of a metric are in further files."""
     files: dict[tuple[str, str, int], list[Row]] = {}

@@ -154,6 +154,7 @@ def edit(folder: Path, path: str, old: str, new: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_entry_says_what_moved_and_which_commit_moved_it(repository: Path) -> None:
     assert changed(repository) == "no limit in effect changed\n"
     edit(repository, "thresholds/h100-sxm.yaml", "reference: 2900", "reference: 3000")
