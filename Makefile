@@ -18,7 +18,7 @@ help:
 	@echo 'Work on it'
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
 	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, the whole fault matrix'
-	@echo '  make test-nightly   run more of the same: every product, four times as many mutated files'
+	@echo '  make test-nightly   run more of the same: every product, twenty times as many mutated files'
 	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
 	@echo '                   make test-cuda CUDA_TORCH="2.6.0 2.15.0"'
 	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'

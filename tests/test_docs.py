@@ -44,7 +44,7 @@ FOLLOWED = [page for page in PAGES if any(block.language == "console" for block 
 ELSEWHERE = [page for page in FOLLOWED if page not in (IN_A_CHECKOUT, IN_AN_ENVIRONMENT)]
 """Those whose commands are typed in any folder."""
 AT_NIGHT = {DOCS / f"{name}.md" for name in ("exports", "how-to-sku", "own-thresholds")}
-"""Those whose commands other tests run too, each for half a minute."""
+"""Those that are followed every night only: half a minute each."""
 _OWN = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
 ENVIRONMENT = {**_OWN, "PATH": f"{as_user.BIN}:{_OWN['PATH']}"}
 """An environment that has no plugin but ours."""
@@ -103,7 +103,8 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT), id=name_of(each)) for each in ELSEWHERE]
+    "page",
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT), id=name_of(each)) for each in ELSEWHERE],
 )
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """The commands run in a folder with nothing but the files that the page has one save."""
