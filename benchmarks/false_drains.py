@@ -26,9 +26,10 @@ from detection import DEVICES, KINDS, METRICS, upper
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.history import EarlierRun, History, KnownDevice, key
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.skus import loader

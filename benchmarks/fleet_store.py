@@ -24,6 +24,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.run import Run
 from pytest_accel.fleet.nights import by_device, database, store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.night import look, window
@@ -323,9 +324,10 @@ def add_records(folder: Path, nodes: int) -> None:
 def make_records(folder: Path, nodes: int) -> None:
     """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
     from pytest_accel.core.measurement import Device, Measurement
+    from pytest_accel.core.run import Circumstances
     from pytest_accel.core.sku import Limit
     from pytest_accel.core.verdict import Status, Verdict
-    from pytest_accel.judging.closing import Circumstances, Closing
+    from pytest_accel.judging.closing import Closing
     from pytest_accel.run import record
 
     drawn = random.Random(18)  # noqa: S311
@@ -347,7 +349,7 @@ def make_records(folder: Path, nodes: int) -> None:
                 measured.append(Measurement(name, each.uuid, unit, value, samples=samples, conditions=conditions))
                 kept = {"limit": limits[name], "floor": limits[name].floor}
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, f"{value} {unit}", unit, value, **kept))
-        made = record.Record(
+        made = Run(
             run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
                  "host": f"node{node:08}", "user": "operator", "output": f"/srv/accel/node{node:08}", "level": "quick",
                  "command": ["pytest", "--accel-sku=h100-sxm"], "platform": "hgx8"},

@@ -25,11 +25,11 @@ from typing import Any
 import yaml
 
 from pytest_accel.core.measurement import Measurement, Value
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import between_runs, next_run
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.run.record import Record
-from pytest_accel.run.record_reader import find, load
+from pytest_accel.run.record import find, read
 
 GAUGE = 0.1
 BUSY_SECONDS = 1200.0
@@ -69,7 +69,7 @@ def _number(value: Value | None) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def series(records: Sequence[Record]) -> dict[str, list[Series]]:
+def series(records: Sequence[Run]) -> dict[str, list[Series]]:
     """The series of every device by metric; what has no samples is a fact, and no run differs from another."""
     found: dict[tuple[str, str], Series] = {}
     for record in records:
@@ -128,7 +128,7 @@ def _share(hits: Sequence[bool | None]) -> str:
     return f"{sum(known)}/{len(known)}" if known else ""
 
 
-def spread(found: Mapping[str, Sequence[Series]], record: Record) -> dict[str, Any]:
+def spread(found: Mapping[str, Sequence[Series]], record: Run) -> dict[str, Any]:
     """A threshold file that says how far apart these runs lay, so that the next run can be foreseen."""
     sku = record.sku["name"]
     stated = {}
@@ -198,7 +198,7 @@ def main() -> None:
         folder = (options.folder or Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         places = options.records or list(measure(options, folder))
-        records = [load(find(place)) for place in places]
+        records = [read(find(place)) for place in places]
     found = {metric: lines for metric, lines in series(records).items() if min(len(each.found) for each in lines) > 1}
     print(f"\n{HEADER}")
     for metric, lines in found.items():

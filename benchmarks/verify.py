@@ -23,6 +23,7 @@ from typing import Any
 from bench import Bench, NotRun
 
 from pytest_accel import probes
+from pytest_accel.core.run import Run
 from pytest_accel.core.stats import LOOKS, estimate, estimate_rate
 from pytest_accel.judging.efficiency import attainable, flops_per_clock
 from pytest_accel.probes.device.gemm import Operands
@@ -30,8 +31,7 @@ from pytest_accel.probes.device.shape_search import spread
 from pytest_accel.probes.device.timing import time_bursts, time_once
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.memory_pattern import WINDOW_BYTES
-from pytest_accel.run.record import Record
-from pytest_accel.run.record_reader import BadRecord, find, load
+from pytest_accel.run.record import BadRecord, find, read
 from pytest_accel.skus.loader import load as load_sku
 
 Found = tuple[dict[str, float], dict[str, Any]]
@@ -46,12 +46,12 @@ class Subject:
     sku: str
     records: Path | None
 
-    def record(self, level: str) -> Record:
+    def record(self, level: str) -> Run:
         """Raises NotRun if there is none that ended."""
         if self.records is None:
             raise NotRun(f"needs a record of {level}: --records")
         try:
-            found = load(find(self.records / level))
+            found = read(find(self.records / level))
         except BadRecord as error:
             raise NotRun(f"needs a record of {level}: {str(error).partition(': ')[2]}") from None
         if found.state != "finished":

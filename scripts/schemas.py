@@ -21,9 +21,9 @@ from typing import Any, Literal, Union
 
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_lines
+from pytest_accel.core.run import Run
+from pytest_accel.core.structured import NO_NUMBERS, NOT_IN_FILE
 from pytest_accel.core.yaml_lines import Schema
-from pytest_accel.run.record import Record
-from pytest_accel.run.record_reader import NO_NUMBERS
 from pytest_accel.skus import loader
 from pytest_accel.skus.schema import SKU, WHOLE
 
@@ -107,14 +107,14 @@ def shared(schema: Any, definitions: dict[str, Schema]) -> Any:
 
 
 def record() -> Schema:
-    """Return the schema of a record. Keys that have a default are not required: records of older versions lack some."""
+    """Return the schema of a record. Keys that have a default are not required: some are left out."""
     definitions: dict[str, Schema] = {"number": NUMBER}
-    of_hint(Record, definitions)
+    of_hint(Run, definitions)
     _limits_by_place(definitions)
     return {
         "$schema": DIALECT,
         "title": "pytest_accel record",
-        **definitions.pop("Record"),
+        **definitions.pop("Run"),
         "$defs": dict(sorted(definitions.items())),
     }
 
@@ -122,7 +122,7 @@ def record() -> Schema:
 def _limits_by_place(definitions: dict[str, Schema]) -> None:
     """Hold the limits in a list of the record, to which the verdicts refer, as `record.content` writes them."""
     text = "Every limit of the verdicts, once."
-    definitions["Record"]["properties"]["limits"] = {
+    definitions["Run"]["properties"]["limits"] = {
         "type": "array",
         "items": {"$ref": "#/$defs/Limit"},
         "description": text,
@@ -131,7 +131,7 @@ def _limits_by_place(definitions: dict[str, Schema]) -> None:
         "anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}],
         "description": "The place of the limit in `limits` of the record, from 0; null for a value without one.",
     }
-    definitions["Record"]["required"] = ["run", "limits"]
+    definitions["Run"]["required"] = ["run", "limits"]
 
 
 def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
@@ -171,6 +171,9 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
     name = hint.__name__
     if name not in definitions:
         definitions[name] = {}  # where a class refers to itself
+        elsewhere = [
+            each.name for each in getattr(hint, "__dataclass_fields__", {}).values() if each.metadata == NOT_IN_FILE
+        ]
         said, hints = documented(hint), typing.get_type_hints(hint)
         definitions[name] = {
             "description": said[""],
@@ -178,6 +181,7 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
             "properties": {
                 key: {**of_hint(each, definitions), **({"description": said[key]} if key in said else {})}
                 for key, each in hints.items()
+                if key not in elsewhere
             },
             "required": required(hint),
             "additionalProperties": False,

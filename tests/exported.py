@@ -12,10 +12,10 @@ from typing import Any
 import in_process
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.run import record, record_reader
-from pytest_accel.run.record import Record
+from pytest_accel.run import record
 
 NODE_FILE = """
 sku: h100-sxm
@@ -50,17 +50,17 @@ HOSTILE = (
 
 
 @functools.cache
-def faulty(measured: tuple[str, ...] = ("stream",)) -> Record:
+def faulty(measured: tuple[str, ...] = ("stream",)) -> Run:
     """The record of a run in which one device has slow memory, one a narrow link, and so on, as read from its file."""
     with tempfile.TemporaryDirectory() as folder, in_process.fast():
         place = Path(folder)
         (place / "node.yaml").write_text(NODE_FILE, encoding="utf-8")
         here, _ = in_process.run(place / "node.yaml", place / "out", measured=measured)
         record.write(here.record, place)
-        return record_reader.load(place / record.FILE)
+        return record.read(place / record.FILE)
 
 
-def hostile(text: str) -> Record:
+def hostile(text: str) -> Run:
     """A record in which everything that comes from outside is this text."""
     device = Device(text, 0, "nvidia", text, serial=text, pci_address=text, facts={"board_part": text, "vbios": text})
     other = replace(device, uuid=f"{text} 2", index=1, called=text)
@@ -75,7 +75,7 @@ def hostile(text: str) -> Record:
         Verdict("host.acs", NODE, Status.FAIL, text, unit="text", value=text, waiver=waiver),
         Verdict("stream.read", f"missing {text}", Status.NOT_APPLICABLE, text),
     ]
-    return Record(
+    return Run(
         run={
             "started": text, "ended": text, "host": text, "command": [text, text], "level": text, "platform": text,
             "user": text, "output": text,
@@ -91,6 +91,6 @@ def hostile(text: str) -> Record:
     )  # fmt: skip
 
 
-def unended() -> Record:
+def unended() -> Run:
     """The record of a run that was killed before its first measurement."""
-    return Record(run={"started": "2026-11-23T10:00:00+00:00", "host": "n1"})
+    return Run(run={"started": "2026-11-23T10:00:00+00:00", "host": "n1"})

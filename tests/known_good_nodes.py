@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Circumstances, close
-from pytest_accel.run.record import FILE, Record, closing_entry, finding_entries, write
+from pytest_accel.judging.closing import close
+from pytest_accel.run.record import FILE, closing_entry, finding_entries, write
 from pytest_accel.skus import loader
 from pytest_accel.skus.methods import method_of
 
@@ -35,7 +36,7 @@ def conditions(metric: str) -> dict[str, Any]:
     return {**found, "ranks": 8} if metric.startswith("all_reduce") else found
 
 
-def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **changed: Any) -> Record:
+def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **changed: Any) -> Run:
     """Return the record of a run of a healthy node; `short` is the share that devices lack in every metric."""
     devices = [
         Device(
@@ -58,7 +59,7 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
             pace = own * random.Random(f"{node}/{place}/{metric}/{run}").gauss(1, runs)  # noqa: S311
             value = centre * pace * (1 - (short or {}).get(place if len(subjects) > 1 else -1, 0.0))
             found.append(Measurement(metric, subject, unit, value, conditions=conditions(metric)))
-    bare = Record(
+    bare = Run(
         run={
             "started": f"2026-11-{1 + run:02}T02:{node:02}:00+00:00",
             "host": f"rack7-n{node:02}",
@@ -80,18 +81,18 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
     return made if "closing" in changed else closed(made)
 
 
-def closed(made: Record) -> Record:
+def closed(made: Run) -> Run:
     """Return a record with the closing line of its verdicts and circumstances, as a run writes it."""
     closing = close(made.verdicts, made.circumstances or Circumstances())
     return replace(made, closing=closing_entry(closing), findings=finding_entries(made))
 
 
-def failing(made: Record, metric: str, sentence: str) -> list[Verdict]:
+def failing(made: Run, metric: str, sentence: str) -> list[Verdict]:
     """Return a verdict that rejects the first device by a fact."""
     return [Verdict(metric, made.devices[0].uuid, Status.FAIL, sentence, unit="count", value=3)]
 
 
-def save(made: Record, folder: Path) -> Path:
+def save(made: Run, folder: Path) -> Path:
     """Write a record into a folder of its own, and return the file."""
     folder.mkdir(parents=True)
     write(made, folder)

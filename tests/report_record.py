@@ -11,9 +11,10 @@ from typing import Any
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.run.record import FILE, TELEMETRY, Record, hash_file, write
+from pytest_accel.run.record import FILE, TELEMETRY, hash_file, write
 
 BEGAN = 1_795_461_200.0
 SOAK_SECONDS = 60.0
@@ -169,7 +170,7 @@ def others() -> list[Verdict]:
     ]
 
 
-def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Record:
+def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
     """Return the record of a rejected node; more `metrics` repeat the first one under other names."""
     places = range(devices)
     names = ["matmul.bf16", *(f"matmul.other{each}" for each in range(metrics - 1))]
@@ -177,7 +178,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Record:
         Verdict("counters.nvlink_crc", device(each).uuid, Status.PASS, "0", "count", 0, expected=0, limit=COUNTED)
         for each in places
     ]
-    return Record(
+    return Run(
         run={
             "started": "2026-11-23T19:11:54+00:00",
             "ended": "2026-11-23T19:13:26+00:00",
@@ -245,7 +246,7 @@ def readings(devices: int = 8, seconds: float = SOAK_SECONDS + 15) -> list[dict[
     return found
 
 
-def saved(folder: Path, found: Record, lines: list[dict[str, Any]] | None = None) -> Path:
+def saved(folder: Path, found: Run, lines: list[dict[str, Any]] | None = None) -> Path:
     """Write a record with its readings into a folder, and return the file of the record."""
     folder.mkdir(parents=True, exist_ok=True)
     side = folder / TELEMETRY

@@ -19,10 +19,11 @@ import pytest
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Run, RunEntry
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import foreseen
-from pytest_accel.run.record import Record, RunEntry, write
+from pytest_accel.run.record import write
 from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.slow
@@ -116,7 +117,7 @@ def record_of(folder: Path, value: float) -> Path:
     folder.mkdir()
     run: RunEntry = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
-    write(Record(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
+    write(Run(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
 
 
@@ -171,7 +172,7 @@ def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     seen: TelemetrySummary = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
     soak = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, details={"telemetry": seen})
-    whole_run = Record(run={"seconds": {"wall": 38.5}}, measurements=[soak], state="finished")
+    whole_run = Run(run={"seconds": {"wall": 38.5}}, measurements=[soak], state="finished")
     for place, each in (("whole", whole_run), ("stopped", replace(whole_run, state="interrupted"))):
         for level in ("quick", "soak"):
             (tmp_path / place / level).mkdir(parents=True)

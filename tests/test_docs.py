@@ -197,11 +197,6 @@ NAMING = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """Pages about the code as it is, and not as it was."""
 
 
-def current(page: Path) -> str:
-    """Return the text of a page without the table of names that modules had before."""
-    return page.read_text(encoding="utf-8").partition("\n## Old names\n")[0]
-
-
 def source(name: str) -> Path | None:
     """Return the file that a page names by its path from the checkout or from the package, or None."""
     return next((path for path in (CHECKOUT / name, PACKAGE / name) if path.is_file()), None)
@@ -224,7 +219,7 @@ def missing(name: str) -> bool:
 
 @pytest.mark.parametrize("page", NAMING, ids=name_of)
 def test_the_modules_that_a_page_names_exist(page: Path) -> None:
-    text, saved = current(page), {block.file for block in pages.blocks(page)}
+    text, saved = page.read_text(encoding="utf-8"), {block.file for block in pages.blocks(page)}
     inline = set(re.findall(r"`([\w./-]+/[\w./-]*\.py)`", text)) - saved
     drawn = set(re.findall(rf"(?<![\w/])(?:{ROOMS})/[\w/]+\.py\b", text)) - saved
     assert not [name for name in sorted(inline | drawn) if source(name) is None]
@@ -233,15 +228,16 @@ def test_the_modules_that_a_page_names_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", NAMING, ids=name_of)
 def test_the_names_that_a_page_says_a_module_has_exist(page: Path) -> None:
     """In the forms `pytest_accel.module.NAME`, and `path/module.py` (`NAME`, `NAME`)."""
-    wrong = [name for name in re.findall(r"`(pytest_accel(?:\.\w+)+)`", current(page)) if missing(name)]
-    for path, names in re.findall(r"`([\w./-]+\.py)`\s\(((?:`\w+`(?:, )?)+)\)", current(page)):
+    text = page.read_text(encoding="utf-8")
+    wrong = [name for name in re.findall(r"`(pytest_accel(?:\.\w+)+)`", text) if missing(name)]
+    for path, names in re.findall(r"`([\w./-]+\.py)`\s\(((?:`\w+`(?:, )?)+)\)", text):
         file = source(path)
         wrong += [f"{path}: {name}" for name in re.findall(r"\w+", names) if not (file and defines(file, name))]
     assert not wrong
 
 
 def test_the_architecture_names_functions() -> None:
-    assert len(re.findall(r"\.py`\s\(`", current(DOCS / "architecture.md"))) > 20
+    assert len(re.findall(r"\.py`\s\(`", (DOCS / "architecture.md").read_text(encoding="utf-8"))) > 20
 
 
 def test_the_packaged_probes_are_listed() -> None:

@@ -119,8 +119,6 @@ def test_the_page_of_the_rooms_is_true() -> None:
     lists = [set(line.split(", ")) for line in page.partition("```\n")[2].partition("```")[0].splitlines()]
     assert lists == FLOORS
     assert set(re.findall(r"^\| `(\w+)/` \|", page.partition("## Processes")[0], re.MULTILINE)) == set(ROOMS)
-    missing = [path for path in re.findall(r"\| `([^`]+)` \|$", page, re.MULTILINE) if not (PACKAGE / path).exists()]
-    assert not missing
 
 
 @pytest.mark.parametrize("name", ROOMS)

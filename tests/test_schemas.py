@@ -17,12 +17,12 @@ from pytest_accel.cli.main import main
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_lines
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.run import record_reader
-from pytest_accel.run.record import Record, write
-from pytest_accel.run.record_reader import BadRecord
+from pytest_accel.run import record
+from pytest_accel.run.record import BadRecord, write
 from pytest_accel.skus import loader
 
 CHECKOUT = Path(__file__).parent.parent
@@ -188,7 +188,7 @@ VERDICT = Verdict("matmul.bf16", "GPU-0", Status.FAIL, "too slow", margin=float(
 
 
 def record_of(folder: Path, **fields: Any) -> Any:
-    write(Record(**{"run": {}, **fields}), folder)
+    write(Run(**{"run": {}, **fields}), folder)
     return json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
 
@@ -221,13 +221,13 @@ def test_an_unknown_key_is_refused_by_reader_and_schema(place: tuple[Any, ...], 
     at[key] = 1
     (tmp_path / "record.json").write_text(json.dumps(text))
     with pytest.raises(BadRecord, match=f"{key} is not known"):
-        record_reader.load(tmp_path / "record.json")
+        record.read(tmp_path / "record.json")
     assert any(f"'{key}' was unexpected" in each or "not valid under any" in each for each in wrong(RECORD, text))
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("state", "over"), ("schema", 1), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
+    [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
 )
 def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path) -> None:
     assert any(each.startswith(key) for each in wrong(RECORD, {**record_of(tmp_path), key: value}))

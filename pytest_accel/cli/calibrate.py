@@ -16,6 +16,7 @@ from pytest_accel.cli.known_good import Inputs
 from pytest_accel.cli.new_file import write_new
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
@@ -24,7 +25,6 @@ from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
 from pytest_accel.run.options import Refused
-from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contribution, lint, loader, shipped
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
 from pytest_accel.views import calibration as shown
@@ -121,7 +121,7 @@ def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platfor
 
 def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: Platform) -> Provenance:
     """Return what the calibration was made from."""
-    records, files = [each.record for each in inputs.records], [one for _, one in inputs.contributions]
+    records, files = inputs.records, [one for _, one in inputs.contributions]
     days = [each.run.get("started", "")[:10] for each in records] + [each.date for each in files]
     software = {
         name: _ordered(
@@ -164,11 +164,11 @@ def _ordered(versions: Sequence[str]) -> list[str]:
     return sorted(set(versions), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
 
 
-def _told(saved: SavedRecord) -> str:
+def _told(saved: Run) -> str:
     """Return a record in one line."""
-    run, record = saved.record.run, saved.record
+    run = saved.run
     host, day = run.get("host", ""), run.get("started", "")[:10]
-    what = f"{run.get('level', '')}, {len(record.devices)} devices, {record.closing.get('word', '')}"
+    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.closing.get('word', '')}"
     return f"{saved.path}: {host}, {day}, {what}"
 
 
@@ -193,11 +193,10 @@ def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> l
     metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
     broken = []
     for saved in inputs.records:
-        record = saved.record
-        terms = Terms(sku, sku.platforms[made.platform.name], record.run.get("level", ""), shipped.version())
+        terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""), shipped.version())
         broken += [
             f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {each.sentence}"
-            for each in judge_again(record, terms).verdicts
+            for each in judge_again(saved, terms).verdicts
             if each.status is Status.FAIL and each.metric in metrics and each.subject not in gone
         ]
     return broken

@@ -12,15 +12,14 @@ from typing import Any
 
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.difference import Contents
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
-from pytest_accel.run import consistency, earlier_records, record, record_reader, selection, summaries
+from pytest_accel.run import consistency, earlier_records, record, selection, summaries
 from pytest_accel.run.options import Refused
-from pytest_accel.run.record import Record
-from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.run.summaries import Summary
 from pytest_accel.views import differences
 
@@ -49,7 +48,7 @@ class Found:
 
     path: Path
     summary: Summary
-    read: SavedRecord | None = None
+    read: Run | None = None
 
     @property
     def kind(self) -> tuple[str, bool]:
@@ -102,7 +101,7 @@ def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
             found += [Found(*each) for each in inside.found]
             notes += inside.notes()
         else:
-            found.append(_read(record_reader.find(path)))
+            found.append(_read(record.find(path)))
     found = list({each.path.absolute(): each for each in found}.values()) if len(found) > 2 else found
     if len(found) < 2:
         raise BadFile(f"{', '.join(names)}: holds one record; name another one to compare it with")
@@ -113,9 +112,9 @@ def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
 
 def _read(path: Path) -> Found:
     """Return a record that was read as a whole. Raises BadRecord."""
-    read = record_reader.read(path)
+    read = record.read(path)
     try:
-        return Found(path, summaries.summary(record.content(read.record)), read)
+        return Found(path, summaries.summary(record.content(read)), read)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one: {error}") from None
 
@@ -173,29 +172,25 @@ def _why(each: Found, last: Found) -> str:
 
 def _compared(found: Sequence[Found]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
-    saved = [each.read or record_reader.read(each.path) for each in (found[0], found[-1])]
-    first, last = (contents_of(each.path, each.record) for each in saved)
+    saved = [each.read or record.read(each.path) for each in (found[0], found[-1])]
+    first, last = (contents_of(each) for each in saved)
     notes = [note for each, one in zip((found[0], found[-1]), saved, strict=True) for note in _incomplete(each, one)]
     if why := not_comparable(first, last) or next(filter(None, map(_changed, saved)), ""):
         return Comparison(first, last, other=why), notes
     runs = [summaries.run_of(str(each.path), each.summary) for each in found]
-    spread, said = _spread(saved[-1].record)
+    spread, said = _spread(saved[-1])
     return compare(first, last, spread, runs), [*notes, *said]
 
 
-def _changed(saved: SavedRecord) -> str:
-    """Return that a record was changed after it was written; empty if not. Nothing is concluded from one that was.
-
-    Records of older versions state no hash.
-    """
-    stated = saved.record.sha256
-    return f"{saved.path} was changed after it was written" if stated and stated != saved.sha256 else ""
+def _changed(saved: Run) -> str:
+    """Return that a record was changed after it was written; empty if not. Nothing is concluded from one that was."""
+    return f"{saved.path} was changed after it was written" if saved.altered else ""
 
 
-def _incomplete(found: Found, saved: SavedRecord) -> list[str]:
+def _incomplete(found: Found, saved: Run) -> list[str]:
     """Return what a reader should know of a record: that it is not of a whole run, or contradicts itself."""
     notes = []
-    if saved.record.state != "finished":
+    if saved.state != "finished":
         notes.append("the run did not end; what it did not measure is not compared")
     elif found.summary["filtered"]:
         notes.append("the run was filtered; what it did not measure is not compared")
@@ -204,7 +199,7 @@ def _incomplete(found: Found, saved: SavedRecord) -> list[str]:
     return [f"{found.path}: {note}" for note in notes]
 
 
-def contents_of(path: Path, one: Record) -> Contents:
+def contents_of(one: Run) -> Contents:
     """Return what is compared of a record."""
     kept = one.run.get("environment", {}).get("kept", {})
     settings = {"level": one.run.get("level", ""), "platform": one.run.get("platform", ""), **kept}
@@ -212,7 +207,7 @@ def contents_of(path: Path, one: Record) -> Contents:
     if one.sku.get("thresholds"):
         software["thresholds"] = one.sku["thresholds"]
     return Contents(
-        record=str(path),
+        record=str(one.path),
         started=one.run.get("started", ""),
         host=one.run.get("host", ""),
         word=one.closing.get("word", ""),
@@ -229,7 +224,7 @@ def contents_of(path: Path, one: Record) -> Contents:
     )
 
 
-def _spread(one: Record) -> tuple[SpreadOf, list[str]]:
+def _spread(one: Run) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     asked, name = one.sku.get("asked"), one.sku.get("name")
     own = [path for path in one.sku.get("files", {}) if Path(path).is_absolute()]

@@ -18,15 +18,14 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import NOT_JUDGED, Closing
-from pytest_accel.run import consistency, record, record_reader, selection
+from pytest_accel.run import consistency, record, selection
 from pytest_accel.run.options import Refused
-from pytest_accel.run.record import Record
-from pytest_accel.run.record_reader import SavedRecord
 from pytest_accel.skus import contract, releases, requirements, shipped
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
@@ -93,16 +92,16 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _judge_record(chosen: argparse.Namespace) -> int:
     """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
-    path = record_reader.find(Path(chosen.file))
+    path = record.find(Path(chosen.file))
     if chosen.output:
         _check_free(chosen.output)
-    saved = record_reader.read(path)
-    old, damage = saved.record, consistency.contradictions(saved)
+    old = record.read(path)
+    damage = consistency.contradictions(old)
     terms = _terms(old, chosen)
     new = judge_again(old, terms)
     names = record.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
-    _print(_consistency(saved, damage))
+    _print(_consistency(old, damage))
     _print(_lists(old, new))
     _print(table(new.verdicts, names, full=chosen.verbose, width=_width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
@@ -124,16 +123,16 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     return int(new.closing["exit"])
 
 
-def _consistency(saved: SavedRecord, damage: Sequence[str]) -> list[Line]:
+def _consistency(saved: Run, damage: Sequence[str]) -> list[Line]:
     """Return whether the parts of a record follow from each other, its hash, and what could not be verified."""
     if damage:
         return [(f"contradiction: {each}", "red") for each in consistency.listed(damage)]
     doubt = consistency.unverified(saved)
     but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
-    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sha256, _width())]
+    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sealed, _width())]
 
 
-def _lists(old: Record, new: Record) -> list[Line]:
+def _lists(old: Run, new: Run) -> list[Line]:
     """Return the packing list that the record is judged by, and the one before if it is another."""
     if not new.packing_list:
         return []
@@ -144,7 +143,7 @@ def _lists(old: Record, new: Record) -> list[Line]:
     return lines
 
 
-def _of_list(found: Record) -> str:
+def _of_list(found: Run) -> str:
     """Return the packing list of a record in words."""
     entry = found.packing_list
     boards = entry.get("boards", 0)
@@ -158,7 +157,7 @@ def _contradicted(damage: Sequence[str]) -> Closing:
     return Closing(line, NOT_JUDGED, "NOT JUDGED")
 
 
-def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
+def _terms(old: Run, chosen: argparse.Namespace) -> Terms:
     """Return SKU, platform and level from the options, or else from the record. Raises Refused."""
     name = chosen.accel_sku or _named(old)
     sku = selection.named(name) if name else None
@@ -183,7 +182,7 @@ def _terms(old: Record, chosen: argparse.Namespace) -> Terms:
     return Terms(sku, platform, level, shipped.version(), boards, is_named)
 
 
-def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
+def _reasons(old: Run, new: Run) -> Callable[[str], list[str]]:
     """Return a function from a metric to what the changelog says of its limit, each reason with its version."""
     entries = releases.since(old.sku.get("thresholds", ""), releases.shipped())
     skus = [name.removesuffix(".yaml") for name in new.sku.get("files", {})]
@@ -195,7 +194,7 @@ def _reasons(old: Record, new: Record) -> Callable[[str], list[str]]:
     return reasons
 
 
-def _named(old: Record) -> str | None:
+def _named(old: Run) -> str | None:
     """Return the SKU of a record: the name or file that the user gave, else the name of the recognised SKU."""
     asked = old.sku.get("asked")
     return str(asked) if asked and asked != "auto" else old.sku.get("name")
@@ -211,7 +210,7 @@ def _check_free(folder: Path) -> None:
         raise Refused(f"--output: {folder} holds another record; name a new folder")
 
 
-def _write(new: Record, old: Record, path: Path, folder: Path) -> Path:
+def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}

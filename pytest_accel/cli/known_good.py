@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
@@ -21,9 +22,8 @@ from pytest_accel.judging import poisoned
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
-from pytest_accel.run import consistency, record_reader
-from pytest_accel.run.record import FILE, Record
-from pytest_accel.run.record_reader import SavedRecord
+from pytest_accel.run import consistency, record
+from pytest_accel.run.record import FILE
 from pytest_accel.skus import contribution
 from pytest_accel.skus.contribution import OF_PEAK, Contribution
 
@@ -37,7 +37,7 @@ SIX = 6
 class Inputs:
     """The records and the contributed files that were read, and those that were refused: path and reason."""
 
-    records: list[SavedRecord] = field(default_factory=list)
+    records: list[Run] = field(default_factory=list)
     contributions: list[tuple[Path, Contribution]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
@@ -55,19 +55,19 @@ def gather(names: Sequence[str], *, allow_simulated: bool) -> Inputs:
             _contributed(path, inputs, allow_simulated=allow_simulated)
             continue
         try:
-            saved = record_reader.read(path)
+            saved = record.read(path)
         except BadFile as bad:
             inputs.refuse(path, str(bad).removeprefix(f"{path}: "))
             continue
         why = unusable(saved, allow_simulated=allow_simulated)
-        if why is None and saved.sha256 in seen:
-            why = f"the same record as {seen[saved.sha256]}"
+        if why is None and saved.sealed in seen:
+            why = f"the same record as {seen[saved.sealed]}"
         if why:
             inputs.refuse(path, why)
         else:
-            seen[saved.sha256] = path
+            seen[saved.sealed] = path
             inputs.records.append(saved)
-    inputs.records.sort(key=lambda each: each.record.run.get("started", ""))
+    inputs.records.sort(key=lambda each: each.run.get("started", ""))
     return inputs
 
 
@@ -102,28 +102,28 @@ def _contributed(path: Path, inputs: Inputs, *, allow_simulated: bool) -> None:
         inputs.contributions.append((path, one))
 
 
-def unusable(saved: SavedRecord, *, allow_simulated: bool) -> str | None:
+def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
     """Return why a record says nothing of healthy devices as they are measured; None if it does."""
-    record, around = saved.record, saved.record.circumstances
-    if record.judged_from:
+    around = saved.circumstances
+    if saved.judged_from:
         return "it judges another record again; name the record of the run"
-    if record.state != "finished" or around is None:
-        return f"the run is not complete: {record.state}"
+    if saved.state != "finished" or around is None:
+        return f"the run is not complete: {saved.state}"
     if around.interrupted or around.cut_short:
         return f"the run ended early: {around.interrupted or around.cut_short}"
-    if simulated(record) and not allow_simulated:
+    if simulated(saved) and not allow_simulated:
         return "the node was simulated"
     if around.filtered:
         return f"the run was filtered: {', '.join(around.filtered)}"
-    bad = next((each for each in record.verdicts if each.fails and each.status is Status.FAIL and _fact(each)), None)
+    bad = next((each for each in saved.verdicts if each.fails and each.status is Status.FAIL and _fact(each)), None)
     if bad is not None:
-        names = {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
+        names = {NODE: NODE, **{device.uuid: device.name for device in saved.devices}}
         return f"it rejects {names.get(bad.subject, bad.subject)}: {bad.metric} {bad.sentence}"
     damage = consistency.contradictions(saved)
     return f"it contradicts itself: {damage[0]}" if damage else None
 
 
-def simulated(record: Record) -> bool:
+def simulated(record: Run) -> bool:
     """Return True if anything in a record says, or shows, that its node was simulated."""
     return any(consistency.traces(record))
 
@@ -142,14 +142,14 @@ def same_product(inputs: Inputs, wanted: str | None) -> tuple[str, str]:
 
     `wanted` is the name of the SKU, None for the one that most are of.
     """
-    stated = [*((each.record.sku.get("name", ""), each.record.run.get("platform", "")) for each in inputs.records)]
+    stated = [*((each.sku.get("name", ""), each.run.get("platform", "")) for each in inputs.records)]
     stated += [(each.sku, each.platform) for _, each in inputs.contributions]
     counted = Counter(pair for pair in stated if wanted in (None, pair[0]))
     if not counted:
         raise BadFile("\n".join(["no record is left to calibrate from", *map(": ".join, inputs.refused)]))
     product = counted.most_common(1)[0][0]
     for each in inputs.records:
-        mine = (each.record.sku.get("name", ""), each.record.run.get("platform", ""))
+        mine = (each.sku.get("name", ""), each.run.get("platform", ""))
         if mine != product:
             inputs.refuse(each.path, _other_product(mine, product))
     for path, one in inputs.contributions:
@@ -170,14 +170,14 @@ def _other_product(mine: tuple[str, str], product: tuple[str, str]) -> str:
 
 def readings(inputs: Inputs, sku: Sku, platform: Platform, owner: str) -> list[Reading]:
     """Return every figure of the records and then of the contributed files."""
-    nodes = node_numbers([each.record for each in inputs.records])
+    nodes = node_numbers(inputs.records)
     found = []
     for saved in inputs.records:
-        last = {(each.metric, each.subject): each for each in saved.record.measurements if kept(each)}
+        last = {(each.metric, each.subject): each for each in saved.measurements if kept(each)}
         for one in last.values():
             reading = _reading(one, sku, platform)
             if reading is not None:
-                node = nodes[id(saved.record)]
+                node = nodes[id(saved)]
                 device = node if one.subject == NODE else one.subject
                 found.append(replace(reading, device=device, node=node, owner=owner, source=str(saved.path)))
     return found + contributed_readings(inputs.contributions)
@@ -227,23 +227,23 @@ def _numbered(path: Path, node: int, device: int = 0) -> str:
     return f"{path}: node {node}" + (f" device {device}" if device else "")
 
 
-def node_numbers(records: Sequence[Record]) -> dict[int, str]:
+def node_numbers(records: Sequence[Run]) -> dict[int, str]:
     """Return the node of each record (by its id): records that share a device are of one node."""
     node: dict[str, str] = {}
-    for number, record in enumerate(records, 1):
-        uuids = [device.uuid for device in record.devices]
+    for number, one in enumerate(records, 1):
+        uuids = [device.uuid for device in one.devices]
         joined = {node[uuid] for uuid in uuids if uuid in node}
         name = min(joined, default=f"node {number}", key=lambda each: int(each.split()[1]))
         node = {uuid: name if each in joined else each for uuid, each in node.items()}
         node.update(dict.fromkeys(uuids, name))
-    return {id(record): node[record.devices[0].uuid] if record.devices else "" for record in records}
+    return {id(each): node[each.devices[0].uuid] if each.devices else "" for each in records}
 
 
-def labels(records: Sequence[SavedRecord]) -> dict[str, str]:
+def labels(records: Sequence[Run]) -> dict[str, str]:
     """Return what a reader finds a device by: "gpu3 (serial 165..., host n1)". By UUID."""
     found = {}
     for saved in records:
-        for device in saved.record.devices:
+        for device in saved.devices:
             found[device.uuid] = f"{device.name}, serial {device.serial or 'unknown'}, {device.uuid}"
     return found
 
@@ -275,13 +275,13 @@ def _without(path: Path, bad: BadFile) -> str:
     return "; ".join(f"line {line.removeprefix(f'{path}:')}" for line in str(bad).splitlines()[:3])
 
 
-def identifying(records: Sequence[SavedRecord]) -> set[str]:
+def identifying(records: Sequence[Run]) -> set[str]:
     """Return every text of some records that names a device, a node, a user or a folder."""
     found: set[str] = set()
     for saved in records:
-        run = saved.record.run
+        run = saved.run
         found |= {run.get("host", ""), run.get("user", ""), run.get("output", ""), str(saved.path)}
-        for device in saved.record.devices:
+        for device in saved.devices:
             found |= _names_of(device)
     return {each for each in found if len(each) > 3}
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.run import Circumstances, Run, SkuEntry
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging import delivery
 from pytest_accel.judging.background import background_of, no_spread
-from pytest_accel.judging.closing import Circumstances, circumstances, close
+from pytest_accel.judging.closing import circumstances, close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.history import terms_of
 from pytest_accel.judging.inventory import Discovery, facts
@@ -26,15 +27,7 @@ from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_ro
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import (
-    Record,
-    SkuEntry,
-    closing_entry,
-    contract_entry,
-    finding_entries,
-    names_of,
-    packing_entry,
-)
+from pytest_accel.run.record import closing_entry, contract_entry, finding_entries, names_of, packing_entry
 from pytest_accel.skus import peaks, releases, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
@@ -61,7 +54,7 @@ class Terms:
     """True if the user named an accelerator's SKU to judge by: exit status 0 then means ACCEPTED alone."""
 
 
-def judge_again(record: Record, terms: Terms) -> Record:
+def judge_again(record: Run, terms: Terms) -> Run:
     """Return the record with the verdicts and the closing line that follow from `terms`."""
     if terms.boards:
         record = _compared_with(terms.boards, record)
@@ -90,7 +83,7 @@ def judge_again(record: Record, terms: Terms) -> Record:
     return replace(judged_again, findings=finding_entries(judged_again))
 
 
-def _compared_with(boards: PackingList, record: Record) -> Record:
+def _compared_with(boards: PackingList, record: Run) -> Run:
     """Return the record with its devices compared with a packing list; it holds nothing of another list any more."""
     metrics = delivery.METRICS if boards.by_node else (delivery.SERIAL,)
     when = next((each.ended for each in record.measurements if each.metric.startswith("inventory.")), 0.0)
@@ -105,7 +98,7 @@ def _compared_with(boards: PackingList, record: Record) -> Record:
     )
 
 
-def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
+def _sku_entry(record: Run, terms: Terms) -> SkuEntry:
     if terms.sku is None:
         return {}
     then: SkuEntry = {"asked": record.sku["asked"]} if "asked" in record.sku else {}
@@ -113,7 +106,7 @@ def _sku_entry(record: Record, terms: Terms) -> SkuEntry:
     return {**then, **now, **contract_entry(terms.sku)}
 
 
-def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
+def limits_moved(old: Run, new: Run) -> dict[str, list[str]]:
     """Return the differences in the limits that judged both times, by metric.
 
     The markers of tests stay as they were.
@@ -128,7 +121,7 @@ def limits_moved(old: Record, new: Record) -> dict[str, list[str]]:
     return {metric: differences for metric, differences in found.items() if differences}
 
 
-def changes(old: Record, new: Record) -> list[Change]:
+def changes(old: Run, new: Run) -> list[Change]:
     """Return the verdicts whose status or bounds differ, in the order of the record."""
     before = {(each.metric, each.subject, _declared(each)): each for each in old.verdicts}
     after = {(each.metric, each.subject, _declared(each)): each for each in new.verdicts}
@@ -178,7 +171,7 @@ def of_a_test(metric: str) -> bool:
 class _Again:
     """A record, and the limits that its measurements are judged by again."""
 
-    def __init__(self, record: Record, terms: Terms, limits: Mapping[str, Limit]) -> None:
+    def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
         self.explain = explaining(record.devices)
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
@@ -284,7 +277,7 @@ def _bounds(limit: Limit) -> object:
     return releases.facts_of(limit)
 
 
-def _places(record: Record) -> list[Place]:
+def _places(record: Run) -> list[Place]:
     """Return everything that was judged or measured, in the order of the record."""
     both: Sequence[Verdict | Measurement] = [*record.verdicts, *record.measurements]
     return list(dict.fromkeys((each.metric, each.subject) for each in both))
@@ -326,7 +319,7 @@ def _comparison_key(verdict: Verdict | None) -> object:
     return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 
 
-def _circumstances(record: Record, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
+def _circumstances(record: Run, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
     """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
     then, uuids = record.circumstances or Circumstances(), [device.uuid for device in record.devices]
     now = circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
@@ -358,7 +351,7 @@ def _own_files(then: str | None, now: str | None) -> str | None:
     return f"{now or 'the shipped file'}, measured by {then}"
 
 
-def _other_terms(record: Record, terms: Terms) -> list[str]:
+def _other_terms(record: Run, terms: Terms) -> list[str]:
     """Return why acceptance is ruled out: level or platform differ from the run's, which decided what was measured."""
     asked = {"level": terms.level, "platform": terms.platform.name}
     other = [

@@ -10,21 +10,21 @@ from pathlib import Path
 
 from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record, record_reader
+from pytest_accel.run import record
 from pytest_accel.run.consistency import contradictions, listed
-from pytest_accel.run.record import Record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.html import page
 
 
-def _as_json(found: Record) -> str:
+def _as_json(found: Run) -> str:
     """Return a record as one JSON object, as today's version writes it."""
     plain = record.content(found)
     return json.dumps({**plain, "sha256": record.seal(plain)}, indent=1) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Record], str]] = {
+FORMATS: Mapping[str, Callable[[Run], str]] = {
     "json": _as_json,
     "md": markdown.text,
     "junit": junit.text,
@@ -51,14 +51,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0, or 4 for a wrong file."""
     try:
-        saved = record_reader.read(record_reader.find(Path(chosen.file)))
+        saved = record.read(record.find(Path(chosen.file)))
         damage = contradictions(saved)
         for each in listed(damage):
             print(printable_lines(f"contradiction: {each}"), file=sys.stderr)
         if chosen.format == HTML:
-            text = page.report(saved.record, saved.path.absolute().parent, damage)
+            text = page.report(saved, saved.path.absolute().parent, damage)
         else:
-            text = FORMATS[chosen.format](saved.record)
+            text = FORMATS[chosen.format](saved)
         if chosen.output:
             _replace(chosen.output, text)
         else:

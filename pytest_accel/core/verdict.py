@@ -115,7 +115,7 @@ class Verdict:
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
     error_rates: ErrorRates | None = None
-    """How sure the verdict is; None for a metric that is no speed, without a limit, and in older records."""
+    """How sure the verdict is; None for a metric that is no speed or without a limit."""
 
     @property
     def fails(self) -> bool:

@@ -169,7 +169,7 @@ def _memory_clock(measurement: Measurement) -> float | None:
 
 
 def mean_clock(measurement: Measurement) -> float | None:
-    """Return the mean clock in MHz while the samples were taken, in records of older versions with the warm-up."""
+    """Return the mean clock in MHz while the samples were taken."""
     lost, gauge = measurement.details.get("clock_losses"), measurement.details.get("telemetry", {}).get("clock_mhz")
     return lost["mhz"] if lost else gauge["mean"] if gauge else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.words import counted, listed
@@ -27,61 +28,6 @@ class Errors:
 
     broken: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Circumstances:
-    """Everything besides the verdicts that decides how a run closes."""
-
-    required: Sequence[tuple[str, str, str]] = ()
-    """One key (metric, subject, origin of the limit) for each verdict that an acceptance requires."""
-    names: dict[str, str] = field(default_factory=dict)
-    """The display name of each subject, by UUID."""
-    expected_devices: int = 0
-    sku: str = ""
-    """The name of the SKU that the closing line states; empty if there is none, and in older records."""
-    level: str = ""
-    day: str = ""
-    """The date of the run in ISO format; empty where it is not known, and in older records."""
-    wants_acceptance: bool = False
-    """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
-    no_acceptance: Sequence[str] = ()
-    """Reasons why the run cannot be an acceptance, independent of its verdicts."""
-    unfit: str | None = None
-    """The reason why the threshold file does not permit an acceptance, or None."""
-    not_judged: tuple[str, ...] = ()
-    """Parts of the node that an acceptance on this platform does without."""
-    filtered: Sequence[str] = ()
-    """Options that narrowed the run, so that missing verdicts are expected."""
-    overridden: int = 0
-    own_file: str | None = None
-    """The user's own threshold file, if the run was judged by one."""
-    contract: str = ""
-    """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
-    other_datasheet: Sequence[str] = ()
-    """The values of its datasheet that differ from the shipped file's."""
-    broken_tests: Sequence[str] = ()
-    failed_tests: Sequence[str] = ()
-    record_problem: str | None = None
-    simulated: bool = False
-    """True for a simulated node: its verdicts say nothing about hardware."""
-    rejected_before: Sequence[str] = ()
-    """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
-    cut_short: str | None = None
-    """The reason why not every test was run, where the run is judged all the same; or None."""
-    hours: float = 0.0
-    """The hours that the run was to go on (--accel-hours); 0 for one pass through its measurements."""
-    hours_done: float = 0.0
-    rounds: int = 0
-    """The number of complete rounds of a run with `hours`."""
-    resumed: int = 0
-    """How often the run was resumed."""
-    reboots: int = 0
-    """How often the host was booted meanwhile."""
-    interrupted: str | None = None
-    """The reason why pytest ended early, or None."""
-    ended: int = 2
-    """The exit status that pytest gave an interrupted run."""
 
 
 def circumstances(

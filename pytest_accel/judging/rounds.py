@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
 
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import FoundEntry, SeriesEntry
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, with_sentence
 from pytest_accel.judging.history import ENOUGH_RUNS, EarlierFigure, Past, deviation_of_runs
 
@@ -19,40 +19,6 @@ DIGITS = 6
 """Significant digits of a value."""
 OPEN = (Status.INCONCLUSIVE, Status.UNMEASURED)
 """Statuses of a round that says nothing about the device: a later round that holds takes their place."""
-
-
-class SeriesEntry(TypedDict):
-    """The values of one metric in every round."""
-
-    unit: str
-    values: dict[str, list[float | None]]
-    """By subject, one for each round from the first on; null where there is no number."""
-
-
-class FoundEntry(TypedDict):
-    """A verdict that a later round made worse than the first round had it."""
-
-    metric: str
-    subject: str
-    limit: str
-    """Where the limit was declared; empty without one."""
-    round: int
-
-
-class RoundsEntry(TypedDict, total=False):
-    """The rounds of a run with --accel-hours; empty in any other run."""
-
-    hours: float
-    """The hours that were asked for."""
-    done: float
-    """The hours that the run was going, without the time between a stop and a resumption."""
-    complete: int
-    """The number of complete rounds."""
-    now: str
-    """How far the run is, in words."""
-    series: dict[str, SeriesEntry]
-    """By metric."""
-    found: list[FoundEntry]
 
 
 Series = Mapping[str, SeriesEntry]

@@ -6,8 +6,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from pytest_accel.core.run import Run
 from pytest_accel.run import record
-from pytest_accel.run.record import Record
 from pytest_accel.views.html import page
 from pytest_accel.views.terminal import Line
 
@@ -38,7 +38,7 @@ def refused(chosen: str | bool) -> str | None:
         return f"cannot write to {path}: {error.strerror}"
 
 
-def write(found: Record, folder: Path, chosen: str | bool) -> Line:
+def write(found: Run, folder: Path, chosen: str | bool) -> Line:
     """Write the page of a record that lies in `folder`; return a line for the terminal.
 
     An error of any kind is told in the line alone: the verdict does not depend on a view of it. Where the disk refuses

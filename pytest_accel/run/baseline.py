@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.run import BaselineEntry, BaselineFigure
 from pytest_accel.drivers import registry
 from pytest_accel.judging.history import EarlierFigure, EarlierRun, History, Past, differing, key
 from pytest_accel.run import summaries
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
-from pytest_accel.run.record import BaselineEntry, BaselineFigure
 from pytest_accel.run.setup import Setup
 
 

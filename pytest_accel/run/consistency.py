@@ -2,7 +2,7 @@
 
 A change of the file that is not carried through everything that depends on it contradicts something here. One that is
 carried through cannot be told from the run itself, since a record is not signed. Only what no version has ever written
-is a contradiction, so that a record of an older version is not accused for having been judged by other rules.
+is a contradiction, so that a record is not accused for having been judged by other rules.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from statistics import median
 
 from pytest_accel.core import simulated, untrusted, versions
 from pytest_accel.core.measurement import Measurement, Value, is_rate
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.stats import SAMPLE_DIGITS
 from pytest_accel.core.verdict import Status, Verdict, show
-from pytest_accel.judging.closing import SIMULATED, Circumstances, close
+from pytest_accel.judging.closing import SIMULATED, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.inventory import Discovery, facts
@@ -25,8 +26,7 @@ from pytest_accel.judging.neighbours import FAR
 from pytest_accel.judging.rounds import round_of, value_in
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run.record import Record, hash_file, names_of
-from pytest_accel.run.record_reader import SavedRecord
+from pytest_accel.run.record import hash_file, names_of
 
 CLOSE = 1e-6
 """The largest difference of two figures that should be the same, as a share: a record holds them to 16 digits."""
@@ -44,13 +44,12 @@ DROPPED = "JUDGED AGAIN "
 """The beginning of the closing line of a record that was judged again."""
 
 
-def contradictions(saved: SavedRecord) -> list[str]:
+def contradictions(saved: Run) -> list[str]:
     """Return a sentence for each contradiction in a record, or between it and the files that it states the hash of."""
-    record = saved.record
     checks = [
         _hash(saved),
         _files(saved),
-        *(check(record) for check in (_simulation, _subjects, _values, _rounds, _verdicts)),
+        *(check(saved) for check in (_simulation, _subjects, _values, _rounds, _verdicts)),
     ]
     return [each for check in checks for each in _checked(check)]
 
@@ -63,16 +62,13 @@ def _checked(check: Iterator[str]) -> Iterator[str]:
         yield f"it holds values that no run writes ({type(error).__name__}: {error})"
 
 
-def unverified(saved: SavedRecord) -> list[str]:
+def unverified(saved: Run) -> list[str]:
     """Return a sentence for each thing that could not be verified."""
-    found = ["it states no hash of itself, as records of format 1"] if saved.schema == 1 else []
-    name = saved.record.telemetry.get("file")
-    if name and not untrusted.exists(_beside(saved.path, name)):
-        found.append(f"{name} is not there")
-    return found
+    name = saved.telemetry.get("file")
+    return [f"{name} is not there"] if name and not untrusted.exists(_beside(saved.path, name)) else []
 
 
-def traces(record: Record) -> tuple[list[str], list[str]]:
+def traces(record: Run) -> tuple[list[str], list[str]]:
     """Return what says that a node was simulated: as the run states it, and as its devices and its host show it."""
     stated = {
         "the entry run.simulated": bool(record.run.get("simulated")),
@@ -89,27 +85,26 @@ def traces(record: Record) -> tuple[list[str], list[str]]:
 # -- the file
 
 
-def _hash(saved: SavedRecord) -> Iterator[str]:
+def _hash(saved: Run) -> Iterator[str]:
     """Yield a sentence if the record was changed since its hash was computed."""
-    stated = saved.record.sha256
-    if saved.schema > 1 and not stated:
+    stated = saved.sha256
+    if not stated:
         yield "the record states no hash of itself"
-    elif stated and stated != saved.sha256:
-        yield f"the record was changed after it was written: its hash is {saved.sha256[:12]}, it states {stated[:12]}"
+    elif saved.altered:
+        yield f"the record was changed after it was written: its hash is {saved.sealed[:12]}, it states {stated[:12]}"
 
 
-def _files(saved: SavedRecord) -> Iterator[str]:
+def _files(record: Run) -> Iterator[str]:
     """Yield a sentence for each file of which the record states the hash, and which has another one."""
-    record = saved.record
     problem = record.circumstances.record_problem if record.circumstances else None
-    if saved.schema > 1 and record.state == "finished" and not record.telemetry.get("sha256") and not problem:
+    if record.state == "finished" and not record.telemetry.get("sha256") and not problem:
         yield "the record of a finished run states no hash of its telemetry"
     both = (
         ("telemetry", record.telemetry.get("file"), record.telemetry.get("sha256")),
         ("the record that it was judged from", record.judged_from.get("record"), record.judged_from.get("sha256")),
     )
     for what, name, stated in both:
-        found = hash_file(_beside(saved.path, name)) if name and stated else None
+        found = hash_file(_beside(record.path, name)) if name and stated else None
         if name and stated and found not in (None, stated):
             yield f"{what}, {name}, was changed: the record states the hash {stated[:12]}, and it has {str(found)[:12]}"
 
@@ -121,7 +116,7 @@ def _beside(path: Path, name: str) -> Path:
 # -- the whole
 
 
-def _simulation(record: Record) -> Iterator[str]:
+def _simulation(record: Run) -> Iterator[str]:
     """Yield a sentence if some parts of the record say that the node was simulated and others do not."""
     stated, shown = traces(record)
     if not (stated or shown):
@@ -132,7 +127,7 @@ def _simulation(record: Record) -> Iterator[str]:
         yield "a simulated node passes for hardware: the circumstances do not say that it was simulated"
 
 
-def _subjects(record: Record) -> Iterator[str]:
+def _subjects(record: Run) -> Iterator[str]:
     """Yield a sentence for each device that is spoken of and not held, or that has two names."""
     names = names_of(record)
     said = [each.subject for each in record.measurements] + [each.subject for each in record.verdicts]
@@ -149,7 +144,7 @@ def _subjects(record: Record) -> Iterator[str]:
 # -- the values
 
 
-def _values(record: Record) -> Iterator[str]:
+def _values(record: Run) -> Iterator[str]:
     """Yield a sentence for each value that does not follow from what it was made of."""
     names = names_of(record)
     for each in record.measurements:
@@ -208,7 +203,7 @@ def _from_details(measured: Measurement) -> Iterator[str]:
             yield f"the value is {measured.value}, but the counter increased by {total}"
 
 
-def _from_facts(record: Record, names: Mapping[str, str]) -> Iterator[str]:
+def _from_facts(record: Run, names: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each fact that differs from what the device states in the same record."""
     discovery, stated = Discovery(tuple(record.devices)), {}
     metrics = {each.metric for each in record.measurements if each.metric.startswith(STATED)} - {DEPENDS_ON_FILE}
@@ -223,7 +218,7 @@ def _from_facts(record: Record, names: Mapping[str, str]) -> Iterator[str]:
             yield f"{where}: the value is {each.value}, but the device states {device.value}"
 
 
-def _from_telemetry(record: Record, names: Mapping[str, str]) -> Iterator[str]:
+def _from_telemetry(record: Run, names: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each metric that differs from the summary of the telemetry that it was computed from."""
     devices = {device.uuid: device for device in record.devices}
     held = {(each.metric, each.subject, each.started): each for each in record.measurements}
@@ -237,7 +232,7 @@ def _from_telemetry(record: Record, names: Mapping[str, str]) -> Iterator[str]:
                 yield f"{names[each.subject]} {other.metric}: the value is {shown[0]}, but {shown[1]} by the telemetry"
 
 
-def _rounds(record: Record) -> Iterator[str]:
+def _rounds(record: Run) -> Iterator[str]:
     """Yield how the rounds of a long run contradict what was measured, or the time that it was going."""
     entry, starts, names = record.rounds, record.run.get("starts", []), names_of(record)
     if not entry:
@@ -264,7 +259,7 @@ def _rounds(record: Record) -> Iterator[str]:
 # -- the verdicts
 
 
-def _verdicts(record: Record) -> Iterator[str]:
+def _verdicts(record: Run) -> Iterator[str]:
     """Yield a sentence for each verdict that does not follow from value and limit, and for the closing line."""
     names = names_of(record)
     attempts: dict[tuple[str, str], list[Measurement]] = {}
@@ -372,7 +367,7 @@ def _share(distance: float, bound: float) -> float:
     return distance / abs(bound) if bound else math.copysign(math.inf, distance) if distance else 0.0
 
 
-def _closing(record: Record) -> Iterator[str]:
+def _closing(record: Run) -> Iterator[str]:
     """Yield how the closing line contradicts the verdicts and the circumstances, from which it is worked out again."""
     line, word, status = (record.closing.get(key) for key in ("line", "word", "exit"))
     if record.state == "running":

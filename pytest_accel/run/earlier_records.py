@@ -14,13 +14,13 @@ from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import paths, untrusted
+from pytest_accel.core.run import EarlierRecord
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.folder_summary import FILES, RECORD_BYTES
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
-from pytest_accel.run.record import EarlierRecord
 from pytest_accel.run.record_folder import file_name, numbered
 from pytest_accel.run.summaries import Summary
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest_accel
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Circumstances, RequestEntry, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import no_spread
-from pytest_accel.judging.closing import Circumstances, Closing, close
+from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
 from pytest_accel.judging.like_devices import kind_of
@@ -75,7 +76,7 @@ class Ledger:
 
     def __init__(self, setup: Setup, pool: WorkerPool) -> None:
         self.folder = RecordFolder()
-        self.record = record.Record(run={})
+        self.record = Run(run={})
         self.baseline = baseline.Baseline(History((), (), dict), setup.options.baseline)
         self._setup, self._pool = setup, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
@@ -261,7 +262,7 @@ class Ledger:
             return
         probe, conditions = request.key
         kept = [each for each in self.record.requests if (each["probe"], each["conditions"]) != request.key]
-        entry: record.RequestEntry = {
+        entry: RequestEntry = {
             "probe": probe,
             "conditions": conditions,
             "metrics": sorted({each.metric for each in found}),

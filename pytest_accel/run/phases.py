@@ -5,34 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypedDict
 
 PHASES = ("starting", "preparing", "warm_up", "measuring", "checks", "waiting", "silent", "rest")
 """Starting processes and importing torch; allocating memory and making data; blocks that warm up; blocks that are
 sampled; checking results and limits, and writing them; waiting for the sensor; waiting in vain for a worker that hung;
 everything else (pytest itself)."""
-
-
-class SamplingCost(TypedDict):
-    """The cost of the sensor's readings while the workers measured."""
-
-    readings: int
-    """The number of readings, over all devices."""
-    seconds_per_reading: float
-    cpu_share: float
-    """The processor time of the sensor as a fraction of the time of the devices' processors: those that a CPU device
-    is made of, or those near a GPU."""
-
-
-class TimeSpent(TypedDict, total=False):
-    """The time of a run in seconds, by phase and by probe."""
-
-    seconds: dict[str, float]
-    """Seconds by phase, and under "device" the time that the devices were at work."""
-    probes: dict[str, dict[str, float]]
-    """Seconds by metric and phase."""
-    sampling: SamplingCost
-    """Absent if the sensor read nothing."""
 
 
 class Timeline:

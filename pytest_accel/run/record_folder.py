@@ -12,10 +12,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, summaries
 from pytest_accel.run.options import Refused
-from pytest_accel.run.record import Record
 
 SAVE_SECONDS = 1.0
 """Seconds that a verdict may wait to be written; its measurement is in the record already."""
@@ -89,7 +89,7 @@ class RecordFolder:
 
         If the chosen folder is `shared` by the nodes of a job, every run has a folder in it: <host>, <host>-2 ...
         """
-        empty = Record(run={"host": host})
+        empty = Run(run={"host": host})
         for folder in self._places(chosen, host, name, shared):
             try:
                 if folder.is_file():
@@ -133,7 +133,7 @@ class RecordFolder:
         """Return True if the last write is at least SAVE_SECONDS ago."""
         return time.monotonic() - self._saved >= SAVE_SECONDS
 
-    def save(self, newest: Record, make_room: Callable[[], bool] = lambda: False) -> None:
+    def save(self, newest: Run, make_room: Callable[[], bool] = lambda: False) -> None:
         """Replace the record on disk. A failure is kept in `problem`, and the run goes on.
 
         On a full disk `make_room` is called, which returns True if it has freed some of it. If the record still cannot
@@ -150,7 +150,7 @@ class RecordFolder:
         self._saved = time.monotonic()
 
     @staticmethod
-    def _write(newest: Record, folder: Path, make_room: Callable[[], bool]) -> None:
+    def _write(newest: Run, folder: Path, make_room: Callable[[], bool]) -> None:
         """Write the record; once more if the disk is full and room could be made. Raises OSError."""
         try:
             record.write(newest, folder)
@@ -159,7 +159,7 @@ class RecordFolder:
                 raise
             record.write(newest, folder)
 
-    def _write_elsewhere(self, newest: Record) -> None:
+    def _write_elsewhere(self, newest: Run) -> None:
         """Write the record to a temporary folder, the same one each time. If that fails, `elsewhere` is None."""
         try:
             self.elsewhere = self.elsewhere or Path(tempfile.mkdtemp(prefix="accel-record-"))

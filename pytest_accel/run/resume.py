@@ -16,15 +16,14 @@ import pytest_accel
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Circumstances, RequestEntry, Run
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict, with_sentence
-from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.rounds import round_of
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run import record, record_reader
+from pytest_accel.run import record
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.record import Record, RequestEntry
 from pytest_accel.run.record_folder import of_this_node
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Resumed:
     """The record of a run that is resumed, in its folder."""
 
     folder: Path
-    old: Record
+    old: Run
 
     @cached_property
     def requests(self) -> list[RequestEntry]:
@@ -71,7 +70,7 @@ class Resumed:
     def _standing_places(self) -> set[tuple[str, str]]:
         return {(each.metric, each.subject) for each in self.standing}
 
-    def record(self) -> Record:
+    def record(self) -> Run:
         """Return the record as it is continued: without what is not complete, and without facts that are read anew."""
         run = self.old.run.copy()
         run["starts"] = [each.copy() for each in self.old.run["starts"]]
@@ -79,7 +78,7 @@ class Resumed:
         run.pop("seconds", None)
         run.pop("probes", None)
         run.pop("sampling", None)
-        return Record(
+        return Run(
             run=run,
             measurements=[kept for each in self.old.measurements if (kept := self._kept(each))],
             notes=list(self.old.notes),
@@ -177,17 +176,17 @@ def find(options: Options) -> Resumed | None:
     folder = of_this_node(folder, node_name(), shared=options.shared)
     file = folder / record.FILE
     try:
-        saved = record_reader.read(file) if untrusted.exists(file) else None
+        saved = record.read(file) if untrusted.exists(file) else None
     except BadFile as bad:
         raise Refused(f"--accel-resume: {bad}") from None
     if saved is None:
         if options.output:
             return None
         raise Refused(f"--accel-resume: {folder} holds no record; to begin a run there, add --accel-output={folder}")
-    if saved.record.sha256 != saved.sha256:
+    if saved.altered:
         raise Refused(f"--accel-resume: {saved.path} was changed after it was written; begin a new run")
-    _refuse_ended(saved.path, saved.record)
-    return Resumed(folder, saved.record)
+    _refuse_ended(file, saved)
+    return Resumed(folder, saved)
 
 
 def unfinished(around: Circumstances) -> bool:
@@ -195,7 +194,7 @@ def unfinished(around: Circumstances) -> bool:
     return bool(around.cut_short) or around.hours_done < around.hours
 
 
-def _refuse_ended(path: Path, old: Record) -> None:
+def _refuse_ended(path: Path, old: Run) -> None:
     """Raise Refused for a record of which nothing is left to measure, or that states too little to go on."""
     cut = old.circumstances is not None and unfinished(old.circumstances)
     if not old.run.get("starts"):

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.run import SeriesEntry
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import registry
 from pytest_accel.judging import rounds as series
 from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.rounds import FirstRound, SeriesEntry, marked
+from pytest_accel.judging.rounds import FirstRound, marked
 from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import Ledger

@@ -14,10 +14,11 @@ from typing import IO, TYPE_CHECKING, Any
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict, worsened
 from pytest_accel.judging import preconditions
-from pytest_accel.judging.closing import Circumstances, Closing, Errors, circumstances
+from pytest_accel.judging.closing import Closing, Errors, circumstances
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.request import Request
 from pytest_accel.run import device_lock, earlier_records, resume
@@ -27,7 +28,7 @@ from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import NONE, Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.record import Record, names_of
+from pytest_accel.run.record import names_of
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import request_of
 from pytest_accel.run.rounds import Rounds
@@ -100,7 +101,7 @@ class Session:
         return {**names_of(self.record), **self.setup.names}
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Run:
         """The record of the run."""
         return self.ledger.record
 

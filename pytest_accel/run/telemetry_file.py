@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run.record import Record, hash_file
+from pytest_accel.run.record import hash_file
 
 SUFFIX = ".gz"
 LEVEL = 6
 """The level of gzip at which a week of readings is packed in about a second."""
 
 
-def find(record: Record, folder: Path) -> Path:
+def find(record: Run, folder: Path) -> Path:
     """Return the file of the readings of a record that lies in `folder`.
 
     Raises BadFile with the reason where there is none, or another one than the record states the hash of.

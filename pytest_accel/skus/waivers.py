@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from pytest_accel.core import yaml_lines
+from pytest_accel.core.run import WaiversEntry
 from pytest_accel.core.verdict import Verdict, Waiver
 from pytest_accel.core.yaml_lines import Findings, Located
 
@@ -20,15 +21,6 @@ NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 def waivable(verdict: Verdict) -> bool:
     """Return whether a verdict can be waived: a limit is broken or was not judged, and the device is not at fault."""
     return verdict.status.fails and not verdict.fault and verdict.metric not in NEVER
-
-
-class WaiversEntry(TypedDict, total=False):
-    """The file of waivers as the record holds it; empty in a run without one."""
-
-    file: str
-    sha256: str
-    used: list[Waiver]
-    """The waivers that cover a verdict."""
 
 
 @dataclass(frozen=True)

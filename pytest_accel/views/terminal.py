@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run.phases import PHASES, SamplingCost
+from pytest_accel.run.phases import PHASES
 
 COLOURS = {
     Status.FAIL: "red",

@@ -12,10 +12,10 @@ from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.closing import Circumstances
 from pytest_accel.judging.error_rates import rates_of_limit
-from pytest_accel.run import record_reader
+from pytest_accel.run.record import read
 from pytest_accel.skus import loader
 
 OURS = ("stream.triad", "matmul.bf16", "host_copy.h2d", "all_reduce.busbw@8GiB")
@@ -61,7 +61,7 @@ def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     assert main(["sku", "lint", str(own)]) == 0
     sku = loader.load(str(own))
     terms = Terms(sku, sku.platforms["hgx8"], "standard")
-    again = judge_again(record_reader.load(next(folder.rglob("record.json"))), terms)
+    again = judge_again(read(next(folder.rglob("record.json"))), terms)
     ours = [each for each in again.verdicts if each.metric in OURS]
     assert len(ours) == 25
     assert {each.status for each in ours} <= {Status.PASS, Status.MARGINAL}
@@ -109,7 +109,7 @@ def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
     assert "robust deviations" in line
     assert "gpu3, serial 16500053" in own.read_text()
     sku = loader.load(str(own))
-    again = judge_again(record_reader.load(bad), Terms(sku, sku.platforms["hgx8"], "standard"))
+    again = judge_again(read(bad), Terms(sku, sku.platforms["hgx8"], "standard"))
     assert {each.subject for each in again.verdicts if each.status is Status.FAIL and each.metric in OURS} == {
         "GPU-0005-3-aa55"
     }

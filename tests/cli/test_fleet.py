@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.run import Run
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted, load, save
-from pytest_accel.run.record import Record, write
+from pytest_accel.run.record import write
 
 AT = "2026-11-23T01:00:00+00:00"
 
@@ -66,7 +67,7 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
     (tmp_path / "n1").mkdir()
     closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
     run = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
-    write(Record(run=run, closing=closing, state="finished"), tmp_path / "n1")  # type: ignore[arg-type]
+    write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")  # type: ignore[arg-type]
     assert main(["fleet", "report", str(tmp_path)]) == 6
     told = capsys.readouterr()
     assert "squeue is not installed here" in told.err
@@ -235,7 +236,7 @@ def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     closing = {"line": "REJECTED gpu3", "word": "REJECTED", "exit": 1}
-    write(Record(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
+    write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
     assert main(["fleet", "report", str(tmp_path)]) == 1
     assert capsys.readouterr().out.startswith("rejected    n1  REJECTED gpu3")
 
@@ -312,7 +313,7 @@ def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=
     for name in names:
         (folder / name).mkdir()
         run = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
-        write(Record(run=run, closing=closing, state="finished"), folder / name)  # type: ignore[arg-type]
+        write(Run(run=run, closing=closing, state="finished"), folder / name)  # type: ignore[arg-type]
 
 
 def test_a_run_that_is_complete_says_that_nothing_was_measured(

@@ -15,16 +15,17 @@ from known_good_nodes import closed, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
-from pytest_accel.judging.closing import Circumstances, Closing
+from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
 from pytest_accel.judging.judge import judge
-from pytest_accel.run.record import Record, closing_entry
+from pytest_accel.run.record import closing_entry
 from pytest_accel.skus import loader
 
 CHECKOUT = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ LIMITS = {
 TRIAD = LIMITS["stream.triad"]
 
 
-def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Record:
+def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Run:
     """A node whose verdicts follow from its drawn figures; as another one it has that one's boards."""
     made = record(number if as_board_of is None else as_board_of)
     made.run["host"] = f"node{number}"
@@ -49,7 +50,7 @@ def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **
     return judged(made, LIMITS, **changed)
 
 
-def judged(made: Record, limits: Mapping[str, Limit], **changed: Any) -> Record:
+def judged(made: Run, limits: Mapping[str, Limit], **changed: Any) -> Run:
     """The record with the verdicts of these limits, which an acceptance requires, and the closing line of those."""
     verdicts = [judge([each], limits.get(each.metric)) for each in made.measurements]
     around = Circumstances(
@@ -62,7 +63,7 @@ def judged(made: Record, limits: Mapping[str, Limit], **changed: Any) -> Record:
     return closed(replace(made, **{"verdicts": verdicts, "circumstances": around, **changed}))
 
 
-def on_host(made: Record, host: str, started: str = "") -> Record:
+def on_host(made: Run, host: str, started: str = "") -> Run:
     made.run["host"] = host
     made.run["started"] = started or made.run["started"]
     return made
@@ -165,7 +166,7 @@ def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_
     later.run["started"] = "2026-11-20T02:00:00+00:00"
     save(later, tmp_path / "records" / "node0-2")
     (tmp_path / "records" / "broken").mkdir()
-    (tmp_path / "records" / "broken" / "record.json").write_text('{"schema": 3}')
+    (tmp_path / "records" / "broken" / "record.json").write_text('{"schema": 1}')
     status, found = told(tmp_path)
     assert (found["of_nodes"]["accepted"], found["of_nodes"]["rejected"], found["older"]) == (1, 0, 1)
     assert status == 6
@@ -417,7 +418,7 @@ def test_other_software_on_some_nodes_is_told_and_rejects_nothing(tmp_path: Path
     assert "> MIXED driver: 580 (1 node), 581 (1 node). This may explain differences between their figures." in text
 
 
-def but_device(one: Record, place: int) -> Record:
+def but_device(one: Run, place: int) -> Run:
     """A record without the verdicts on a device, which it does not require either."""
     uuid, around = one.devices[place].uuid, one.circumstances
     assert around
@@ -426,7 +427,7 @@ def but_device(one: Record, place: int) -> Record:
     return replace(one, verdicts=verdicts, circumstances=replace(around, required=required))
 
 
-def undecided(one: Record) -> Record:
+def undecided(one: Run) -> Run:
     """A record whose rejecting verdict is INCONCLUSIVE instead."""
     verdicts = [replace(each, status=Status.INCONCLUSIVE) if each.fails else each for each in one.verdicts]
     return replace(one, verdicts=verdicts)
@@ -472,15 +473,13 @@ def test_an_acceptance_that_its_own_record_contradicts_is_none(holds: str, tmp_p
     assert why in found["reasons"][1]
 
 
-def test_a_record_of_a_format_without_a_hash_accepts_nothing(tmp_path: Path) -> None:
+def test_a_record_without_a_hash_accepts_nothing(tmp_path: Path) -> None:
     path = save(node(0), tmp_path / "records" / "node0")
     raw = json.loads(path.read_text())
-    limits = raw.pop("limits")
-    verdicts = [{**each, "limit": limits[each["limit"]]} for each in raw["verdicts"]]
-    path.write_text(json.dumps({**raw, "schema": 1, "verdicts": verdicts, "sha256": ""}))
+    path.write_text(json.dumps({**raw, "sha256": ""}))
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
-    assert "it states no hash of itself" in found["reasons"][1]
+    assert "the record states no hash of itself" in found["reasons"][1]
 
 
 def test_a_record_that_contradicts_itself_takes_no_rejection_back(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import database, extract, store
 from pytest_accel.fleet.nights.night import look
 from pytest_accel.fleet.nights.queries import Fleet
-from pytest_accel.judging.closing import Circumstances
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
@@ -125,7 +125,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_added(
     torn.write_text((records / "2026-11-01-rack7-n00" / "record.json").read_text()[:2000])
     other = records / "other" / "record.json"
     other.parent.mkdir()
-    other.write_text('{"schema": 3, "run": []}')
+    other.write_text('{"schema": 1, "run": []}')
     assert run("add", tmp_path / "store", records) == 6
     printed = capsys.readouterr()
     assert "3 runs added" in printed.out

@@ -15,7 +15,7 @@ import pytest
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.verdict import Status
-from pytest_accel.run import earlier_records, record_reader
+from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history, summary
@@ -72,7 +72,7 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
 
     told = json.loads((tmp_path / "records/first" / SUMMARY).read_text())
     assert len(json.dumps(told["figures"])) < 500, "every run reads a year of nights, of forty metrics each"
-    saved = record_reader.load(tmp_path / "records/second/record.json")
+    saved = record.read(tmp_path / "records/second/record.json")
     assert [run["word"] for run in saved.baseline["runs"]] == ["ACCEPTED"]
     (tmp_path / "records/first").rename(tmp_path / "gone")
     again = judge_again(saved, Terms(here.sku, here.setup.platform, "quick"))

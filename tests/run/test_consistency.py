@@ -13,15 +13,16 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.stats import significant
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import consistency, record, record_reader
-from pytest_accel.run.record import FILE, TELEMETRY, Record, closing_entry
+from pytest_accel.run import consistency, record
+from pytest_accel.run.record import FILE, TELEMETRY, closing_entry
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -80,7 +81,7 @@ def rejected(tmp_path: Path, *first: float) -> Path:
     folder = tmp_path / "rec"
     folder.mkdir()
     (folder / TELEMETRY).write_text("{}\n")
-    whole = Record(
+    whole = Run(
         run={"level": "quick", "platform": "single"},
         devices=DEVICES,
         measurements=found,
@@ -101,7 +102,7 @@ def edited(folder: Path, edit: Edit, *, sealed: bool = True) -> list[str]:
     if sealed:
         raw["sha256"] = record.seal(raw)
     (folder / FILE).write_text(json.dumps(raw))
-    return consistency.contradictions(record_reader.read(folder / FILE))
+    return consistency.contradictions(record.read(folder / FILE))
 
 
 def put(path: str, value: object) -> Edit:
@@ -206,7 +207,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 
 def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
-    saved = record_reader.read(rejected(tmp_path) / FILE)
+    saved = record.read(rejected(tmp_path) / FILE)
     assert consistency.contradictions(saved) == []
     assert consistency.unverified(saved) == []
 
@@ -214,7 +215,7 @@ def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
 def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
     """Samples and durations are rounded to seven digits, which changes a number just above a power of ten the most."""
     folder = rejected(tmp_path, *(0.00100000001 + place * 1.37e-9 for place in range(300)))
-    assert consistency.contradictions(record_reader.read(folder / FILE)) == []
+    assert consistency.contradictions(record.read(folder / FILE)) == []
 
 
 @pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
@@ -236,14 +237,14 @@ def test_a_record_without_its_hash(tmp_path: Path) -> None:
 def test_telemetry_that_was_changed(tmp_path: Path) -> None:
     folder = rejected(tmp_path)
     (folder / TELEMETRY).write_text("{}\n{}\n")
-    (found,) = consistency.contradictions(record_reader.read(folder / FILE))
+    (found,) = consistency.contradictions(record.read(folder / FILE))
     assert found.startswith("telemetry, telemetry.jsonl, was changed: the record states the hash ")
 
 
 def test_a_record_that_was_sent_without_its_telemetry_is_no_contradiction(tmp_path: Path) -> None:
     folder = rejected(tmp_path)
     (folder / TELEMETRY).unlink()
-    saved = record_reader.read(folder / FILE)
+    saved = record.read(folder / FILE)
     assert (consistency.contradictions(saved), consistency.unverified(saved)) == ([], ["telemetry.jsonl is not there"])
 
 
@@ -277,23 +278,9 @@ def test_judged_from_a_record_that_has_changed_since(tmp_path: Path, capsys: pyt
     assert "contradiction: the record that it was judged from" in capsys.readouterr().out
 
 
-def test_a_record_of_format_1_is_read_and_said_to_have_no_hash(tmp_path: Path) -> None:
-    folder = rejected(tmp_path)
-    raw = json.loads((folder / FILE).read_text())
-    limits = raw.pop("limits")
-    del raw["sha256"]
-    raw["schema"] = 1
-    raw["verdicts"] = [{**each, "limit": limits[each["limit"]]} for each in raw["verdicts"]]
-    (folder / FILE).write_text(json.dumps(raw))
-    saved = record_reader.read(folder / FILE)
-    assert saved.record.verdicts[0].limit == LIMIT
-    assert consistency.contradictions(saved) == []
-    assert consistency.unverified(saved) == ["it states no hash of itself, as records of format 1"]
-
-
 @pytest.mark.parametrize("place", [1, -1, True, "0", 0.5, [], {}])
 def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
-    with pytest.raises(record_reader.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
+    with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
         edited(rejected(tmp_path), put("verdicts.1.limit", place))
 
 

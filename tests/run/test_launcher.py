@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.node_name import node_name, other_name
+from pytest_accel.core.run import Run
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.run import earlier_records
 from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, Launch, launch_of
 from pytest_accel.run.options import Options
 from pytest_accel.run.processes import environment
-from pytest_accel.run.record import FILE, Record
+from pytest_accel.run.record import FILE
 from pytest_accel.run.record import create as create_record
 from pytest_accel.run.record_folder import RecordFolder, of_this_node
 from pytest_accel.run.simulation import node as simulated_node
@@ -111,7 +112,7 @@ def test_the_past_of_a_node_is_that_of_its_own_folders(tmp_path: Path) -> None:
         for node in ("n1", "n2", "n10", "n1-2"):
             place = tmp_path / night / node
             place.mkdir(parents=True)
-            create_record(Record(run={"host": node, "started": f"2026-11-0{night}"}), place)
+            create_record(Run(run={"host": node, "started": f"2026-11-0{night}"}), place)
     launch = Launch(SLURM, "n1", job="7")
     own = earlier_records.read(tmp_path / "2/n1-2", launch)
     assert sorted(str(path.parent.relative_to(tmp_path)) for path, _ in own.found) == ["1/n1", "1/n1-2", "2/n1"]

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
+from pytest_accel.core.run import SCHEMA, Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import ledger, record
-from pytest_accel.run.record import FILE, Record, create, write
+from pytest_accel.run.record import FILE, create, write
 from pytest_accel.run.summaries import SUMMARY
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
@@ -26,7 +27,7 @@ GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165",
 
 def written(folder: Path, **fields: Any) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
-    write(Record(**{"run": {}, **fields}), folder)
+    write(Run(**{"run": {}, **fields}), folder)
     return json.loads((folder / FILE).read_text())
 
 
@@ -35,7 +36,7 @@ def test_a_record_holds_devices_measurements_and_verdicts_with_their_limits(tmp_
     limit = Limit("matmul.bf16", "TFLOPS", floor=672.0, source=source, origin="h100-sxm.yaml:20")
     found = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4, (612.0, 612.8), peak=Peak(989.4, "datasheet"))
     text = written(tmp_path, devices=[GPU], measurements=[found], verdicts=[judge([found], limit)])
-    assert text["schema"] == record.SCHEMA
+    assert text["schema"] == SCHEMA
     assert text["state"] == "running"
     assert text["devices"][0]["serial"] == "165"
     assert text["measurements"][0]["samples"] == [612.0, 612.8]
@@ -66,7 +67,7 @@ def test_the_record_states_the_hash_of_its_content(tmp_path: Path) -> None:
 def test_of_many_runs_one_gets_the_folder(tmp_path: Path) -> None:
     """They all begin at once, as srun starts them."""
     with ThreadPoolExecutor(20) as pool:
-        got = list(pool.map(lambda place: create(Record(run={"host": str(place)}), tmp_path), range(20)))
+        got = list(pool.map(lambda place: create(Run(run={"host": str(place)}), tmp_path), range(20)))
     assert sum(got) == 1
     assert json.loads((tmp_path / FILE).read_text())["run"]["host"] == str(got.index(True))
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
@@ -78,7 +79,7 @@ def test_a_link_that_was_put_beside_the_record_is_not_followed(tmp_path: Path) -
     victim.write_text("precious")
     for name in (FILE, SUMMARY, f".{FILE}.{os.getpid()}"):
         (tmp_path / name).symlink_to(victim)
-    write(Record(run={}), tmp_path)
+    write(Run(run={}), tmp_path)
     assert victim.read_text() == "precious"
     assert not (tmp_path / FILE).is_symlink()
 
@@ -94,7 +95,7 @@ def test_numbers_that_json_lacks_are_written_as_text(tmp_path: Path) -> None:
 
 
 def test_what_has_no_json_type_is_written_as_text(tmp_path: Path) -> None:
-    assert written(tmp_path, run={"output": tmp_path, 7: (1, 2)})["run"] == {"output": str(tmp_path), "7": [1, 2]}
+    assert written(tmp_path, software={"at": tmp_path, 7: (1, 2)})["software"] == {"at": str(tmp_path), "7": [1, 2]}
 
 
 def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
     """Where its temporary file belongs lies a folder."""
     written(tmp_path, notes=["old"])
     with pytest.raises(OSError, match="gone"):
-        write(Record(run={}), tmp_path / "gone")
+        write(Run(run={}), tmp_path / "gone")
     assert json.loads((tmp_path / FILE).read_text())["notes"] == ["old"]
 
 

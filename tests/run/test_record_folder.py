@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel.core.run import Run
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.readings import Telemetry
-from pytest_accel.run.record import FILE, LOGS, TELEMETRY, Record
+from pytest_accel.run.record import FILE, LOGS, TELEMETRY
 from pytest_accel.run.record_folder import RecordFolder, file_name
 
 
@@ -86,15 +87,15 @@ def test_a_record_that_cannot_be_written_to_its_place_goes_elsewhere(
     folder = created(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "gone")
     (tmp_path / "out").write_text("")
-    folder.save(Record(run={"host": "one"}))
-    folder.save(Record(run={"host": "two"}))
+    folder.save(Run(run={"host": "one"}))
+    folder.save(Run(run={"host": "two"}))
     assert folder.file
     assert folder.file.parent.name.startswith("accel-record-")
     assert host_in(folder.file.parent) == "two"
     assert (folder.lost, folder.instead_of) == (None, f"{tmp_path / 'out'} could not be written: Not a directory")
     (tmp_path / "out").unlink()
     (tmp_path / "gone").rename(tmp_path / "out")
-    folder.save(Record(run={"host": "three"}))
+    folder.save(Run(run={"host": "three"}))
     assert (folder.file, folder.instead_of) == (tmp_path / "out" / FILE, None)
     assert host_in(tmp_path / "out") == "three"
 
@@ -103,7 +104,7 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     folder = created(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "gone")
-    folder.save(Record(run={}))
+    folder.save(Run(run={}))
     assert folder.lost == "No such file or directory"
 
 

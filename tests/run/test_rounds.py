@@ -19,7 +19,7 @@ from pytest_accel.cli.rejudge import Terms, judge_again
 from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import consistency, record_reader, resume, telemetry_file
+from pytest_accel.run import consistency, record, resume, telemetry_file
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, PACKED, TELEMETRY
@@ -121,9 +121,9 @@ def test_a_loss_in_a_later_round_is_found_with_its_round(tmp_path: Path) -> None
     later = [each for each in here.record.measurements if each.details.get("round") == found["round"]]
     assert {each.metric for each in later} >= {"stream.copy_kernel"}
     assert "below its first round" in verdict.sentence
-    saved = record_reader.read(tmp_path / "out" / FILE)
+    saved = record.read(tmp_path / "out" / FILE)
     assert not consistency.contradictions(saved)
-    again = judge_again(saved.record, Terms(here.sku, here.platform, "long"))
+    again = judge_again(saved, Terms(here.sku, here.platform, "long"))
     assert again.closing["line"] == f"JUDGED AGAIN {closing.line}"
 
 
@@ -175,9 +175,9 @@ def test_a_run_that_is_killed_twice_goes_on_with_its_rounds(tmp_path: Path) -> N
     assert here.record.rounds["done"] >= HOURS
     assert "resumed twice" in closing.line
     assert [note for note in here.record.notes if note.startswith("resumed at")]
-    saved = record_reader.read(tmp_path / "out" / FILE)
+    saved = record.read(tmp_path / "out" / FILE)
     assert not consistency.contradictions(saved)
-    assert judge_again(saved.record, Terms(here.sku, here.platform, "long")).closing["word"] == closing.word
+    assert judge_again(saved, Terms(here.sku, here.platform, "long")).closing["word"] == closing.word
 
 
 def test_hours_that_are_not_over_are_no_acceptance(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) 
     here = resumed(tmp_path, hours=None, platform="hgx8", node="hgx8")
     assert here.record.devices == [*here.devices]
     killed(here)
-    found = resume.Resumed(tmp_path / "out", record_reader.load(path))
+    found = resume.Resumed(tmp_path / "out", record.read(path))
     left = [each for each in here.devices if each != gone]
     assert found.gone(left) == f"gpu3 ({gone.uuid}) was there when the run began, and is missing now"
     assert [each.name for each in found.missing(left)] == ["gpu3"]

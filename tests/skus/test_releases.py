@@ -12,10 +12,10 @@ import as_user
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.judge import judge
 from pytest_accel.run import record
-from pytest_accel.run.record import Record
 from pytest_accel.skus import loader, releases, shipped
 
 CHECKOUT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def test_entries_since_a_version(old: str, newer: int) -> None:
 
 # -- the program, in a repository of its own
 
-Run = Callable[..., str]
+Program = Callable[..., str]
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_a_change_that_is_not_committed_needs_a_reason(repository: Path) -> None
 def test_an_old_record_judged_by_new_thresholds_names_both_and_why_a_limit_moved(repository: Path) -> None:
     limit = loader.load("h100-sxm").limits["stream.copy_kernel"]
     found = Measurement("stream.copy_kernel", "GPU-0", "GB/s", 2740.0, (2740.0,) * 8)
-    old = Record(
+    old = Run(
         run={"level": "quick", "platform": "hgx8"},
         sku={"name": "h100-sxm", "asked": "h100-sxm", "thresholds": "2026.1.1", "files": {}},
         devices=[Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", pci_id="10de:2330")],

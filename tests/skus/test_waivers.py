@@ -11,10 +11,11 @@ import as_user
 import pytest
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_lines import BadFile
-from pytest_accel.judging.closing import Circumstances, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.judge import judge, worst
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 

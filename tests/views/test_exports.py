@@ -24,8 +24,9 @@ from referencing import Registry, Resource
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.markdown import code, escaped
 
@@ -35,21 +36,21 @@ COUNTED = {Status.FAIL: Failure, Status.UNMEASURED: Error, Status.INCONCLUSIVE: 
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Record:
+def faulty() -> Run:
     return exported.faulty()
 
 
 @pytest.fixture(params=HOSTILE, ids=[str(place) for place in range(len(HOSTILE))])
-def hostile(request: pytest.FixtureRequest) -> Record:
+def hostile(request: pytest.FixtureRequest) -> Run:
     return exported.hostile(request.param)
 
 
-def failing(record: Record) -> list[Verdict]:
+def failing(record: Run) -> list[Verdict]:
     return [each for each in record.verdicts if each.fails]
 
 
 @pytest.mark.parametrize("form", EVERY)
-def test_no_export_lets_control_characters_through(form: str, hostile: Record) -> None:
+def test_no_export_lets_control_characters_through(form: str, hostile: Run) -> None:
     """Neither an escape sequence for a terminal nor a byte that no parser takes."""
     text = EVERY[form](hostile)
     assert not [each for each in text if not each.isprintable() and each != "\n"]
@@ -75,7 +76,7 @@ def shape(text: str) -> list[str]:
     return [each.type for each in tokens(text) if each.type not in ("text", "text_special", "code_inline")]
 
 
-def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Record) -> None:
+def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Run) -> None:
     text = markdown.text(faulty)
     assert text.count("\n") < 60
     assert text.startswith("## :x: SIMULATED REJECTED: ")
@@ -90,7 +91,7 @@ def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Record) 
         assert f"`{device.serial}`" in text
 
 
-def test_markdown_of_a_hundred_faults_is_short(faulty: Record) -> None:
+def test_markdown_of_a_hundred_faults_is_short(faulty: Run) -> None:
     many = [replace(each, status=Status.FAIL, sentence=str(place)) for place, each in enumerate(faulty.verdicts)]
     devices = [replace(faulty.devices[0], uuid=str(place), index=place) for place in range(100)]
     text = markdown.text(replace(faulty, verdicts=many, devices=devices))
@@ -98,7 +99,7 @@ def test_markdown_of_a_hundred_faults_is_short(faulty: Record) -> None:
     assert "more are in the record" in text
 
 
-def test_hostile_text_adds_nothing_to_the_shape_of_markdown(hostile: Record) -> None:
+def test_hostile_text_adds_nothing_to_the_shape_of_markdown(hostile: Run) -> None:
     """No HTML, link, emphasis or heading of its own, and no cell more: the parts are those of a harmless record."""
     expected = shape(markdown.text(exported.hostile("harmless")))
     found = shape(markdown.text(hostile))
@@ -125,7 +126,7 @@ def test_github_makes_no_links_and_notifies_nobody() -> None:
 # -- JUnit
 
 
-def test_junit_has_every_verdict_and_tells_failed_from_not_judged(faulty: Record, tmp_path: Path) -> None:
+def test_junit_has_every_verdict_and_tells_failed_from_not_judged(faulty: Run, tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text(junit.text(faulty), encoding="utf-8")
     (suite,) = JUnitXml.fromfile(str(path))
@@ -142,7 +143,7 @@ def test_junit_has_every_verdict_and_tells_failed_from_not_judged(faulty: Record
         assert results == ([COUNTED[verdict.status]] if verdict.fails else [Skipped] if verdict in silent else [])
 
 
-def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Record) -> None:
+def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Run) -> None:
     root = ET.fromstring(junit.text(faulty))  # noqa: S314  we wrote it
     slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
     device = next(each for each in faulty.devices if each.uuid == slow.subject)
@@ -162,7 +163,7 @@ def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Record) -> Non
     assert suite["accel.record_sha256"] == faulty.sha256
 
 
-def test_hostile_text_stays_text_in_junit(hostile: Record, tmp_path: Path) -> None:
+def test_hostile_text_stays_text_in_junit(hostile: Run, tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text(junit.text(hostile), encoding="utf-8")
     (suite,) = JUnitXml.fromfile(str(path))
@@ -189,11 +190,11 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(root, registry=registry, format_checker=checker)
 
 
-def lines(record: Record) -> list[dict[str, Any]]:
+def lines(record: Run) -> list[dict[str, Any]]:
     return [json.loads(each) for each in ocptv.text(record).splitlines()]
 
 
-def artifacts(record: Record, name: str) -> list[dict[str, Any]]:
+def artifacts(record: Run, name: str) -> list[dict[str, Any]]:
     steps = [each["testStepArtifact"] for each in lines(record) if "testStepArtifact" in each]
     return [each[name] for each in steps if name in each]
 
@@ -205,7 +206,7 @@ def test_the_published_schema_is_not_lenient(schema: jsonschema.Draft202012Valid
     assert not schema.is_valid({"testRunArtifact": {"testRunEnd": {"status": "DONE", "result": "PASS"}}, **at})
 
 
-def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Record) -> None:
+def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Run) -> None:
     found = lines(faulty)
     for each in found:
         schema.validate(each)
@@ -215,7 +216,7 @@ def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Record)
     assert found[-1]["testRunArtifact"]["testRunEnd"] == {"status": "COMPLETE", "result": "FAIL"}
 
 
-def test_hostile_text_stays_text_in_ocptv(schema: jsonschema.Draft202012Validator, hostile: Record) -> None:
+def test_hostile_text_stays_text_in_ocptv(schema: jsonschema.Draft202012Validator, hostile: Run) -> None:
     for each in lines(hostile):
         schema.validate(each)
     assert not [text for each in lines(hostile) for text in texts(each) if not text.isprintable()]
@@ -233,7 +234,7 @@ def texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(faulty: Record) -> None:
+def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(faulty: Run) -> None:
     start = lines(faulty)[1]["testRunArtifact"]["testRunStart"]
     assert start["metadata"]["simulated"]
     serials = {each["hardwareInfoId"]: each.get("serialNumber") for each in start["dutInfo"]["hardwareInfos"]}
@@ -275,7 +276,7 @@ def test_ocptv_passes_nothing_that_was_not_judged(word: str, status: int, expect
 # -- Prometheus
 
 
-def samples(record: Record) -> dict[tuple[str, ...], float]:
+def samples(record: Run) -> dict[tuple[str, ...], float]:
     """The samples by name and the values of their labels, sorted by label."""
     families = text_string_to_metric_families(prometheus.text(record))
     found = [each for family in families for each in family.samples]
@@ -284,7 +285,7 @@ def samples(record: Record) -> dict[tuple[str, ...], float]:
     return keyed
 
 
-def test_prometheus_has_the_result_figures_and_findings(faulty: Record) -> None:
+def test_prometheus_has_the_result_figures_and_findings(faulty: Run) -> None:
     found = samples(faulty)
     assert found["accel_run_result", "REJECTED"] == 1
     assert found["accel_run_result", "ACCEPTED"] == 0
@@ -301,14 +302,14 @@ def test_prometheus_has_the_result_figures_and_findings(faulty: Record) -> None:
     assert found["accel_device_info", "gpu0", first.model, str(first.serial), first.uuid] == 1
 
 
-def test_of_two_limits_on_a_metric_prometheus_has_the_one_that_fails(faulty: Record) -> None:
+def test_of_two_limits_on_a_metric_prometheus_has_the_one_that_fails(faulty: Run) -> None:
     slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
     held = replace(slow, status=Status.PASS, floor=1.0, margin=9.0, limit=None)
     found = samples(replace(faulty, verdicts=[held, *faulty.verdicts]))
     assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
 
 
-def test_prometheus_keeps_labels_few(faulty: Record) -> None:
+def test_prometheus_keeps_labels_few(faulty: Run) -> None:
     """UUID and serial number only to join by, and nothing that changes with every run."""
     families = list(text_string_to_metric_families(prometheus.text(faulty)))
     labels = {family.name: {name for each in family.samples for name in each.labels} for family in families}
@@ -320,7 +321,7 @@ def test_prometheus_keeps_labels_few(faulty: Record) -> None:
     assert sum(len(family.samples) for family in families) < 1000
 
 
-def test_every_metric_is_explained(faulty: Record) -> None:
+def test_every_metric_is_explained(faulty: Run) -> None:
     """By its help, and on the page of the exports."""
     page = (CHECKOUT / "docs/exports.md").read_text(encoding="utf-8")
     units = {unit for unit, _ in prometheus.UNITS.values()}
@@ -332,7 +333,7 @@ def test_every_metric_is_explained(faulty: Record) -> None:
         assert family.documentation
 
 
-def test_hostile_text_stays_text_in_prometheus(hostile: Record) -> None:
+def test_hostile_text_stays_text_in_prometheus(hostile: Run) -> None:
     found = samples(hostile)
     assert found["accel_run_exit_status",] == 1
     host = hostile.run["host"]

@@ -21,10 +21,10 @@ import report_record
 from report_record import HOSTILE, SLOW, device, measured, readings, record, saved
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging import rounds
-from pytest_accel.run import record_reader
-from pytest_accel.run.record import Record, names_of
+from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
 from pytest_accel.views.html.words import SIGNS
 
@@ -32,10 +32,10 @@ HTML = "{http://www.w3.org/1999/xhtml}"
 URLS = ("src", "href", "action", "data", "poster", "srcset", "background", "xlink:href")
 
 
-def made(folder: Path, found: Record | None = None) -> str:
+def made(folder: Path, found: Run | None = None) -> str:
     """The report of a record that was written and read again."""
     path = saved(folder, found or record())
-    return page.report(record_reader.load(path), folder)
+    return page.report(read(path), folder)
 
 
 @cache
@@ -73,7 +73,7 @@ def test_hostile_text_stays_text_in_every_place_of_a_record(tmp_path: Path) -> N
     raw = report_record.made_hostile(json.loads(saved(tmp_path, record()).read_text()))
     (tmp_path / "record.json").write_text(json.dumps(raw))
 
-    text = page.report(record_reader.load(tmp_path / "record.json"), tmp_path, [HOSTILE])
+    text = page.report(read(tmp_path / "record.json"), tmp_path, [HOSTILE])
 
     plain, clean = tree(text), tree(made(tmp_path / "clean"))
     assert {each.tag for each in plain.iter()} == {each.tag for each in clean.iter()}
@@ -283,7 +283,7 @@ def test_a_record_without_an_end_says_so() -> None:
 
 
 def test_a_node_without_devices_has_a_report() -> None:
-    found = Record(run={"host": "n"}, closing={"line": "NOT JUDGED nothing", "exit": 6, "word": "NOT JUDGED"})
+    found = Run(run={"host": "n"}, closing={"line": "NOT JUDGED nothing", "exit": 6, "word": "NOT JUDGED"})
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
 
 
@@ -372,7 +372,7 @@ def test_junk_among_the_readings_is_passed_over(tmp_path: Path) -> None:
     raw = json.loads(path.read_text())
     raw["telemetry"]["sha256"] = hashlib.sha256((tmp_path / "telemetry.jsonl").read_bytes()).hexdigest()
     path.write_text(json.dumps(raw))
-    text = page.report(record_reader.load(path), tmp_path)
+    text = page.report(read(path), tmp_path)
     assert "There are no traces" not in text
     assert "Infinity" not in text
 
@@ -387,7 +387,7 @@ def test_junk_among_the_readings_is_passed_over(tmp_path: Path) -> None:
 def test_without_the_readings_the_report_says_why(tmp_path: Path, harm: Any, said: str) -> None:
     path = saved(tmp_path, record())
     harm(tmp_path / "telemetry.jsonl")
-    text = words(page.report(record_reader.load(path), tmp_path))
+    text = words(page.report(read(path), tmp_path))
     assert f"There are no traces: {said}." in text
     assert "highest 88 C" in text  # the record's own summary
 

@@ -12,7 +12,7 @@ import pytest
 import report_record
 from report_record import record, saved
 
-from pytest_accel.run import record_reader
+from pytest_accel.run.record import read
 from pytest_accel.views.html import page
 
 pytestmark = [
@@ -36,7 +36,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a record with its readings."""
     folder = tmp_path_factory.mktemp("usual")
     path = saved(folder, record())
-    (folder / "report.html").write_text(page.report(record_reader.load(path), folder))
+    (folder / "report.html").write_text(page.report(read(path), folder))
     return folder / "report.html"
 
 
@@ -46,7 +46,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     path = saved(folder, record())
     path.write_text(json.dumps(report_record.made_hostile(json.loads(path.read_text()))))
-    (folder / "report.html").write_text(page.report(record_reader.load(path), folder))
+    (folder / "report.html").write_text(page.report(read(path), folder))
     return folder / "report.html"
 
 

@@ -22,7 +22,8 @@ import exported
 import pytest
 import yaml
 
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.core.run import Run
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.prometheus import FILES, METRICS, UNITS, WHAT, text
 
 DASHBOARD = json.loads(FILES["dashboard"].read_text(encoding="utf-8"))
@@ -50,7 +51,7 @@ def test_the_dashboard_has_variables_for_all_that_it_uses() -> None:
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Record:
+def faulty() -> Run:
     return exported.faulty(("stream", "matmul", "soak"))
 
 
@@ -62,7 +63,7 @@ def tool(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_promtool_accepts_the_rules_and_the_metrics(faulty: Record) -> None:
+def test_promtool_accepts_the_rules_and_the_metrics(faulty: Run) -> None:
     promtool = tool("promtool")
     rules = subprocess.run([promtool, "check", "rules", str(FILES["alerts"])], capture_output=True, check=False)
     assert rules.returncode == 0, rules.stdout + rules.stderr
@@ -117,7 +118,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, faulty: Record) -> Iterator[Prometheus]:
+def server(tmp_path_factory: pytest.TempPathFactory, faulty: Run) -> Iterator[Prometheus]:
     """A Prometheus that scrapes the metrics of a rejected node, and has our rules."""
     program, folder = tool("prometheus"), tmp_path_factory.mktemp("prometheus")
     (folder / "metrics").write_text(text(faulty), encoding="utf-8")
@@ -155,7 +156,7 @@ def test_every_query_of_the_dashboard_answers(server: Prometheus, name: str) -> 
 
 
 @pytest.mark.slow
-def test_the_table_of_findings_has_the_serial_numbers(server: Prometheus, faulty: Record) -> None:
+def test_the_table_of_findings_has_the_serial_numbers(server: Prometheus, faulty: Run) -> None:
     expression = PANELS["Findings that reject-A"].replace("$instance", ".*")
     series = [each["metric"] for each in server.query(expression)]
     found = {(each["device"], each["code"], each.get("serial")) for each in series}

@@ -12,12 +12,12 @@ import pytest
 
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Peak
+from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options
-from pytest_accel.run.phases import SamplingCost
 from pytest_accel.run.session import Session
 from pytest_accel.skus import loader
 from pytest_accel.views import plan

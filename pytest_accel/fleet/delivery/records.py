@@ -17,16 +17,16 @@ from typing import TypeGuard
 
 from pytest_accel.core import simulated, untrusted
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import NOT_JUDGED, Circumstances, close
+from pytest_accel.judging.closing import NOT_JUDGED, close
 from pytest_accel.judging.closing_parts import more
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run import consistency, record_reader, summaries
-from pytest_accel.run.record import FILE, FindingEntry, Record
-from pytest_accel.run.record_reader import SavedRecord
+from pytest_accel.run import consistency, record, summaries
+from pytest_accel.run.record import FILE
 from pytest_accel.run.summaries import Summary
 
 ACCEPTED = "ACCEPTED"
@@ -158,9 +158,9 @@ def _read(path: Path) -> Read:
         raw = untrusted.read_json(path)
         if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
             return path, None, {}, ""
-        saved = record_reader.parse(raw, path)
-        if saved.record.judged_from:
-            return path, None, {}, AGAIN.format(record=saved.record.judged_from.get("record", "not named"))
+        saved = record.parse(raw, path)
+        if saved.judged_from:
+            return path, None, {}, AGAIN.format(record=saved.judged_from.get("record", "not named"))
         return path, _node(saved, summaries.summary({**raw, "measurements": ()}), limits), limits, ""
     except BadFile as bad:
         return path, None, {}, str(bad).removeprefix(f"{path}: ")
@@ -168,9 +168,9 @@ def _read(path: Path) -> Read:
         return path, None, {}, f"is damaged: {type(error).__name__}: {error}"
 
 
-def _node(saved: SavedRecord, told: Summary, limits: dict[str, Limit]) -> NodeRecord:
+def _node(saved: Run, told: Summary, limits: dict[str, Limit]) -> NodeRecord:
     """Return what is kept of a record, and add its limits. Raises what access to a missing part of it raises."""
-    record, around = saved.record, saved.record.circumstances or Circumstances()
+    record, around = saved, saved.circumstances or Circumstances()
     devices = sorted(map(_identity, record.devices), key=lambda device: device.index)
     ended, objection = record.state == "finished", _objection(saved)
     if objection:
@@ -198,12 +198,12 @@ def _node(saved: SavedRecord, told: Summary, limits: dict[str, Limit]) -> NodeRe
     )
 
 
-def _objection(saved: SavedRecord) -> str:
+def _objection(saved: Run) -> str:
     """Return why a record says nothing of its node, empty if it does: its parts do not follow from each other."""
-    record = saved.record
+    record = saved
     judged = {each.subject for each in record.verdicts if each.status.holds and each.limit is not None}
     bare = [each.name for each in record.devices if each.uuid not in judged]
-    why = consistency.contradictions(saved) or ([] if record.sha256 else ["it states no hash of itself"])
+    why = consistency.contradictions(saved)
     if record.closing.get("word") == ACCEPTED:
         why += [] if record.devices else ["it holds no device"]
         why += [f"no limit was judged on {', '.join(bare)}"] if bare else []
@@ -215,7 +215,7 @@ def _identity(device: Device) -> Device:
     return replace(device, facts={"unread": dict(device.facts.get("unread") or {})})
 
 
-def _terms(record: Record) -> dict[str, str]:
+def _terms(record: Run) -> dict[str, str]:
     """Return the terms of a record that are known, by their names in `TERMS`."""
     run, sku, software = record.run, record.sku, record.software
     known = {

@@ -18,10 +18,11 @@ from typing import Any, Final
 from pytest_accel.core import paths, simulated, untrusted
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.run import SCHEMA
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.run import summaries
-from pytest_accel.run.record import FILE, READABLE
+from pytest_accel.run.record import FILE
 from pytest_accel.run.summaries import Summary
 
 FINISHED: Final = "finished"
@@ -106,7 +107,7 @@ def read(path: Path) -> KeptRun:
     raw = untrusted.read_bytes(path)
     content = untrusted.parse_json(raw, str(path))
     try:
-        if content["schema"] not in READABLE:
+        if content["schema"] != SCHEMA:
             raise BadFile(f"{path}: was written in schema {printable(str(content['schema']), SHOWN)}")
         return _kept(path, hashlib.sha256(raw).hexdigest(), content, summaries.summary(content))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:

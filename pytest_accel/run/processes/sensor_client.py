@@ -17,6 +17,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.run import SamplingCost
 from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import Watch
@@ -26,7 +27,7 @@ from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.phases import SamplingCost, Timeline
+from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.supervisor import KILL_SECONDS, Child, listen, stood_still

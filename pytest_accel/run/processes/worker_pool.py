@@ -12,10 +12,11 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
 from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastest
+from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
 from pytest_accel.judging.error_reports import Ended
 from pytest_accel.probes.request import Request
-from pytest_accel.run.phases import TimeSpent, around, around_silence
+from pytest_accel.run.phases import around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient

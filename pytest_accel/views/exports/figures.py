@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.run.record import Record
 
 FACTS = ("inventory.", "health.", "host.")
 """Prefixes of the metrics that are facts, not figures."""
@@ -26,7 +26,7 @@ def is_figure(verdict: Verdict) -> bool:
     return number and math.isfinite(float(verdict.value or 0)) and not verdict.metric.startswith(FACTS)
 
 
-def device_names(record: Record) -> dict[str, str]:
+def device_names(record: Run) -> dict[str, str]:
     """Return the name of every subject, by UUID or NODE, fit to be shown and different for every subject."""
     names: dict[str, str] = {NODE: NODE}
     for device in record.devices:
@@ -37,7 +37,7 @@ def device_names(record: Record) -> dict[str, str]:
     return names
 
 
-def devices(record: Record) -> dict[str, Device]:
+def devices(record: Run) -> dict[str, Device]:
     """Return the devices of a record by UUID."""
     return {device.uuid: device for device in record.devices}
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.findings import Finding
 from pytest_accel.run.ledger import OF_COUNTERS
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.figures import device_names, devices
 from pytest_accel.views.own_tests import told_apart
 
@@ -60,7 +61,7 @@ def pairs(properties: Properties) -> list[tuple[str, str]]:
     return [(f"accel.{name}", printable(str(value))) for name, value in properties.items() if value is not None]
 
 
-def text(record: Record) -> str:
+def text(record: Run) -> str:
     """Return a record as a JUnit file."""
     suite = ET.Element("testsuite", name=SUITE)
     add_properties(suite, _of_run(record))
@@ -96,7 +97,7 @@ def document(suite: ET.Element, attributes: Mapping[str, str]) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _of_run(record: Record) -> Properties:
+def _of_run(record: Run) -> Properties:
     """Return the properties of the whole run, under the names that the plugin gives them."""
     run = record.run
     return {
@@ -116,7 +117,7 @@ def _of_run(record: Record) -> Properties:
     }
 
 
-def _seconds(record: Record) -> dict[tuple[str, str], float]:
+def _seconds(record: Run) -> dict[tuple[str, str], float]:
     """Return how long the attempts at a metric of a subject took; counters, which count all the time, take none."""
     spent: dict[tuple[str, str], float] = {}
     for each in record.measurements:

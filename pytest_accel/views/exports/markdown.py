@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.figures import device_names
 from pytest_accel.views.markdown import code, escaped, table
 from pytest_accel.views.next_steps import by_finding
@@ -21,7 +22,7 @@ ICONS = {0: "white_check_mark", 1: "x"}
 """GitHub's names of the pictures for exit statuses; another one is a question mark."""
 
 
-def text(record: Record) -> str:
+def text(record: Run) -> str:
     """Return a record in Markdown."""
     run, names = record.run, device_names(record)
     word = record.closing.get("word") or record.state
@@ -57,7 +58,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(f"{n} {status.value}" for status, n in counts.items() if n and status is not Status.NOT_APPLICABLE)
 
 
-def _steps(record: Record, names: dict[str, str]) -> list[str]:
+def _steps(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of fault codes, worst first."""
     rows = []
     for finding, members in by_finding(findings_of(record)).items():
@@ -68,7 +69,7 @@ def _steps(record: Record, names: dict[str, str]) -> list[str]:
     return _table("Next steps", ("code", "severity", "devices", "next step", "metrics"), rows, STEPS)
 
 
-def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
+def _verdicts(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of verdicts that fail, are waived or are marginal; those with one cause share a row."""
     short = [each for each in record.verdicts if each.status.fails or each.status is Status.MARGINAL]
     groups = grouped(worst_first(short), lambda each: (each.subject, each.status, each.sentence))
@@ -84,7 +85,7 @@ def _verdicts(record: Record, names: dict[str, str]) -> list[str]:
     return _table("Verdicts", ("status", "device", "metric", "value", "limit", "margin", "cause"), rows, VERDICTS)
 
 
-def _devices(record: Record, names: dict[str, str]) -> list[str]:
+def _devices(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of devices, each with its identity and the number of its verdicts.
 
     Of more than it has rows, those that fail come first.

@@ -17,9 +17,10 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import printable_data
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.findings import Finding
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.figures import device_names
 
 VERSION: Final = {"major": 2, "minor": 0}
@@ -41,7 +42,7 @@ Artifact = tuple[float, dict[str, Any]]
 """A line without its number, and its time in seconds since the epoch."""
 
 
-def text(record: Record) -> str:
+def text(record: Run) -> str:
     """Return a record as JSON Lines."""
     lines = []
     latest = 0.0
@@ -53,7 +54,7 @@ def text(record: Record) -> str:
     return "".join(lines)
 
 
-def _artifacts(record: Record) -> Iterator[Artifact]:
+def _artifacts(record: Run) -> Iterator[Artifact]:
     """Return the lines of a record in order: the run, a step for every probe, the closing line."""
     started = _time(record.run.get("started"))
     yield started, {"schemaVersion": VERSION}
@@ -134,7 +135,7 @@ def _of_hardware(verdict: Verdict) -> dict[str, str]:
     return {"hardwareInfoId": verdict.subject}
 
 
-def _start(record: Record) -> dict[str, Any]:
+def _start(record: Run) -> dict[str, Any]:
     """Return the beginning of the run: command, terms, and what was tested."""
     run = record.run
     terms = {"sku": record.sku.get("name"), "platform": run.get("platform"), "level": run.get("level")}
@@ -153,7 +154,7 @@ def _start(record: Record) -> dict[str, Any]:
     }
 
 
-def _dut(record: Record) -> dict[str, Any]:
+def _dut(record: Run) -> dict[str, Any]:
     """Return the node: its software, and its hardware with serial numbers.
 
     Verdicts on subjects that are no devices of the record, such as missing ones, refer to hardware as well.
@@ -198,7 +199,7 @@ def _software_type(name: str) -> str:
     return "SYSTEM" if name in ("kernel", "driver") else "APPLICATION"
 
 
-def _result(record: Record) -> tuple[str, str]:
+def _result(record: Run) -> tuple[str, str]:
     """Return status and result of the run. It passes only where its exit status is 0.
 
     A run that judged too little to pass is skipped; one that was interrupted, broke or did not end has an error.

@@ -12,9 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import WORDS
-from pytest_accel.run.record import Record, findings_of
+from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.figures import device_names, is_figure, one_each, shown
 from pytest_accel.views.exports.prometheus_text import Family
@@ -63,12 +64,12 @@ Row = tuple[Sequence[str], float]
 """The values of the labels, and the number."""
 
 
-def text(record: Record) -> str:
+def text(record: Run) -> str:
     """Return a record in the text format of Prometheus."""
     return prometheus_text.text(_families(record))
 
 
-def _families(record: Record) -> Iterator[Family]:
+def _families(record: Run) -> Iterator[Family]:
     names = device_names(record)
     yield from _of_run(record)
     yield from _of_devices(record, names)
@@ -81,7 +82,7 @@ def _families(record: Record) -> Iterator[Family]:
             yield _family(f"accel_{what}_{unit}", ("device", "metric"), rows, help_text)
 
 
-def _of_run(record: Record) -> Iterator[Family]:
+def _of_run(record: Run) -> Iterator[Family]:
     """Return the metrics of the whole run."""
     run, around = record.run, record.circumstances
     terms = {
@@ -105,7 +106,7 @@ def _of_run(record: Record) -> Iterator[Family]:
     yield _family("accel_run_verdicts", ("status",), [((each.value,), float(count[each])) for each in Status])
 
 
-def _of_devices(record: Record, names: dict[str, str]) -> Iterator[Family]:
+def _of_devices(record: Run, names: dict[str, str]) -> Iterator[Family]:
     """Return identity, verdicts and findings of the devices and the node."""
     known = [
         (names[each.uuid], shown(each.uuid), shown(each.serial or ""), shown(each.model)) for each in record.devices

@@ -10,9 +10,9 @@ from statistics import fmean, pstdev
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.judging.rounds import round_of
-from pytest_accel.run.record import Record
 from pytest_accel.views.html.series import POINTS, rounded, thinned
 from pytest_accel.views.html.words import meaning, number
 
@@ -51,7 +51,7 @@ class Plot:
         }
 
 
-def blocks(record: Record, names: Mapping[str, str]) -> list[Plot]:
+def blocks(record: Run, names: Mapping[str, str]) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
     counts: Counter[tuple[str, str, int]] = Counter()
     keys = []
@@ -99,7 +99,7 @@ def _plot(
     )
 
 
-def rounds(record: Record, names: Mapping[str, str]) -> list[Plot]:
+def rounds(record: Run, names: Mapping[str, str]) -> list[Plot]:
     """Return a plot for each metric of a long run, with the value of every round."""
     verdicts = grouped(record.verdicts, lambda each: each.metric)
     plots = []

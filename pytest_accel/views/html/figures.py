@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.history import EarlierFigure, terms_of
@@ -13,7 +14,7 @@ from pytest_accel.judging.like_devices import kind_of, like
 from pytest_accel.judging.neighbours import standing
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.baseline import kept_in
-from pytest_accel.run.record import Record, names_of
+from pytest_accel.run.record import names_of
 from pytest_accel.views.html.limits import bounds_of
 from pytest_accel.views.html.words import badge, change, is_fact, number, together, why
 
@@ -24,7 +25,7 @@ Compared = tuple[str, float | None, str]
 class Figures:
     """The verdicts of a record in the order and the groups of the page, with what a template looks up for each."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Run) -> None:
         self.names = names_of(record)
         self.limits = list({repr(each.limit): each.limit for each in record.verdicts if each.limit}.values())
         """Every limit once."""

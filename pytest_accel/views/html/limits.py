@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.method import words
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict, show
-from pytest_accel.run.record import Record
 from pytest_accel.views.html.words import plain
 from pytest_accel.views.table import bounds
 
@@ -47,7 +47,7 @@ def healthy(limit: Limit | None) -> tuple[str, float | None]:
     return ("", None) if limit.reference is None else (show(limit.reference, ""), limit.reference)
 
 
-def conditions(record: Record) -> Iterable[tuple[str, list[str]]]:
+def conditions(record: Run) -> Iterable[tuple[str, list[str]]]:
     """Return the conditions of all measurements, each with the metrics that were measured under them."""
     newest = {(each.metric, each.subject): each.conditions for each in record.measurements if each.samples}
     texts: dict[str, str] = {}

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
 from pytest_accel.judging import peer_matrix
 from pytest_accel.run import telemetry_file
-from pytest_accel.run.record import Record, findings_of, names_of, places_of
+from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, limits, overview, peers, series, traces, words
 from pytest_accel.views.html.figures import Figures
 
@@ -45,7 +46,7 @@ def demand_extra() -> None:
         raise MissingExtra("the HTML report needs Jinja2: pip install 'pytest-accel[report]'") from None
 
 
-def report(record: Record, folder: Path, doubts: Sequence[str] = ()) -> str:
+def report(record: Run, folder: Path, doubts: Sequence[str] = ()) -> str:
     """Return the report of a record whose other files lie in `folder`. Raises MissingExtra.
 
     `doubts` are the contradictions in the record, which the report shows below the result. The traces are left out, and
@@ -61,7 +62,7 @@ def report(record: Record, folder: Path, doubts: Sequence[str] = ()) -> str:
         return page(record, None, str(bad), doubts)
 
 
-def page(record: Record, drawn: traces.Traces | None, absent: str = "", doubts: Sequence[str] = ()) -> str:
+def page(record: Run, drawn: traces.Traces | None, absent: str = "", doubts: Sequence[str] = ()) -> str:
     """Return the report of a record with the traces of its soak; without them `absent` says why. Raises MissingExtra.
 
     Text from outside is escaped by the template, and control characters become visible escapes.
@@ -83,7 +84,7 @@ def code(style: str, script: str) -> dict[str, str]:
     }
 
 
-def _content(record: Record, drawn: traces.Traces | None) -> dict[str, Any]:
+def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
     found = Figures(record)
     plots, rounds = blocks.blocks(record, found.names), blocks.rounds(record, found.names)

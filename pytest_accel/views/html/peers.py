@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.run import Run
 from pytest_accel.judging.peer_matrix import SHORT, fastest
-from pytest_accel.run.record import Record
 from pytest_accel.views.html.words import number
 
 STEPS = 8
@@ -45,7 +45,7 @@ def tint(share: float) -> int:
     return round(STEPS * min(1.0, max(0.0, (1 - share) / (1 - DARKEST))))
 
 
-def matrices(record: Record, names: Mapping[str, str]) -> list[Matrix]:
+def matrices(record: Run, names: Mapping[str, str]) -> list[Matrix]:
     """Return a matrix for each metric of peer copies, from the newest measurement of every sender."""
     found = []
     sent = [each for each in record.measurements if each.details.get("row")]

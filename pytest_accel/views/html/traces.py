@@ -11,9 +11,9 @@ from typing import Any
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.telemetry import NAMED, REASONS
-from pytest_accel.run.record import Record
 from pytest_accel.views.html.blocks import Plot
 from pytest_accel.views.html.series import POINTS, rounded, spans
 from pytest_accel.views.html.words import number
@@ -105,7 +105,7 @@ class _Lane:
     """The first and the last reading of every counter of seconds."""
 
 
-def window(record: Record) -> Window | None:
+def window(record: Run) -> Window | None:
     """Return the time of the soak, that of all measurements where there was none, or that of a whole long run.
 
     None if nothing was measured.
@@ -121,7 +121,7 @@ def window(record: Record) -> Window | None:
     return Window(start - BESIDE, end + BESIDE, bool(soaks))
 
 
-def _whole(record: Record) -> Window | None:
+def _whole(record: Run) -> Window | None:
     """Return the time from the start of a run to its end, None where the record does not state both."""
     try:
         start = datetime.fromisoformat(record.run.get("started", ""))
@@ -215,7 +215,7 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     return name, path, how_long if parts else "never"
 
 
-def summaries(record: Record, names: Mapping[str, str]) -> list[list[str]]:
+def summaries(record: Run, names: Mapping[str, str]) -> list[list[str]]:
     """Return what the record itself says of the sensor's readings during the soak: a row for each attempt.
 
     None if it says nothing of clock, power and temperature, as of processors.

@@ -1,0 +1,386 @@
+"""A run of the tool on a node, as its record holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypedDict
+
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.structured import NOT_IN_FILE
+from pytest_accel.core.verdict import Verdict, Waiver
+
+SCHEMA: Final = 1
+"""The version of the format of a record and of its summary."""
+
+
+class SamplingCost(TypedDict):
+    """The cost of the sensor's readings while the workers measured."""
+
+    readings: int
+    """The number of readings, over all devices."""
+    seconds_per_reading: float
+    cpu_share: float
+    """The processor time of the sensor as a fraction of the time of the devices' processors: those that a CPU device
+    is made of, or those near a GPU."""
+
+
+class TimeSpent(TypedDict, total=False):
+    """The time of a run in seconds, by phase and by probe."""
+
+    seconds: dict[str, float]
+    """Seconds by phase, and under "device" the time that the devices were at work."""
+    probes: dict[str, dict[str, float]]
+    """Seconds by metric and phase."""
+    sampling: SamplingCost
+    """Absent if the sensor read nothing."""
+
+
+@dataclass
+class Circumstances:
+    """Everything besides the verdicts that decides how a run closes."""
+
+    required: Sequence[tuple[str, str, str]] = ()
+    """One key (metric, subject, origin of the limit) for each verdict that an acceptance requires."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The display name of each subject, by UUID."""
+    expected_devices: int = 0
+    sku: str = ""
+    """The name of the SKU that the closing line states; empty if there is none."""
+    level: str = ""
+    day: str = ""
+    """The date of the run in ISO format; empty where it is not known."""
+    wants_acceptance: bool = False
+    """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
+    no_acceptance: Sequence[str] = ()
+    """Reasons why the run cannot be an acceptance, independent of its verdicts."""
+    unfit: str | None = None
+    """The reason why the threshold file does not permit an acceptance, or None."""
+    not_judged: tuple[str, ...] = ()
+    """Parts of the node that an acceptance on this platform does without."""
+    filtered: Sequence[str] = ()
+    """Options that narrowed the run, so that missing verdicts are expected."""
+    overridden: int = 0
+    own_file: str | None = None
+    """The user's own threshold file, if the run was judged by one."""
+    contract: str = ""
+    """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
+    other_datasheet: Sequence[str] = ()
+    """The values of its datasheet that differ from the shipped file's."""
+    broken_tests: Sequence[str] = ()
+    failed_tests: Sequence[str] = ()
+    record_problem: str | None = None
+    simulated: bool = False
+    """True for a simulated node: its verdicts say nothing about hardware."""
+    rejected_before: Sequence[str] = ()
+    """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    cut_short: str | None = None
+    """The reason why not every test was run, where the run is judged all the same; or None."""
+    hours: float = 0.0
+    """The hours that the run was to go on (--accel-hours); 0 for one pass through its measurements."""
+    hours_done: float = 0.0
+    rounds: int = 0
+    """The number of complete rounds of a run with `hours`."""
+    resumed: int = 0
+    """How often the run was resumed."""
+    reboots: int = 0
+    """How often the host was booted meanwhile."""
+    interrupted: str | None = None
+    """The reason why pytest ended early, or None."""
+    ended: int = 2
+    """The exit status that pytest gave an interrupted run."""
+
+
+class SeriesEntry(TypedDict):
+    """The values of one metric in every round."""
+
+    unit: str
+    values: dict[str, list[float | None]]
+    """By subject, one for each round from the first on; null where there is no number."""
+
+
+class FoundEntry(TypedDict):
+    """A verdict that a later round made worse than the first round had it."""
+
+    metric: str
+    subject: str
+    limit: str
+    """Where the limit was declared; empty without one."""
+    round: int
+
+
+class RoundsEntry(TypedDict, total=False):
+    """The rounds of a run with --accel-hours; empty in any other run."""
+
+    hours: float
+    """The hours that were asked for."""
+    done: float
+    """The hours that the run was going, without the time between a stop and a resumption."""
+    complete: int
+    """The number of complete rounds."""
+    now: str
+    """How far the run is, in words."""
+    series: dict[str, SeriesEntry]
+    """By metric."""
+    found: list[FoundEntry]
+
+
+class WaiversEntry(TypedDict, total=False):
+    """The file of waivers as the record holds it; empty in a run without one."""
+
+    file: str
+    sha256: str
+    used: list[Waiver]
+    """The waivers that cover a verdict."""
+
+
+class StartEntry(TypedDict):
+    """One start of the run: the first one, or one that resumed it."""
+
+    at: str
+    """ISO 8601, in UTC."""
+    boot: str
+    """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""
+    seconds: float
+    """The seconds that the run was going from this start to the last time that the record was written."""
+
+
+class RequestEntry(TypedDict):
+    """A measurement that is complete, so that a resumed run does not make it again."""
+
+    probe: str
+    conditions: str
+    metrics: list[str]
+    until: float
+    """The time at which the last measurement of a complete attempt began, in seconds since the epoch."""
+
+
+class LauncherEntry(TypedDict, total=False):
+    """What a launcher said about this task."""
+
+    name: str
+    """The launcher: slurm, torchrun, mpi or kubernetes."""
+    job: str
+    """The id of the job; empty if it has none."""
+    node: str
+    """The name by which the launcher knows the node, else that of the host."""
+    rank: int | None
+    """The number of the task among all; None if the launcher does not say it."""
+    nodes: int | None
+    """The number of nodes; None if the launcher does not say it."""
+
+
+class RunEntry(TimeSpent, total=False):
+    """The command, host and time of the run. Times are ISO 8601, in UTC."""
+
+    started: str
+    ended: str
+    host: str
+    command: list[str]
+    """The command line."""
+    level: str
+    platform: str
+    user: str
+    output: str
+    """The folder of the record."""
+    environment: dict[str, dict[str, str]]
+    """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
+    time_limit: float
+    """Seconds within which the run had to end; absent without such a limit."""
+    starts: list[StartEntry]
+    """The starts of a run at level long, which can be resumed; absent at other levels."""
+    launcher: LauncherEntry
+    """The launcher that started the run on one of many nodes; absent without one."""
+    simulated: dict[str, Any]
+    """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
+
+
+class ContractEntry(TypedDict):
+    """The frozen threshold file that the devices were judged by."""
+
+    sha256: str
+    """The hash of its content."""
+    platform: str
+    level: str
+    suite: str
+    """The version of pytest_accel that froze it."""
+    thresholds: str
+    """The version of the shipped thresholds then."""
+    date: str
+
+
+class SkuEntry(TypedDict, total=False):
+    """The SKU that the devices were judged as; empty where none was named or recognised."""
+
+    name: str
+    asked: str | None
+    """The value of --accel-sku: a name, a file or auto."""
+    thresholds: str
+    """The version of the shipped threshold files."""
+    files: Mapping[str, str]
+    """Every threshold file that a value came from, with its SHA-256."""
+    contract: ContractEntry
+    """The contract that it was judged by; absent where it was judged by a threshold file that is not frozen."""
+
+
+class EarlierRecord(TypedDict, total=False):
+    """Another record beside this one that holds one of its devices."""
+
+    record: str
+    started: str | None
+    state: str | None
+    line: str | None
+    """Its closing line."""
+    devices: list[str]
+    """UUIDs of the devices that both records hold."""
+    rejected: list[str]
+    """UUIDs of those that it rejected, or "node" for what concerns all."""
+
+
+class BaselineRun(TypedDict):
+    """An earlier run that figures were compared with."""
+
+    record: str
+    started: str
+    word: str
+    terms: dict[str, str]
+    """Level, platform and software, by name."""
+
+
+class BaselineFigure(TypedDict):
+    """A figure of an earlier run, in the unit of its key; `run` is its place in `runs`."""
+
+    value: float
+    run: int
+
+
+class BaselinePast(TypedDict):
+    """The earlier figures of one metric of one device."""
+
+    first: BaselineFigure | None
+    """That of the first accepted run."""
+    last: BaselineFigure | None
+    between_runs: float | None
+    """The standard deviation from run to run as a fraction of the value; None if there were too few runs."""
+    runs: int
+    """The number of comparable runs."""
+
+
+class BaselineEntry(TypedDict, total=False):
+    """What the figures of the run were compared with."""
+
+    asked: str
+    """The value of --accel-baseline."""
+    fails: bool
+    """True if a drop fails (--accel-baseline-fail)."""
+    runs: list[BaselineRun]
+    pasts: dict[str, dict[str, BaselinePast]]
+    """By metric, unit and hash of the method, and by subject."""
+
+
+class PackingListEntry(TypedDict, total=False):
+    """The packing list that the devices had to be on; empty in a run without one."""
+
+    file: str
+    sha256: str
+    boards: int
+    """The number of its rows."""
+    names_nodes: bool
+    """True if it says which node each board belongs in, so that a board may be in another, and a node incomplete."""
+
+
+class TelemetryFile(TypedDict, total=False):
+    """The file with all readings of the sensor, beside the record."""
+
+    file: str
+    sha256: str | None
+
+
+class ClosingEntry(TypedDict, total=False):
+    """The closing line of the run; empty until it has ended."""
+
+    line: str
+    exit: int
+    """The exit status of pytest."""
+    word: str
+    """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
+    finds: str
+    """What the run would have rejected, in one sentence; empty if it measured no speed."""
+
+
+class FindingEntry(TypedDict):
+    """The fault code of one verdict."""
+
+    metric: str
+    subject: str
+    origin: str
+    """Where the limit of the verdict was declared; empty without a limit."""
+    code: str
+    """The stable code: "A401"."""
+    name: str
+    severity: str
+    action: str
+    """The next step in one word."""
+    do: str
+    """The next step in a sentence."""
+    vendor: str
+    """The vendor's own code for what its driver reported, such as "Xid 79 (RESTART_BM)"; empty if there is none."""
+
+
+class JudgedFrom(TypedDict, total=False):
+    """The record that this one judges again; empty in the record of a run."""
+
+    record: str
+    sha256: str | None
+    judged: str
+    """The time at which it was judged again: ISO 8601, in UTC."""
+    packing_list: PackingListEntry
+    """The packing list of the run; absent unless another one was judged by."""
+
+
+@dataclass
+class Run:
+    """The results of a run and how it was made. `state` is "running", "interrupted" or "finished"."""
+
+    run: RunEntry
+    sku: SkuEntry = field(default_factory=SkuEntry)
+    devices: list[Device] = field(default_factory=list)
+    """The devices that were found, also those that the user did not choose."""
+    software: dict[str, Any] = field(default_factory=dict)
+    """Versions of the software by name."""
+    measurements: list[Measurement] = field(default_factory=list)
+    """Every attempt at every metric, in the order in which they were made."""
+    verdicts: list[Verdict] = field(default_factory=list)
+    findings: list[FindingEntry] = field(default_factory=list)
+    """The fault code of every verdict that fails or is marginal, worst first; entered with the closing line."""
+    waivers: WaiversEntry = field(default_factory=WaiversEntry)
+    packing_list: PackingListEntry = field(default_factory=PackingListEntry)
+    notes: list[str] = field(default_factory=list)
+    """Sentences that a reader should know besides the verdicts."""
+    earlier_attempts: list[EarlierRecord] = field(default_factory=list)
+    baseline: BaselineEntry = field(default_factory=BaselineEntry)
+    requests: list[RequestEntry] = field(default_factory=list)
+    """The complete measurements of the first round of a run at level long."""
+    rounds: RoundsEntry = field(default_factory=RoundsEntry)
+    telemetry: TelemetryFile = field(default_factory=TelemetryFile)
+    state: Literal["running", "interrupted", "finished"] = "running"
+    closing: ClosingEntry = field(default_factory=ClosingEntry)
+    circumstances: Circumstances | None = None
+    """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
+    judged_from: JudgedFrom = field(default_factory=JudgedFrom)
+    """The record (path and SHA-256) that this one judges again; empty in the record of a run."""
+    schema: Literal[1] = SCHEMA
+    """The version of this format."""
+    sha256: str = ""
+    """The SHA-256 of the record without this key, as JSON with sorted keys and without spaces. It shows that a record
+    was changed; whoever changes the record on purpose can compute it anew."""
+    path: Path = field(default=Path(), compare=False, metadata=NOT_IN_FILE)
+    """The file that the record was read from."""
+    sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
+    """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
+
+    @property
+    def altered(self) -> bool:
+        """True for a record whose file was changed after it was written."""
+        return self.sealed != self.sha256

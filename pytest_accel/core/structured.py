@@ -1,0 +1,251 @@
+"""Turns data of JSON into our classes and back. It refuses what does not fit, and names the place in the file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+from itertools import repeat
+from types import MappingProxyType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+)
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_structure_fn
+
+from pytest_accel.core import details
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Verdict
+
+T = TypeVar("T")
+
+NO_NUMBERS: Final = ("nan", "inf", "-inf")
+"""Values that JSON has no number for; our files hold them as text."""
+SPARSE: Final = (Verdict, Measurement, Limit)
+"""Of these, a record holds hundreds. Fields with their default value are left out of its file."""
+NOT_IN_FILE: Final = MappingProxyType({"file": False})
+"""The metadata of a field of a dataclass that its file does not hold."""
+_SCALARS: Final = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+_ITEMS: Final[Mapping[Any, set[type]]] = {float: {float, int}, int: {int}, str: {str}}
+"""The types of items by the hint of their list. Lists of samples are long, and are looked through at once."""
+
+
+class Misfit(ValueError):
+    """Data that does not fit its class; the text names the place and the value."""
+
+
+def structure(kind: type[T], raw: Any, where: str = "") -> T:
+    """Return data of JSON as an object of a dataclass. Raises Misfit, which names the place below `where`.
+
+    An unknown key is an error as well, since it may be one that changes what the others mean.
+    """
+    try:
+        return _CONVERTER.structure(raw, kind)
+    except BaseValidationError as error:
+        raise Misfit(_first(error, where)) from None
+    except Misfit as misfit:
+        raise Misfit(f"{where or 'the whole file'} {misfit}") from None
+
+
+def plain(value: Any) -> Any:
+    """Return a value in types of JSON. NaN and infinities become text, since JSON has no number for them."""
+    return _CONVERTER.unstructure(value)
+
+
+def _first(error: BaseException, where: str) -> str:
+    """Return the first misfit of a tree of errors, with the keys and places that lead to it.
+
+    An unknown key comes before a missing one: it may be that one, misspelt.
+    """
+    while isinstance(error, BaseValidationError):
+        error = min(error.exceptions, key=lambda each: not isinstance(each, ForbiddenExtraKeysError))
+        note = _note(error)
+        if isinstance(note, IterableValidationNote):
+            where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
+        elif isinstance(note, AttributeValidationNote):
+            where += f".{note.name}"
+    where = where.removeprefix(".")
+    if isinstance(error, ForbiddenExtraKeysError):
+        return f"{where}.{min(error.extra_fields)} is not known".removeprefix(".")
+    return f"{where} is missing" if isinstance(error, KeyError) else f"{where or 'the whole file'} {error}"
+
+
+def _note(error: BaseException) -> object:
+    notes = getattr(error, "__notes__", ())
+    return next((each for each in notes if isinstance(each, AttributeValidationNote | IterableValidationNote)), None)
+
+
+def short(raw: Any) -> str:
+    """Return a value as JSON, cut off after 40 characters."""
+    text = json.dumps(raw)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+# -- the hooks of the converter
+
+
+def _scalar(raw: Any, hint: type) -> Any:
+    """Return a number, a text or a truth value; a member of an enumeration that is a text as well."""
+    if issubclass(hint, Enum):
+        return _member(raw, hint)
+    if hint is float and raw in NO_NUMBERS:
+        return float(raw)
+    fits = isinstance(raw, (int, float) if hint is float else hint) and (hint is bool or not isinstance(raw, bool))
+    if not fits:
+        raise Misfit(f"is {short(raw)}, not {_SCALARS[hint]}")
+    return raw
+
+
+def _day(raw: Any, _: type[date]) -> date:
+    try:
+        return date.fromisoformat(raw)
+    except (TypeError, ValueError):
+        raise Misfit(f"is {short(raw)}, not a date such as 2026-12-31") from None
+
+
+def _member(raw: Any, hint: type[Enum]) -> Enum:
+    return hint(_choice(raw, [member.value for member in hint]))
+
+
+def _choice(raw: Any, choices: Sequence[Any]) -> Any:
+    if raw not in choices or isinstance(raw, bool) != isinstance(choices[0], bool):
+        raise Misfit(f"is {short(raw)}, not one of {', '.join(map(str, choices))}")
+    return raw
+
+
+def _demand(kind: type, raw: Any) -> None:
+    if not isinstance(raw, kind):
+        raise Misfit(f"is {short(raw)}, not a {'mapping' if kind is dict else 'list'}")
+
+
+def _of_class(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Return what makes an object of a dataclass, or of a TypedDict; the details of a measurement may have other keys.
+
+    Nothing is judged by those: a user's probe has written them.
+    """
+    if isinstance(hint, type) and is_dataclass(hint):
+        omitted: Any = {each.name: override(omit=True) for each in fields(hint) if each.metadata == NOT_IN_FILE}
+        inner: Any = make_dict_structure_fn(hint, converter, _cattrs_forbid_extra_keys=True, **omitted)
+    else:
+        forbids = hint.__module__ != details.__name__
+        inner = make_typed_dict_structure_fn(hint, converter, _cattrs_forbid_extra_keys=forbids)
+
+    def of_class(raw: Any, kind: Any) -> Any:
+        _demand(dict, raw)
+        return inner(raw, kind)
+
+    return of_class
+
+
+def _of_union(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Return what makes a value of the first type of a union that it fits."""
+    kinds = [each for each in get_args(hint) if each is not type(None)]
+    has_none = len(kinds) < len(get_args(hint))
+
+    def of_union(raw: Any, _: Any) -> Any:
+        if raw is None and has_none:
+            return None
+        for kind in kinds[:-1]:
+            try:
+                return converter.structure(raw, kind)
+            except (BaseValidationError, Misfit):
+                continue
+        return converter.structure(raw, kinds[-1])
+
+    return of_union
+
+
+def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Return what makes a list or a tuple; a tuple of so many types has so many items."""
+    origin, inner = get_origin(hint), get_args(hint)
+    kind: Any = tuple if origin is tuple else list
+    length = len(inner) if origin is tuple and inner[-1] is not Ellipsis else None
+    hooks = [converter.get_structure_hook(each) for each in inner if each is not Ellipsis]
+
+    def of_list(raw: Any, _: Any) -> Any:
+        _demand(list, raw)
+        if length is None and set(map(type, raw)) <= _ITEMS.get(inner[0], set()):
+            return kind(raw)
+        if length not in (None, len(raw)):
+            raise Misfit(f"has {len(raw)} items, not {length}")
+        of = zip(hooks, inner, strict=True) if length else repeat((hooks[0], inner[0]))
+        return kind([_placed(place, *each, one) for place, (one, each) in enumerate(zip(raw, of, strict=False))])
+
+    return of_list
+
+
+def _of_mapping(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Return what makes a mapping whose keys are texts."""
+    of = get_args(hint)[1]
+    hook = converter.get_structure_hook(of)
+
+    def of_mapping(raw: Any, _: Any) -> Any:
+        _demand(dict, raw)
+        return raw if of is Any else {key: _placed(key, hook, of, one) for key, one in raw.items()}
+
+    return of_mapping
+
+
+def _placed(place: int | str, hook: Callable[[Any, Any], Any], hint: Any, raw: Any) -> Any:
+    """Return an item of a list or a mapping; whatever is wrong in it is raised with its place."""
+    try:
+        return hook(raw, hint)
+    except (BaseValidationError, Misfit) as error:
+        error.__notes__ = [*getattr(error, "__notes__", ()), IterableValidationNote("", place, hint)]  # type: ignore[union-attr]
+        raise IterableValidationError("", [error], hint) from None
+
+
+def _to_data(kind: Any, converter: Converter) -> Callable[[Any], Any]:
+    """Return what makes data of an object."""
+    omitted: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
+    return make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **omitted)
+
+
+def _or_text(value: Any) -> Any:
+    """Return a value of no class of ours as text, unless it is of a type of JSON."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _is_class(hint: Any) -> bool:
+    return is_dataclass(hint) or is_typeddict(hint)
+
+
+def _is(*origins: Any) -> Callable[[Any], bool]:
+    return lambda hint: get_origin(hint) in origins
+
+
+def _converter() -> Converter:
+    made: Any = Converter(
+        unstruct_collection_overrides={Sequence: list, tuple: list}, unstructure_fallback_factory=lambda _: _or_text
+    )
+    for scalar in _SCALARS:
+        made.register_structure_hook(scalar, _scalar)
+    made.register_structure_hook(date, _day)
+    made.register_structure_hook_func(lambda hint: isinstance(hint, type) and issubclass(hint, Enum), _member)
+    made.register_structure_hook_func(_is(Literal), lambda raw, hint: _choice(raw, get_args(hint)))
+    made.register_structure_hook_factory(_is_class, _of_class)
+    made.register_structure_hook_factory(_is(Union, UnionType), _of_union)
+    made.register_structure_hook_factory(_is(list, tuple, Sequence), _of_list)
+    made.register_structure_hook_factory(_is(dict, Mapping), _of_mapping)
+    made.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
+    made.register_unstructure_hook(date, date.isoformat)
+    made.register_unstructure_hook_func(
+        lambda hint: hint in (dict, MappingProxyType) or _is(dict, Mapping)(hint),
+        lambda value: {str(key): made.unstructure(each) for key, each in value.items()},
+    )
+    made.register_unstructure_hook_factory(is_dataclass, _to_data)
+    return cast("Converter", made)
+
+
+_CONVERTER: Final = _converter()
